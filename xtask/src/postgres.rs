@@ -27,10 +27,10 @@ pub fn install() -> Result<()> {
         eprintln!("PostgreSQL is installed: {version}.");
         return Ok(());
     }
-    const BY_HAND: &str = "install PostgreSQL 13 or newer so that its programs are in /usr/lib/postgresql/VERSION/bin \
+    const INSTALL_ADVICE: &str = "install PostgreSQL 13 or newer so that its programs are in /usr/lib/postgresql/VERSION/bin \
         (Debian, Ubuntu: apt-get install --no-install-recommends postgresql)";
     if !is_root() || !Path::new("/usr/bin/apt-get").exists() {
-        bail!("PostgreSQL is not installed, and the tests start a server of their own; {BY_HAND}");
+        bail!("PostgreSQL is not installed, and the tests start a server of their own; {INSTALL_ADVICE}");
     }
     eprintln!("PostgreSQL is missing: installing it with apt-get.");
     let install = || {
@@ -45,11 +45,11 @@ pub fn install() -> Result<()> {
         // Lists of packages that were never fetched, or are out of date.
         Command::new("apt-get").arg("update").status().context("cannot start apt-get")?;
         if !install()?.success() {
-            bail!("apt-get cannot install PostgreSQL; {BY_HAND}");
+            bail!("apt-get cannot install PostgreSQL; {INSTALL_ADVICE}");
         }
     }
     if installed_version().is_none() {
-        bail!("apt-get installed PostgreSQL, but there is no server in {VERSIONS}; {BY_HAND}");
+        bail!("apt-get installed PostgreSQL, but there is no server in {VERSIONS}; {INSTALL_ADVICE}");
     }
     Ok(())
 }

@@ -17,7 +17,7 @@ use serde_json::Value;
 use stepback_model::time::Timestamp;
 
 const FILE: &str = "inbox.jsonl";
-const TAKEN: &str = "inbox-taken.jsonl";
+const TAKEN_INBOX_FILE: &str = "inbox-taken.jsonl";
 
 /// One line of the inbox.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -77,12 +77,12 @@ pub struct TakenNotes {
 /// Whether the inbox has no notes.
 pub fn is_empty(workspace_dir: &Path) -> bool {
     let has = |name: &str| fs::metadata(workspace_dir.join(name)).is_ok_and(|file| file.len() > 0);
-    !has(FILE) && !has(TAKEN)
+    !has(FILE) && !has(TAKEN_INBOX_FILE)
 }
 
 /// Takes all notes. The caller must hold the workspace's record lock. `now` is the time given to lines that do not parse.
 pub fn take(workspace_dir: &Path, now: Timestamp) -> io::Result<Option<TakenNotes>> {
-    let (path, taken) = (workspace_dir.join(FILE), workspace_dir.join(TAKEN));
+    let (path, taken) = (workspace_dir.join(FILE), workspace_dir.join(TAKEN_INBOX_FILE));
     // Notes of a process that died before it recorded them come first.
     if !taken.exists() {
         match File::open(&path) {

@@ -27,7 +27,7 @@ use crate::payload;
 
 const DIR: &str = "carried";
 /// Age after which a file that no note names is deleted: a process was killed before it wrote the note.
-const FORGOTTEN: Duration = Duration::from_secs(3600);
+const ORPHAN_MAX_AGE: Duration = Duration::from_secs(3600);
 /// The environment variable that tells hooks that a proxy records the model calls, so that they do not.
 pub const VARIABLE: &str = "STEPBACK_MODEL_CALLS";
 /// The agent name of a call whose caller is unknown.
@@ -203,7 +203,7 @@ impl ModelCallWriter {
 }
 
 /// Fields that look like secrets and are not: the model needs what it signed or encrypted back unchanged.
-const SEALED: [&str; 6] =
+const UNREDACTED_FIELDS: [&str; 6] =
     ["signature", "thoughtSignature", "thought_signature", "encrypted_content", "data", "obfuscation"];
 
 /// Returns the response with secrets redacted, including those split over several chunks.
@@ -216,8 +216,9 @@ fn without_secrets(exchange: &Exchange) -> Response {
     let redacted = request.wire.and_then(|wire| edit::answer(wire, response, &mut |_, text| clean(text)));
     let redacted = redacted.unwrap_or_else(|| response.clone());
     // Ids are not secrets, however random they look; an error message can hold one.
-    let is_sealed =
-        |name: &str| SEALED.contains(&name) || name == "id" || name.ends_with("_id") || name.ends_with("Id");
+    let is_sealed = |name: &str| {
+        UNREDACTED_FIELDS.contains(&name) || name == "id" || name.ends_with("_id") || name.ends_with("Id")
+    };
     let rest = edit::elsewhere(request.wire, &redacted, &mut |name, text| match is_sealed(name) {
         true => None,
         false => clean(text),
@@ -297,7 +298,7 @@ pub(crate) fn forget(workspace_dir: &Path, notes: &[InboxNote]) {
     for entry in entries.into_iter().flatten().flatten() {
         let modified = entry.metadata().and_then(|file| file.modified());
         let age = modified.ok().and_then(|modified| SystemTime::now().duration_since(modified).ok());
-        if age.is_some_and(|age| age > FORGOTTEN) {
+        if age.is_some_and(|age| age > ORPHAN_MAX_AGE) {
             let _ = fs::remove_file(entry.path());
         }
     }

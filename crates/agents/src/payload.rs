@@ -19,7 +19,7 @@ use crate::agent::Agent;
 use crate::{gemini, tools};
 
 /// Longest text kept of an input or output, in bytes; the conversation has the rest.
-const KEPT: usize = 64 << 10;
+const MAX_TEXT_BYTES: usize = 64 << 10;
 /// Longest summary, in characters.
 const SUMMARY: usize = 100;
 
@@ -320,13 +320,13 @@ impl PayloadFields<'_> {
             }
             None => return None,
         };
-        clip::text(&mut error.message, KEPT);
+        clip::text(&mut error.message, MAX_TEXT_BYTES);
         Some(error)
     }
 
     /// The fields that are not stored elsewhere in the event.
     fn rest(&self) -> Option<Value> {
-        const ELSEWHERE: [&str; 12] = [
+        const FIELDS_RECORDED_ELSEWHERE: [&str; 12] = [
             "session_id",
             "transcript_path",
             "cwd",
@@ -341,7 +341,8 @@ impl PayloadFields<'_> {
             "prompt_response",
         ];
         // The session has the agent's current directory; a call keeps the one it ran in.
-        let is_elsewhere = |name: &str| ELSEWHERE.contains(&name) && !(name == "cwd" && self.tool.is_some());
+        let is_elsewhere =
+            |name: &str| FIELDS_RECORDED_ELSEWHERE.contains(&name) && !(name == "cwd" && self.tool.is_some());
         let rest: Map<String, Value> = (self.fields.iter())
             .filter(|(name, _)| !is_elsewhere(name))
             .map(|(name, value)| (name.clone(), clipped(value.clone())))
@@ -382,7 +383,7 @@ pub fn one_line(text: &str) -> String {
 
 /// Shortens the long texts in a value and marks the cut. Clipping a value again changes nothing.
 pub fn clipped(mut value: Value) -> Value {
-    clip::value(&mut value, KEPT);
+    clip::value(&mut value, MAX_TEXT_BYTES);
     value
 }
 

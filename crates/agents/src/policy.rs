@@ -153,7 +153,7 @@ pub fn stand_in(
     tool: &str,
     input: &Value,
 ) -> Result<String, EngineError> {
-    let Some(root) = &policy.original else { return Ok(UNKNOWN.to_owned()) };
+    let Some(root) = &policy.original else { return Ok(UNRECORDED_CALL_REASON.to_owned()) };
     let original = scratch.engine.known_workspace(root)?;
     let calls = StepQuery { session: Some(policy.session), ..StepQuery::default() };
     let mut steps = original.store().steps(original.record.id, &calls)?;
@@ -185,7 +185,7 @@ pub fn stand_in(
             false => "this is a rerun, and the recorded effects of the call no longer apply".to_owned(),
         });
     }
-    Ok(UNKNOWN.to_owned())
+    Ok(UNRECORDED_CALL_REASON.to_owned())
 }
 
 /// The end of a call that a hook point belongs to.
@@ -197,17 +197,17 @@ fn side_of(gate: HookPoint) -> Option<BreakSide> {
     }
 }
 
-const REPEATED: &str = "repeated-calls";
+const REPEATED_CALLS_FILE: &str = "repeated-calls";
 
 /// Calls that were matched with a recorded one so far, kept in a file because every hook is a process of its own.
 fn repeated(dir: &Path) -> Vec<RepeatedCall> {
-    let text = std::fs::read_to_string(dir.join(REPEATED)).unwrap_or_default();
+    let text = std::fs::read_to_string(dir.join(REPEATED_CALLS_FILE)).unwrap_or_default();
     text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
 }
 
 fn note(dir: &Path, call: &RepeatedCall) -> Result<(), EngineError> {
     let line = serde_json::to_string(call).unwrap_or_default();
-    append(&dir.join(REPEATED), &line)
+    append(&dir.join(REPEATED_CALLS_FILE), &line)
 }
 
 /// Appends a line to a file.
@@ -218,19 +218,19 @@ fn append(file: &Path, line: &str) -> Result<(), EngineError> {
         .map_err(|error| EngineError::Io { what: "cannot record which calls were repeated".into(), error })
 }
 
-const UNKNOWN: &str = "this is a rerun, and this call is not in the recording";
-const USED: &str = "recorded-calls-used";
+const UNRECORDED_CALL_REASON: &str = "this is a rerun, and this call is not in the recording";
+const USED_CALLS_FILE: &str = "recorded-calls-used";
 
 /// The recorded calls whose changes were applied already: an agent may make the same call twice.
 fn used(scratch: &Workspace) -> Result<Vec<u64>, EngineError> {
-    let file = scratch.cache_dir()?.map(|dir| dir.join(USED));
+    let file = scratch.cache_dir()?.map(|dir| dir.join(USED_CALLS_FILE));
     let text = file.and_then(|file| std::fs::read_to_string(file).ok()).unwrap_or_default();
     Ok(text.lines().filter_map(|line| line.parse().ok()).collect())
 }
 
 fn use_up(scratch: &Workspace, number: u64) -> Result<(), EngineError> {
     let Some(dir) = scratch.cache_dir()? else { return Ok(()) };
-    append(&dir.join(USED), &number.to_string())
+    append(&dir.join(USED_CALLS_FILE), &number.to_string())
 }
 
 #[cfg(test)]

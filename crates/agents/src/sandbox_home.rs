@@ -11,7 +11,7 @@ use std::path::Path;
 use crate::Agent;
 
 /// Size in bytes above which a directory is not copied.
-const MOST: u64 = 64 << 20;
+const MAX_COPIED_DIR_BYTES: u64 = 64 << 20;
 
 /// The files in an agent's home that the user configured, or that the agent needs to start.
 fn settings(agent: Agent) -> &'static [&'static str] {
@@ -65,7 +65,7 @@ pub fn furnish(agent: Agent, home: &Path, new: &Path) -> io::Result<()> {
         }
         if found.is_file() {
             fs::copy(&from, &to)?;
-        } else if size(&from) <= MOST {
+        } else if size(&from) <= MAX_COPIED_DIR_BYTES {
             copy_all(&from, &to)?;
         } else {
             std::os::unix::fs::symlink(&from, &to)?;
@@ -75,7 +75,7 @@ pub fn furnish(agent: Agent, home: &Path, new: &Path) -> io::Result<()> {
 }
 
 /// Files that agents keep for themselves. No agent gets those of another.
-const OWN: [&str; 7] = [
+const AGENT_OWN_FILES: [&str; 7] = [
     ".claude",
     ".claude.json",
     ".codex",
@@ -90,10 +90,10 @@ fn link_rest(home: &Path, new: &Path, below: &Path) -> io::Result<()> {
     for entry in fs::read_dir(home.join(below)).into_iter().flatten().flatten() {
         let path = below.join(entry.file_name());
         let to = new.join(&path);
-        if OWN.iter().any(|own| Path::new(own) == path) || new.starts_with(entry.path()) {
+        if AGENT_OWN_FILES.iter().any(|own| Path::new(own) == path) || new.starts_with(entry.path()) {
             continue;
         }
-        if OWN.iter().any(|own| Path::new(own).starts_with(&path)) {
+        if AGENT_OWN_FILES.iter().any(|own| Path::new(own).starts_with(&path)) {
             fs::create_dir_all(&to)?;
             link_rest(home, new, &path)?;
         } else if fs::symlink_metadata(&to).is_err() {
@@ -111,7 +111,7 @@ fn size(dir: &Path) -> u64 {
             Ok(found) => found.len(),
             Err(_) => 0,
         };
-        if sum > MOST {
+        if sum > MAX_COPIED_DIR_BYTES {
             break;
         }
     }

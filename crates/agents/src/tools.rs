@@ -172,9 +172,13 @@ fn patched(text: &str) -> Vec<String> {
     if !text.contains("*** Begin Patch") {
         return Vec::new();
     }
-    const MARKS: [&str; 4] = ["*** Add File: ", "*** Update File: ", "*** Delete File: ", "*** Move to: "];
+    const PATCH_PATH_PREFIXES: [&str; 4] =
+        ["*** Add File: ", "*** Update File: ", "*** Delete File: ", "*** Move to: "];
     let path = |line: &str| {
-        MARKS.iter().find_map(|mark| line.strip_prefix(mark)).map(|path| path.trim().to_string())
+        PATCH_PATH_PREFIXES
+            .iter()
+            .find_map(|mark| line.strip_prefix(mark))
+            .map(|path| path.trim().to_string())
     };
     text.lines().filter_map(path).collect()
 }

@@ -17,11 +17,11 @@ use stepback_store::port::{StepQuery, StepRow};
 use crate::command_ending::{CommandEnding, read_ending, read_text};
 
 /// How many bytes of a command's output are kept.
-const PRINTED: usize = 400;
+const MAX_OUTPUT_BYTES: usize = 400;
 /// How many messages of the conversation are searched for the results of commands.
-const MESSAGES: usize = 4000;
+const MAX_SEARCHED_MESSAGES: usize = 4000;
 /// How the result of a call that did not run begins, in the agents' formats: the user or a rule refused it.
-const NOT_RUN: [&str; 9] = [
+const REFUSED_CALL_PREFIXES: [&str; 9] = [
     "The user doesn't want to proceed with this tool use",
     "Permission to use ",
     "Claude requested permissions to ",
@@ -110,7 +110,7 @@ fn command_in(
         ending = ending.or(read_text(error));
     }
     let printed = ending.printed.as_deref().unwrap_or_default();
-    let not_run = NOT_RUN.iter().any(|words| printed.starts_with(words));
+    let not_run = REFUSED_CALL_PREFIXES.iter().any(|words| printed.starts_with(words));
     if output.get("denied").is_some() || (step.meta.failed && not_run) {
         return Ok(None);
     }
@@ -123,7 +123,7 @@ fn command_in(
     }
     let cwd = [&began, &detail].into_iter().find_map(|detail| detail.pointer("/raw/cwd")?.as_str());
     let mut printed = ending.printed.unwrap_or_default();
-    printed.truncate(printed.floor_char_boundary(PRINTED));
+    printed.truncate(printed.floor_char_boundary(MAX_OUTPUT_BYTES));
     Ok(Some(CommandRun {
         step: step.number,
         at: step.at,
@@ -158,7 +158,7 @@ fn endings_in_conversation(
     session: &Session,
 ) -> Result<HashMap<String, CommandEnding>, EngineError> {
     let mut told: HashMap<String, CommandEnding> = HashMap::new();
-    for (_, message) in conversation::tail(workspace.store(), session.info.tip, MESSAGES)? {
+    for (_, message) in conversation::tail(workspace.store(), session.info.tip, MAX_SEARCHED_MESSAGES)? {
         let Ok(line) = serde_json::from_str::<Value>(&message.text) else { continue };
         collect(&line, 0, &mut told);
     }
@@ -167,12 +167,12 @@ fn endings_in_conversation(
 
 /// Collects from `value` the objects that hold a call id and the result of the call.
 fn collect(value: &Value, depth: usize, told: &mut HashMap<String, CommandEnding>) {
-    const DEEPEST: usize = 8;
+    const MAX_DEPTH: usize = 8;
     match value {
-        Value::Array(items) if depth < DEEPEST => {
+        Value::Array(items) if depth < MAX_DEPTH => {
             items.iter().for_each(|item| collect(item, depth + 1, told));
         }
-        Value::Object(fields) if depth < DEEPEST => {
+        Value::Object(fields) if depth < MAX_DEPTH => {
             let names = ["call_id", "tool_use_id", "tool_call_id", "callID", "id"];
             let id = names.iter().find_map(|name| value.get(name)?.as_str());
             if let Some(id) = id {

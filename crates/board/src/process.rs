@@ -14,13 +14,13 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Resource, Rlimit, Signal};
 
 /// How many bytes of output are kept from its beginning, and again from its end.
-const KEPT: usize = 512 << 10;
+const KEPT_OUTPUT_BYTES: usize = 512 << 10;
 /// A command that prints more bytes than this is killed.
 pub const MOST_OUTPUT: u64 = 64 << 20;
 /// How many processes may run in addition to those that exist when the command starts.
 const MORE_PROCESSES: u64 = 512;
 /// How long to wait for the end of the output after the group was killed.
-const GRACE: Duration = Duration::from_millis(500);
+const OUTPUT_DRAIN_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// How a command ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -98,7 +98,7 @@ pub fn run(command: &str, dir: &Path, timeout: Duration) -> io::Result<CommandOu
         // If the group does not exist, all its processes have ended.
         let _ = rustix::process::kill_process_group(group, Signal::KILL);
     }
-    let until = Instant::now() + GRACE;
+    let until = Instant::now() + OUTPUT_DRAIN_TIMEOUT;
     while output.is_none() {
         match news.recv_timeout(until.saturating_duration_since(Instant::now())) {
             Ok(ProcessEvent::Read(bytes)) => output = Some(bytes),
@@ -139,11 +139,11 @@ fn read(mut from: io::PipeReader, told: &mpsc::Sender<ProcessEvent>) {
             Err(_) => break,
         };
         total += count as u64;
-        let (first, rest) = buffer[..count].split_at(count.min(KEPT - head.len()));
+        let (first, rest) = buffer[..count].split_at(count.min(KEPT_OUTPUT_BYTES - head.len()));
         head.extend_from_slice(first);
         tail.extend_from_slice(rest);
-        if tail.len() > 2 * KEPT {
-            tail.drain(..tail.len() - KEPT);
+        if tail.len() > 2 * KEPT_OUTPUT_BYTES {
+            tail.drain(..tail.len() - KEPT_OUTPUT_BYTES);
         }
         if total > MOST_OUTPUT && !said {
             said = true;
@@ -196,7 +196,7 @@ mod tests {
     fn one_that_prints_without_end_is_ended_and_little_is_kept() {
         let done = sh("yes", LONG);
         assert_eq!(done.end, CommandEnd::TooMuch);
-        assert!(done.output.len() < 4 * KEPT);
+        assert!(done.output.len() < 4 * KEPT_OUTPUT_BYTES);
         assert!(String::from_utf8_lossy(&done.output).contains("bytes left out"));
     }
 

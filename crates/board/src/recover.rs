@@ -12,9 +12,9 @@ use stepback_store::port::{StepQuery, StepRow};
 use crate::commands::{CommandRun, commands_of};
 
 /// The maximum number of commands and of files on a page.
-const SHOWN: usize = 8;
+const MAX_PAGE_ITEMS: usize = 8;
 /// How many checkpoints are searched for changed files.
-const LOOKED_AT: usize = 12;
+const MAX_SEARCHED_CHECKPOINTS: usize = 12;
 
 /// A recovery page.
 #[derive(Clone, PartialEq, Debug, Serialize)]
@@ -51,7 +51,7 @@ pub fn recovery_page(
     let last = workspace.store().steps(workspace.record.id, &query)?.pop();
     let prompts = StepQuery { kinds: vec![StepKind::UserInput], ..query };
     let prompt = workspace.store().steps(workspace.record.id, &prompts)?.pop();
-    let commands = commands_of(workspace, session, until, SHOWN)?;
+    let commands = commands_of(workspace, session, until, MAX_PAGE_ITEMS)?;
     let around = RecoveryContext {
         heading: heading(session, last.as_ref(), seen.step.as_ref(), now),
         prompt: prompt.map(|stored| stored.step.summary),
@@ -73,7 +73,7 @@ fn recently_changed(workspace: &Workspace, until: Option<u64>) -> Result<Vec<Str
     let mut line = workspace.ancestry(&head)?;
     line.retain(|stored| until.is_none_or(|until| stored.step.number <= until) && !stored.purged);
     let mut found: Vec<String> = Vec::new();
-    for pair in line.windows(2).take(LOOKED_AT) {
+    for pair in line.windows(2).take(MAX_SEARCHED_CHECKPOINTS) {
         let (Ok(after), Ok(before)) = (workspace.state_of(&pair[0]), workspace.state_of(&pair[1])) else {
             break;
         };
@@ -85,8 +85,8 @@ fn recently_changed(workspace: &Workspace, until: Option<u64>) -> Result<Vec<Str
                 found.push(format!("{path} {kind} at #{number}"));
             }
         }
-        if found.len() > SHOWN {
-            found.truncate(SHOWN);
+        if found.len() > MAX_PAGE_ITEMS {
+            found.truncate(MAX_PAGE_ITEMS);
             break;
         }
     }

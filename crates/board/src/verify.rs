@@ -19,7 +19,7 @@ use crate::finding::{CheckFinding, close_to, exit_code, json_property};
 use crate::process::{self, CommandEnd, MOST_OUTPUT};
 
 /// The maximum number of files that the inputs of a check may match.
-const MOST_FILES: usize = 100_000;
+const MAX_INPUT_FILES: usize = 100_000;
 
 /// The result of a check.
 #[derive(Clone, PartialEq, Debug, Serialize)]
@@ -287,8 +287,8 @@ fn below(root: &Path, wanted: impl Fn(&Path) -> bool) -> Result<Vec<PathBuf>, Bo
                 _ => {}
             }
         }
-        if found.len() > MOST_FILES || pending.len() > MOST_FILES {
-            return Err(BoardError::TooManyInputs { most: MOST_FILES });
+        if found.len() > MAX_INPUT_FILES || pending.len() > MAX_INPUT_FILES {
+            return Err(BoardError::TooManyInputs { most: MAX_INPUT_FILES });
         }
     }
     found.sort();

@@ -10,7 +10,7 @@ use crate::tools;
 /// Request header with the name of the worker. Providers of real models do not send it.
 pub const WORKER: &str = "x-stepback-worker";
 /// Most tokens of one answer.
-const TOKENS: u64 = 8192;
+const MAX_ANSWER_TOKENS: u64 = 8192;
 
 /// The built-in instructions, at the start of the system prompt.
 const INSTRUCTIONS: &str = "You are a careful software engineer. You work in the directory of a project, with tools; paths are \
@@ -41,7 +41,7 @@ pub fn system_for_worker(name: &str) -> String {
 pub fn request(model: &str, system: &str, messages: &[Value], worker: Option<&str>) -> ModelRequest {
     let body = json!({
         "model": model,
-        "max_tokens": TOKENS,
+        "max_tokens": MAX_ANSWER_TOKENS,
         "system": system,
         "messages": messages,
         "tools": tools::described(worker.is_some()),

@@ -12,7 +12,7 @@ use stepback_model::record::StepRow;
 use crate::NAME;
 
 /// The prompt of an agent that continues without one.
-const GO_ON: &str = "Continue.";
+const DEFAULT_RESUME_PROMPT: &str = "Continue.";
 
 /// Returns how a session of this agent continues from a step under a new id. `store` is the store if it is not the default one.
 pub fn resume(
@@ -35,7 +35,7 @@ pub fn resume(
     command.extend(["agent".into(), "--session".into(), id.clone()]);
     command.extend::<Vec<String>>(words.unwrap_or_default());
     command.push("--".into());
-    command.push(prompt.filter(|prompt| !prompt.is_empty()).unwrap_or(GO_ON).to_owned());
+    command.push(prompt.filter(|prompt| !prompt.is_empty()).unwrap_or(DEFAULT_RESUME_PROMPT).to_owned());
     let fork = Fork {
         session: id,
         kept: usize::try_from(kept).unwrap_or(usize::MAX),

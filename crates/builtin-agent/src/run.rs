@@ -22,9 +22,9 @@ use crate::request::{self, ModelAnswer};
 use crate::tools;
 
 /// Delay before the first retry when the model is busy.
-const PAUSE: Duration = Duration::from_secs(1);
+const FIRST_RETRY_DELAY: Duration = Duration::from_secs(1);
 /// How often to check whether the user ended the run.
-const GLANCE: Duration = Duration::from_millis(20);
+const STOP_POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// A running conversation: the agent's, or a worker's.
 pub(crate) struct ChatHistory {
@@ -265,7 +265,7 @@ impl Agent<'_, '_> {
                 return Err(StopRequest::Over(ExitReason::Failed(trouble)));
             }
             (self.options.watch)(RunEvent::Retries { why: &trouble.message });
-            self.wait_before_retry(PAUSE * 2u32.pow(retry))?;
+            self.wait_before_retry(FIRST_RETRY_DELAY * 2u32.pow(retry))?;
             retry += 1;
         }
     }
@@ -274,7 +274,7 @@ impl Agent<'_, '_> {
         let begun = Instant::now();
         while begun.elapsed() < time {
             self.check()?;
-            std::thread::sleep(GLANCE);
+            std::thread::sleep(STOP_POLL_INTERVAL);
         }
         Ok(())
     }

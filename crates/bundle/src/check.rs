@@ -10,7 +10,7 @@ use crate::error::BundleError;
 use crate::records::{ExportedStep, Log, Reference, ReferenceKind};
 
 /// Maximum length of a name or one-line text, in bytes.
-const LONGEST: usize = 4096;
+const MAX_NAME_BYTES: usize = 4096;
 
 /// Checks that records are consistent: every id occurs once, every referenced record exists, and no record refers to a later
 /// one.
@@ -21,7 +21,7 @@ pub fn logs(logs: &[Log]) -> Result<(), BundleError> {
         if !workspaces.insert(log.place.id) {
             return Err(BundleError::inconsistent(format!("it contains workspace {} twice", log.place.id)));
         }
-        if log.place.root.len() > LONGEST {
+        if log.place.root.len() > MAX_NAME_BYTES {
             return Err(BundleError::inconsistent("the path of a workspace is too long"));
         }
         seen.log(log)?;
@@ -48,7 +48,7 @@ impl KnownIds {
                 return wrong(format!("session {} is in another workspace", session.id));
             }
             let agent = session.agent.as_str();
-            if agent.is_empty() || agent == Session::PERSON || agent.len() > LONGEST {
+            if agent.is_empty() || agent == Session::PERSON || agent.len() > MAX_NAME_BYTES {
                 return wrong(format!("session {} has no agent", session.id));
             }
             if !here.insert(session.id) {

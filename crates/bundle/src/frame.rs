@@ -17,13 +17,13 @@ pub const FORMAT: u32 = 1;
 /// A block is closed when it has this many bytes.
 pub const BLOCK: usize = 4 << 20;
 /// Maximum size of a block, in bytes. It holds at least one object, and no object is larger than this.
-const LARGEST: u32 = 1 << 30;
+const MAX_BLOCK_BYTES: u32 = 1 << 30;
 /// Length of a block header in bytes: kind, stored length, length before compression (0: not compressed).
-const HEAD: usize = 9;
+const BLOCK_HEADER_BYTES: usize = 9;
 /// Maximum ratio of decompressed to stored size …
-const MOST_RATIO: u64 = 1000;
+const MAX_COMPRESSION_RATIO: u64 = 1000;
 /// … for files that decompress to more than this many bytes.
-const FREE: u64 = 1 << 30;
+const RATIO_EXEMPT_BYTES: u64 = 1 << 30;
 
 /// What a block holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -86,7 +86,7 @@ impl<W: Write> Writer<W> {
     /// Adds an object.
     pub fn object(&mut self, kind: ObjectKind, bytes: &[u8]) -> Result<(), BundleError> {
         let too_large = || BundleError::inconsistent(format!("a {kind} has {} bytes", bytes.len()));
-        let length = u32::try_from(bytes.len()).ok().filter(|length| *length < LARGEST - 16);
+        let length = u32::try_from(bytes.len()).ok().filter(|length| *length < MAX_BLOCK_BYTES - 16);
         let length = length.ok_or_else(too_large)?;
         let mut head = [kind as u8; 5];
         head[1..].copy_from_slice(&length.to_le_bytes());
@@ -124,8 +124,8 @@ impl<W: Write> Writer<W> {
     }
 }
 
-fn head(kind: Block, stored: u32, raw: u32) -> [u8; HEAD] {
-    let mut head = [0; HEAD];
+fn head(kind: Block, stored: u32, raw: u32) -> [u8; BLOCK_HEADER_BYTES] {
+    let mut head = [0; BLOCK_HEADER_BYTES];
     head[0] = kind as u8;
     head[1..5].copy_from_slice(&stored.to_le_bytes());
     head[5..].copy_from_slice(&raw.to_le_bytes());
@@ -182,8 +182,8 @@ impl<R: Read> Reader<R> {
     /// Returns the next block with its offset in the file; `None` after the end block, which must be the last.
     pub fn next(&mut self) -> Result<Option<(u64, Block, Vec<u8>)>, BundleError> {
         let place = self.at;
-        let mut head = [0; HEAD];
-        if self.fill(&mut head)? < HEAD {
+        let mut head = [0; BLOCK_HEADER_BYTES];
+        if self.fill(&mut head)? < BLOCK_HEADER_BYTES {
             return Err(cut_short());
         }
         let (kind, stored_len, raw_len) = parts(&head, place)?;
@@ -206,7 +206,7 @@ impl<R: Read> Reader<R> {
         self.hasher.update(&stored);
         let raw = unpacked(stored, raw_len, place)?;
         self.raw += raw.len() as u64;
-        if self.raw > FREE && self.raw / MOST_RATIO > self.at {
+        if self.raw > RATIO_EXEMPT_BYTES && self.raw / MAX_COMPRESSION_RATIO > self.at {
             return Err(BundleError::inconsistent("it decompresses to more than a thousand times its size"));
         }
         Ok(Some((place, kind, raw)))
@@ -217,7 +217,7 @@ fn cut_short() -> BundleError {
     BundleError::Damaged("it is truncated".into())
 }
 
-fn parts(head: &[u8; HEAD], place: u64) -> Result<(Block, u32, u32), BundleError> {
+fn parts(head: &[u8; BLOCK_HEADER_BYTES], place: u64) -> Result<(Block, u32, u32), BundleError> {
     let number = |from: usize| {
         let mut bytes = [0; 4];
         bytes.copy_from_slice(&head[from..from + 4]);
@@ -226,7 +226,7 @@ fn parts(head: &[u8; HEAD], place: u64) -> Result<(Block, u32, u32), BundleError
     let (stored, raw) = (number(1), number(5));
     let wrong = |what: &str| BundleError::Damaged(format!("{what} at byte {place}"));
     let kind = Block::of(head[0]).ok_or_else(|| wrong("a block is missing"))?;
-    if stored > LARGEST || raw > LARGEST || (kind == Block::End && (stored, raw) != (32, 0)) {
+    if stored > MAX_BLOCK_BYTES || raw > MAX_BLOCK_BYTES || (kind == Block::End && (stored, raw) != (32, 0)) {
         return Err(wrong("the block has an impossible size"));
     }
     Ok((kind, stored, raw))
@@ -242,7 +242,7 @@ fn unpacked(stored: Vec<u8>, raw_len: u32, place: u64) -> Result<Vec<u8>, Bundle
 
 /// Reads a block that [`Reader::next`] returned once more.
 pub fn block_at(input: &mut impl Read, place: u64) -> Result<Vec<u8>, BundleError> {
-    let mut head = [0; HEAD];
+    let mut head = [0; BLOCK_HEADER_BYTES];
     input.read_exact(&mut head).map_err(BundleError::io("read the bundle again"))?;
     let (_, stored_len, raw_len) = parts(&head, place)?;
     let mut stored = Vec::new();
@@ -320,7 +320,7 @@ mod tests {
     fn sizes_are_only_claims() {
         let start = [&MAGIC[..], &FORMAT.to_le_bytes()].concat();
         let packed = codec::compress(&vec![0; 1 << 20]).unwrap();
-        for (stored, raw) in [(u32::MAX, 0), (10, u32::MAX), (LARGEST, LARGEST)] {
+        for (stored, raw) in [(u32::MAX, 0), (10, u32::MAX), (MAX_BLOCK_BYTES, MAX_BLOCK_BYTES)] {
             let mut bytes = start.clone();
             bytes.extend_from_slice(&head(Block::Objects, stored, raw));
             bytes.extend_from_slice(&packed);

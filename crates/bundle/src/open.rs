@@ -22,7 +22,7 @@ use crate::frame::{self, Block, Reader};
 use crate::records::{GitFile, Log, Record};
 
 /// Number of blocks kept decompressed in the cache.
-const BLOCKS: usize = 8;
+const CACHED_BLOCKS: usize = 8;
 
 /// The location of an object in the file.
 #[derive(Clone, Copy, Debug)]
@@ -71,7 +71,7 @@ impl Source {
         let mut file = &self.file;
         file.seek(SeekFrom::Start(place)).map_err(BundleError::io("read the bundle again"))?;
         let block = Rc::new(frame::block_at(&mut BufReader::new(file), place)?);
-        recent.truncate(BLOCKS - 1);
+        recent.truncate(CACHED_BLOCKS - 1);
         recent.push_front((place, block.clone()));
         Ok(block)
     }

@@ -26,7 +26,7 @@ use crate::{check, import};
 
 /// Maximum length of a line, in bytes: the texts of a step are cut when it is recorded, and a message is at most one answer
 /// of a model.
-const LONGEST: u64 = 64 << 20;
+const MAX_LINE_BYTES: u64 = 64 << 20;
 
 /// Imports everything in exported lines that the store does not have, or nothing.
 pub fn import_lines(engine: &Engine, lines: impl BufRead) -> Result<ImportReport, BundleError> {
@@ -77,13 +77,13 @@ impl<'b> Reading<'b> {
         let mut line = Vec::new();
         loop {
             line.clear();
-            let read = (&mut lines).take(LONGEST + 1).read_until(b'\n', &mut line);
+            let read = (&mut lines).take(MAX_LINE_BYTES + 1).read_until(b'\n', &mut line);
             let length = read.map_err(BundleError::io("read the lines"))? as u64;
             if length == 0 {
                 return Ok(());
             }
             self.lines += 1;
-            if length > LONGEST {
+            if length > MAX_LINE_BYTES {
                 return Err(self.wrong("it is too long"));
             }
             if !line.trim_ascii().is_empty() {

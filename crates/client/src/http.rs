@@ -5,7 +5,7 @@ use std::net::{TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
 /// Longest answer that is read, in bytes.
-const LONGEST: u64 = 4 << 20;
+const MAX_RESPONSE_BYTES: u64 = 4 << 20;
 
 /// The address of a server.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -140,7 +140,7 @@ fn read(stream: &mut BufReader<TcpStream>) -> io::Result<(HttpResponse, bool)> {
     let stream = head.into_inner();
     let mut body = Vec::new();
     match length {
-        Some(length) if length <= LONGEST && !chunked => {
+        Some(length) if length <= MAX_RESPONSE_BYTES && !chunked => {
             stream.take(length).read_to_end(&mut body)?;
             if body.len() as u64 != length {
                 return Err(wrong("the answer ends early"));

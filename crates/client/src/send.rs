@@ -10,9 +10,9 @@ use crate::queue::{Queue, Waiting, steps};
 use crate::trace;
 
 /// Most bytes of a batch.
-const LARGEST: usize = 1 << 20;
+const MAX_BATCH_BYTES: usize = 1 << 20;
 /// The first and the longest delay before a retry.
-const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(30));
+const RETRY_DELAYS: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(30));
 
 /// The state of the sending thread.
 pub struct Sender {
@@ -32,7 +32,7 @@ impl Sender {
     /// Sends until the queue is closed and empty.
     pub fn run(mut self) {
         loop {
-            let some = self.queue.take(self.batch, LARGEST, self.linger);
+            let some = self.queue.take(self.batch, MAX_BATCH_BYTES, self.linger);
             if some.is_empty() {
                 return;
             }
@@ -46,7 +46,7 @@ impl Sender {
         let events: Vec<&str> = some.iter().map(|item| item.json.as_str()).collect();
         let body = format!("{}{}]}}", self.envelope, events.join(","));
         let all = steps(some);
-        let mut pause = PAUSE.0;
+        let mut pause = RETRY_DELAYS.0;
         loop {
             let reply = self.connection.post("/api/v1/ingest", body.as_bytes());
             let wait = match reply {
@@ -74,8 +74,8 @@ impl Sender {
             self.queue.count(|counts| counts.retries += 1);
             // Jitter, so that many programs that lost the same server do not all reconnect at once.
             let apart = pause.mul_f64(0.5 + (trace::random() % 1000) as f64 / 1000.0);
-            self.queue.pause(wait.unwrap_or_default().min(PAUSE.1).max(apart));
-            pause = (pause * 2).min(PAUSE.1);
+            self.queue.pause(wait.unwrap_or_default().min(RETRY_DELAYS.1).max(apart));
+            pause = (pause * 2).min(RETRY_DELAYS.1);
         }
     }
 }

@@ -8,7 +8,7 @@ use crate::config::RecorderConfig;
 use crate::trace::TraceContext;
 
 /// Texts are searched for secrets up to so many times the longest text, so that none is missed because it was cut.
-const AROUND: usize = 4;
+const REDACTION_WINDOW_FACTOR: usize = 4;
 
 /// One step of an agent.
 #[derive(Clone, Debug)]
@@ -150,7 +150,7 @@ impl StepReport {
         });
         let mut left_out = 0;
         for (_, value) in &mut fields {
-            left_out += clip::value(value, config.longest_text.saturating_mul(AROUND));
+            left_out += clip::value(value, config.longest_text.saturating_mul(REDACTION_WINDOW_FACTOR));
         }
         let mut whole = Value::Object(fields);
         if config.redact {

@@ -16,11 +16,11 @@ use crate::authorship::{Author, Authors};
 use crate::recorder::{CallStatus, ChangeScope, FinishedCalls, ReportedEvent, ScanPolicy, SessionMilestone};
 
 /// A call that has not ended after this time never will: the agent was killed. In microseconds.
-const FORGOTTEN: i64 = 2 * 3_600_000_000;
+const ABANDONED_AFTER_MICROS: i64 = 2 * 3_600_000_000;
 /// Calls of agents without turn ids belong to one turn if they overlap and began within this time. In microseconds.
 const OVERLAP: i64 = 600_000_000;
 /// Maximum number of abandoned calls kept per session, and of calls whose end was reported after they were abandoned.
-const MOST_REMEMBERED: usize = 128;
+const MAX_ABANDONED_CALLS: usize = 128;
 
 /// A call that may have changed files since the last scan.
 #[derive(Clone, Debug)]
@@ -37,7 +37,7 @@ pub(crate) struct AtWork {
 /// Returns the calls of `session` that may have changed files since the last scan.
 pub(crate) fn at_work(session: &Session, now: Timestamp) -> Vec<AtWork> {
     let open = session.info.open.iter();
-    open.filter(|open| open.changes && now.as_micros() - open.at.as_micros() < FORGOTTEN)
+    open.filter(|open| open.changes && now.as_micros() - open.at.as_micros() < ABANDONED_AFTER_MICROS)
         .map(|open| AtWork {
             author: author(session, open.step, open.tool.clone()),
             paths: open.paths.clone(),
@@ -91,7 +91,7 @@ pub(crate) fn note_late_end(info: &mut SessionInfo, start: StepId) {
 }
 
 fn drop_oldest(steps: &mut Vec<StepId>) {
-    let excess = steps.len().saturating_sub(MOST_REMEMBERED);
+    let excess = steps.len().saturating_sub(MAX_ABANDONED_CALLS);
     steps.drain(..excess);
 }
 

@@ -32,15 +32,16 @@ use crate::workspace::{StoreSource, Workspace};
 /// Suffixes that SQLite appends to the name of a database for the files beside it. The `-shm` file holds nothing that must be
 /// restored.
 const SUFFIXES: [&[u8]; 3] = [b"-wal", b"-shm", b"-journal"];
-const SHARED_INDEX: &[u8] = b"-shm";
+const SHARED_MEMORY_SUFFIX: &[u8] = b"-shm";
 /// Magic bytes at the start of a database.
-const DATABASE: &[u8] = b"SQLite format 3\0";
+const DATABASE_MAGIC: &[u8] = b"SQLite format 3\0";
 /// Magic bytes of a write-ahead log (in either byte order) and of a rollback journal.
-const LOGS: [&[u8]; 3] = [b"\x37\x7f\x06\x82", b"\x37\x7f\x06\x83", b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7"];
+const LOG_MAGICS: [&[u8]; 3] =
+    [b"\x37\x7f\x06\x82", b"\x37\x7f\x06\x83", b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7"];
 /// The smallest page size in bytes. A database consists of whole pages, which few other files do.
-const PAGE: u64 = 512;
+const MIN_PAGE_BYTES: u64 = 512;
 /// Maximum number of open files that warnings list by name.
-const NAMED: usize = 10;
+const MAX_LISTED_FILES: usize = 10;
 
 /// A planned change that is held back unless the user forces it, because a process has the database open.
 #[derive(Clone, Debug)]
@@ -291,14 +292,15 @@ impl Workspace {
             }));
         }
         others.sort();
-        open.warnings.extend(others.iter().take(NAMED).map(|(path, found)| {
+        open.warnings.extend(others.iter().take(MAX_LISTED_FILES).map(|(path, found)| {
             format!(
                 "{path} is open for writing in {}, which keeps using the replaced file",
                 names(found.iter())
             )
         }));
-        if others.len() > NAMED {
-            open.warnings.push(format!("{} more files are open for writing", others.len() - NAMED));
+        if others.len() > MAX_LISTED_FILES {
+            open.warnings
+                .push(format!("{} more files are open for writing", others.len() - MAX_LISTED_FILES));
         }
         Ok(open)
     }
@@ -354,16 +356,17 @@ impl Workspace {
     /// Returns the database that `path` belongs to, judged by the planned and the present content.
     fn database_of(&self, path: &RelPath, changes: &[PlannedChange]) -> Result<Option<RelPath>, EngineError> {
         if let Some(database) = database_beside(path)
-            && (self.begins(path, changes, &LOGS)? || self.begins(&database, changes, &[DATABASE])?)
+            && (self.begins(path, changes, &LOG_MAGICS)?
+                || self.begins(&database, changes, &[DATABASE_MAGIC])?)
         {
             return Ok(Some(database));
         }
-        if self.begins(path, changes, &[DATABASE])? {
+        if self.begins(path, changes, &[DATABASE_MAGIC])? {
             return Ok(Some(path.clone()));
         }
         // An encrypted database has no magic bytes and an empty one has no bytes; the log beside it identifies it.
         for file in files_of(path).iter().skip(1) {
-            if self.begins(file, changes, &LOGS)? {
+            if self.begins(file, changes, &LOG_MAGICS)? {
                 return Ok(Some(path.clone()));
             }
         }
@@ -387,7 +390,7 @@ impl Workspace {
             }
             return Ok(false);
         }
-        let mut bytes = [0; DATABASE.len()];
+        let mut bytes = [0; DATABASE_MAGIC.len()];
         let read = Beneath::open(&self.root)
             .and_then(|mut beneath| beneath.parent(path))
             .ok()
@@ -417,7 +420,7 @@ impl PreparedRewind {
 }
 
 fn is_shared_index(path: &RelPath) -> bool {
-    path.as_bytes().ends_with(SHARED_INDEX)
+    path.as_bytes().ends_with(SHARED_MEMORY_SUFFIX)
 }
 
 /// Whether an existing file is removed or replaced, or a file beside a database comes back.
@@ -435,7 +438,7 @@ fn replaces_file(change: &PlannedChange) -> bool {
 
 /// Whether the size of the present or the planned file allows it to be a database.
 fn is_whole_pages(change: &PlannedChange) -> bool {
-    let whole = |node: &TreeNode| matches!(node, TreeNode::File { size, .. } if size % PAGE == 0);
+    let whole = |node: &TreeNode| matches!(node, TreeNode::File { size, .. } if size % MIN_PAGE_BYTES == 0);
     [&change.now, &change.then].into_iter().flatten().any(whole)
 }
 

@@ -19,7 +19,7 @@ use crate::revert::{Lookup, same};
 use crate::workspace::Workspace;
 
 /// Maximum number of paths that a sentence lists by name.
-const NAMED: usize = 5;
+const MAX_LISTED_PATHS: usize = 5;
 
 /// The reader of a plan's texts, which decides who "you" is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -230,8 +230,8 @@ fn uncertain(author: &ChangeAuthor, audience: Audience) -> String {
 
 /// Formats paths for a sentence: the first few, and how many more.
 pub fn list_paths<'a>(paths: impl ExactSizeIterator<Item = &'a RelPath>) -> String {
-    let more = paths.len().saturating_sub(NAMED);
-    let named: Vec<String> = paths.take(NAMED).map(ToString::to_string).collect();
+    let more = paths.len().saturating_sub(MAX_LISTED_PATHS);
+    let named: Vec<String> = paths.take(MAX_LISTED_PATHS).map(ToString::to_string).collect();
     match more {
         0 => named.join(", "),
         more => format!("{} and {more} more", named.join(", ")),

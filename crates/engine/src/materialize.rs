@@ -155,10 +155,10 @@ impl Workspace {
         let vault = self.vault()?;
         let (next, cloned, failure) = (AtomicUsize::new(0), AtomicU64::new(0), Mutex::new(None));
         let work = || {
-            const AT_A_TIME: usize = 16;
+            const FILES_PER_CHUNK: usize = 16;
             loop {
-                let from = next.fetch_add(AT_A_TIME, Ordering::Relaxed);
-                for file in files.iter().skip(from).take(AT_A_TIME) {
+                let from = next.fetch_add(FILES_PER_CHUNK, Ordering::Relaxed);
+                for file in files.iter().skip(from).take(FILES_PER_CHUNK) {
                     let target = place(into, &file.path);
                     let written = match (&file.content, file.path.split_last()) {
                         (Content::Vaulted, Some((parent, name))) => {

@@ -92,7 +92,7 @@ impl Rerun {
 }
 
 /// How long the states of a rerun are kept after its last step, in microseconds: long enough to compare it with the original.
-const KEPT_FOR: i64 = 3_600_000_000;
+const RERUN_RETENTION_MICROS: i64 = 3_600_000_000;
 
 impl Engine {
     /// Purges the states in the scratch workspaces of reruns that have ended; the next collection frees what only they needed.
@@ -107,7 +107,7 @@ impl Engine {
             let last = newest.first().map_or(record.created_at, |stored| stored.step.at);
             let age = self.env.now().as_micros().saturating_sub(last.as_micros());
             // A rerun that is running, or whose directory was kept, is still in use.
-            if root.exists() || !(now || age > KEPT_FOR) {
+            if root.exists() || !(now || age > RERUN_RETENTION_MICROS) {
                 continue;
             }
             let Some(workspace) = self.find_workspace(&root)? else { continue };

@@ -12,7 +12,7 @@ use crate::error::EngineError;
 use crate::workspace::{Workspace, describe};
 
 /// How many candidates an error lists.
-const SHOWN: usize = 5;
+const MAX_LISTED_CANDIDATES: usize = 5;
 
 impl Workspace {
     /// Returns the step that `text` names, relative to `now`. `zone` is called only if the point is a time: finding out the
@@ -162,7 +162,7 @@ impl<'s> Resolver<'s> {
         let tip = self.workspace.branch_tip(name).ok().flatten();
         tip.ok_or_else(|| {
             let known = self.workspace.branch_names().unwrap_or_default();
-            let known = known.into_iter().take(SHOWN).map(|name| format!("branch:{name}"));
+            let known = known.into_iter().take(MAX_LISTED_CANDIDATES).map(|name| format!("branch:{name}"));
             self.error(format!("branch {name} not found")).suggest(known.collect::<Vec<_>>())
         })
     }
@@ -221,7 +221,7 @@ impl<'s> Resolver<'s> {
             [one] => Ok(one.clone()),
             [] => Err(self.error(format!("no checkpoint has {what}")).suggest(self.close_names())),
             many => {
-                let candidates = many.iter().take(SHOWN).map(|stored| {
+                let candidates = many.iter().take(MAX_LISTED_CANDIDATES).map(|stored| {
                     let step = &stored.step;
                     format!("#{} ({}, {})", step.number, step.id.short(), step.at.ago(self.now))
                 });
@@ -301,7 +301,7 @@ impl<'s> Resolver<'s> {
             self.visible().flat_map(|stored| stored.annotation.tags.clone()).collect();
         tags.sort();
         tags.dedup();
-        tags.into_iter().take(SHOWN).map(|tag| format!("tag:{tag}")).collect()
+        tags.into_iter().take(MAX_LISTED_CANDIDATES).map(|tag| format!("tag:{tag}")).collect()
     }
 
     /// Returns suggestions: tools whose calls are recorded.
@@ -314,7 +314,7 @@ impl<'s> Resolver<'s> {
         let mut tools: Vec<String> = calls.into_iter().filter_map(|stored| stored.step.meta.tool).collect();
         tools.sort();
         tools.dedup();
-        tools.into_iter().take(SHOWN).map(|tool| format!("tool:{tool}:last")).collect()
+        tools.into_iter().take(MAX_LISTED_CANDIDATES).map(|tool| format!("tool:{tool}:last")).collect()
     }
 
     /// Returns suggestions: existing labels, the most similar first, and the newest checkpoint.

@@ -10,9 +10,9 @@ use crate::error::EngineError;
 /// Most attempts to commit while other processes commit at the same time.
 pub(crate) const ATTEMPTS: usize = 50;
 /// Attempts without a pause: most races are lost once.
-const AT_ONCE: usize = 3;
+const IMMEDIATE_ATTEMPTS: usize = 3;
 /// The longest pause between two attempts.
-const LONGEST: Duration = Duration::from_millis(20);
+const MAX_RETRY_DELAY: Duration = Duration::from_millis(20);
 
 /// Whether another process committed between reading and writing, or freed objects that the commit relied on.
 pub(crate) fn is_race(error: &StoreError) -> bool {
@@ -46,9 +46,9 @@ pub(crate) fn retry<T>(
 }
 
 fn pause_after(attempts: usize) -> Duration {
-    match attempts.checked_sub(AT_ONCE) {
+    match attempts.checked_sub(IMMEDIATE_ATTEMPTS) {
         None | Some(0) => Duration::ZERO,
-        Some(paused) => Duration::from_millis(1 << paused.min(6)).min(LONGEST),
+        Some(paused) => Duration::from_millis(1 << paused.min(6)).min(MAX_RETRY_DELAY),
     }
 }
 
@@ -82,8 +82,8 @@ mod tests {
 
     #[test]
     fn pauses_grow_and_are_bounded() {
-        assert_eq!(pause_after(AT_ONCE), Duration::ZERO);
-        assert!(pause_after(AT_ONCE + 1) < pause_after(AT_ONCE + 2));
-        assert_eq!(pause_after(ATTEMPTS), LONGEST);
+        assert_eq!(pause_after(IMMEDIATE_ATTEMPTS), Duration::ZERO);
+        assert!(pause_after(IMMEDIATE_ATTEMPTS + 1) < pause_after(IMMEDIATE_ATTEMPTS + 2));
+        assert_eq!(pause_after(ATTEMPTS), MAX_RETRY_DELAY);
     }
 }

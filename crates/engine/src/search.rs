@@ -18,11 +18,11 @@ use crate::read_cache::LastRead;
 use crate::workspace::StoreSource;
 
 /// How many steps are indexed before a search that should return quickly.
-const PROMPTLY: u64 = 400;
+const PROMPT_INDEX_STEPS: u64 = 400;
 /// The maximum number of steps in one batch: sorting the words of many costs less per step.
-const AT_ONCE: usize = 4000;
+const MAX_BATCH_STEPS: usize = 4000;
 /// Roughly how many bytes of text one batch holds in memory.
-const MOST_BYTES: usize = 8 << 20;
+const MAX_BATCH_BYTES: usize = 8 << 20;
 
 impl Engine {
     /// Finds steps by their words. Indexes all new steps first.
@@ -33,7 +33,7 @@ impl Engine {
 
     /// Finds steps by their words, but indexes only a few new steps first. Also returns whether the index is complete.
     pub fn search_promptly(&self, search: &SearchRequest) -> Result<(SearchResult, bool), EngineError> {
-        let (_, complete) = self.bring_index_forward(PROMPTLY)?;
+        let (_, complete) = self.bring_index_forward(PROMPT_INDEX_STEPS)?;
         Ok((self.store.search(search)?, complete))
     }
 
@@ -53,7 +53,7 @@ impl Engine {
             if told >= most {
                 return Ok((told, self.store.unindexed(1)?.is_empty()));
             }
-            let at_once = AT_ONCE.min(usize::try_from(most - told).unwrap_or(AT_ONCE));
+            let at_once = MAX_BATCH_STEPS.min(usize::try_from(most - told).unwrap_or(MAX_BATCH_STEPS));
             let steps = self.store.unindexed(at_once)?;
             let ids: Vec<_> = steps.iter().map(|stored| stored.step.id).collect();
             // If the store returns the same steps again after indexing them, this would never end.
@@ -67,7 +67,7 @@ impl Engine {
                 bytes += texts.values().map(String::len).sum::<usize>();
                 documents.push(SearchDocument { texts, stored });
                 // The rest goes into the next batch.
-                if bytes > MOST_BYTES {
+                if bytes > MAX_BATCH_BYTES {
                     break;
                 }
             }

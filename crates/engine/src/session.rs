@@ -14,10 +14,10 @@ use crate::error::EngineError;
 use crate::workspace::Workspace;
 
 /// A session without an event for this long counts as idle. In microseconds.
-const QUIET: i64 = 3_600_000_000;
+const IDLE_AFTER_MICROS: i64 = 3_600_000_000;
 
 /// How many candidates an error lists.
-const SHOWN: usize = 5;
+const MAX_LISTED_CANDIDATES: usize = 5;
 
 /// Every value that [`status`] returns, in the order in which error messages list them.
 pub const STATUSES: [&str; 5] = ["active", "idle", "stopped", "ended", "prepared"];
@@ -29,7 +29,7 @@ pub fn status(session: &Session, is_stopped: bool, now: Timestamp) -> &'static s
         _ if is_stopped => "stopped",
         Some(_) => "ended",
         None if is_prepared(session) => "prepared",
-        None if now.as_micros().saturating_sub(seen(session).as_micros()) > QUIET => "idle",
+        None if now.as_micros().saturating_sub(seen(session).as_micros()) > IDLE_AFTER_MICROS => "idle",
         None => "active",
     }
 }
@@ -189,10 +189,12 @@ fn one_named(sessions: Vec<Session>, text: &str, of: &str) -> Result<Session, En
         found.retain(exact);
     }
     if found.len() > 1 {
-        let names =
-            found.iter().take(SHOWN).map(|session| format!("{} {}", session.agent, session.id.short()));
+        let names = found
+            .iter()
+            .take(MAX_LISTED_CANDIDATES)
+            .map(|session| format!("{} {}", session.agent, session.id.short()));
         let names = names.collect::<Vec<_>>().join(", ");
-        let more = if found.len() > SHOWN { ", …" } else { "" };
+        let more = if found.len() > MAX_LISTED_CANDIDATES { ", …" } else { "" };
         let count = found.len();
         return Err(EngineError::Point(format!("{count} sessions of {of} start with {text}: {names}{more}")));
     }

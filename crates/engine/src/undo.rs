@@ -276,8 +276,8 @@ impl Workspace {
         wanted: &stepback_model::state::WorkspaceState,
         git: bool,
     ) -> Result<PresentState, EngineError> {
-        const FEW: usize = 100;
-        if !git && effect.len() <= FEW {
+        const MAX_PARTIAL_SCAN_PATHS: usize = 100;
+        if !git && effect.len() <= MAX_PARTIAL_SCAN_PATHS {
             let paths: Vec<_> = effect.iter().map(|change| change.path.clone()).collect();
             if let Some(present) = self.present_at(&with_files_beside(paths), wanted)? {
                 return Ok(present);

@@ -10,9 +10,9 @@ use crate::error::EngineError;
 use crate::workspace::Workspace;
 
 /// The largest file whose lines are compared, in bytes.
-const LARGEST: usize = 8 << 20;
+const MAX_FILE_BYTES: usize = 8 << 20;
 /// The maximum number of lines that are compared.
-const MOST_LINES: usize = 200_000;
+const MAX_LINES: usize = 200_000;
 /// How long to search for the shortest diff; after that a longer one is used.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// The number of context lines around a change.
@@ -26,7 +26,7 @@ impl Workspace {
                 None => Ok(Some(Vec::new())),
                 Some(
                     node @ TreeNode::File { size, content: Content::Whole(_) | Content::Chunked(_), .. },
-                ) if *size <= LARGEST as u64 => Ok(Some(self.read_node(node)?)),
+                ) if *size <= MAX_FILE_BYTES as u64 => Ok(Some(self.read_node(node)?)),
                 Some(_) => Ok(None),
             }
         };
@@ -41,7 +41,7 @@ fn unified(path: &str, before: &[u8], after: &[u8]) -> Option<String> {
     let (before, after) = (text(before)?, text(after)?);
     let old: Vec<&str> = before.split_inclusive('\n').collect();
     let new: Vec<&str> = after.split_inclusive('\n').collect();
-    if old.len() > MOST_LINES || new.len() > MOST_LINES {
+    if old.len() > MAX_LINES || new.len() > MAX_LINES {
         return None;
     }
     let ops = capture_diff_slices_deadline(Algorithm::Myers, &old, &new, Some(Instant::now() + PATIENCE));
@@ -74,7 +74,7 @@ fn unified(path: &str, before: &[u8], after: &[u8]) -> Option<String> {
 }
 
 fn text(bytes: &[u8]) -> Option<&str> {
-    if bytes.len() > LARGEST || bytes.contains(&0) {
+    if bytes.len() > MAX_FILE_BYTES || bytes.contains(&0) {
         return None;
     }
     std::str::from_utf8(bytes).ok()

@@ -19,11 +19,11 @@ pub enum Fault {
 }
 
 static ARMED: AtomicU8 = AtomicU8::new(0);
-static LEFT: AtomicI64 = AtomicI64::new(0);
+static REMAINING_POINTS: AtomicI64 = AtomicI64::new(0);
 
 /// Arms the n-th point from now (counting from 1).
 pub fn arm(fault: Fault, nth: u32) {
-    LEFT.store(i64::from(nth), Ordering::Relaxed);
+    REMAINING_POINTS.store(i64::from(nth), Ordering::Relaxed);
     let code = match fault {
         Fault::DiskFull => 1,
         Fault::Once => 2,
@@ -61,7 +61,7 @@ pub fn point() -> io::Result<()> {
 
 #[cold]
 fn hit_armed_point(code: u8) -> io::Result<()> {
-    let left = LEFT.fetch_sub(1, Ordering::SeqCst);
+    let left = REMAINING_POINTS.fetch_sub(1, Ordering::SeqCst);
     match code {
         1 if left <= 1 => Err(io::Error::from_raw_os_error(28)),
         2 if left == 1 => Err(io::Error::from_raw_os_error(5)),

@@ -104,7 +104,7 @@ fn parse_events(body: &str) -> Documents {
 /// Completes a truncated document by closing everything that is open at the end of the text.
 fn complete_truncated(text: &str) -> Option<Value> {
     /// A text is often cut in the middle of a name or a number; then the last few possible ends are tried.
-    const TRIES: usize = 4;
+    const MAX_END_ATTEMPTS: usize = 4;
     let bytes = text.as_bytes();
     let mut open = Vec::new();
     let (mut in_string, mut escaped) = (false, false);
@@ -128,7 +128,7 @@ fn complete_truncated(text: &str) -> Option<Value> {
             _ => {}
         }
         if matches!(byte, b'{' | b'[' | b',') {
-            if ends.len() == TRIES {
+            if ends.len() == MAX_END_ATTEMPTS {
                 ends.pop_front();
             }
             ends.push_back((if byte == b',' { at } else { at + 1 }, open.clone()));

@@ -133,9 +133,9 @@ fn parse_rate(fields: &Map<String, Value>) -> Result<Rate, String> {
 
 fn parse_amount(fields: &Map<String, Value>, name: &str) -> Result<Option<u64>, String> {
     /// The highest valid price: a token that costs more than a dollar is a mistake.
-    const MOST: f64 = 1_000_000.0;
+    const MAX_PRICE: f64 = 1_000_000.0;
     let Some(value) = fields.get(name) else { return Ok(None) };
-    let dollars = value.as_f64().filter(|dollars| (0.0..=MOST).contains(dollars));
+    let dollars = value.as_f64().filter(|dollars| (0.0..=MAX_PRICE).contains(dollars));
     let dollars = dollars.ok_or_else(|| format!("\"{name}\" is {value}, not dollars per million tokens"))?;
     // Always fits, because the value is between 0 and the maximum.
     Ok(Some((dollars * 1_000_000.0).round() as u64))

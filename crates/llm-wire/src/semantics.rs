@@ -189,10 +189,10 @@ pub fn may_be_followed_by_the_end(wire: Wire, events: &[u8]) -> bool {
 
 /// Whether there is an event `response.completed`, `response.failed` or `response.incomplete`.
 fn ends_response(piece: &[u8]) -> bool {
-    const ENDS: [&[u8]; 3] = [b"completed", b"failed", b"incomplete"];
+    const FINAL_STATUSES: [&[u8]; 3] = [b"completed", b"failed", b"incomplete"];
     memmem::find_iter(piece, b"response.").any(|at| {
         let rest = &piece[at + b"response.".len()..];
-        ENDS.iter().any(|end| rest.starts_with(end))
+        FINAL_STATUSES.iter().any(|end| rest.starts_with(end))
     })
 }
 

@@ -8,7 +8,7 @@ use crate::tool_error::ToolError;
 use crate::toolset::ToolContext;
 
 /// The most checkpoints that are read for suggestions.
-const LABELS: u64 = 500;
+const MAX_READ_CHECKPOINTS: u64 = 500;
 
 /// Checks that the reference names something that has arguments to complete.
 pub fn check(reference: &Map<String, Value>) -> Result<(), Refusal> {
@@ -36,7 +36,7 @@ fn points(ground: &ToolContext<'_>) -> Result<Vec<String>, ToolError> {
     let kept = StepQuery {
         checkpoint: Some(true),
         hidden: Some(false),
-        limit: Some(LABELS),
+        limit: Some(MAX_READ_CHECKPOINTS),
         ..StepQuery::default()
     };
     let kept = workspace.store().steps(workspace.record.id, &kept)?;

@@ -47,17 +47,17 @@ pub trait ServiceLocator: Send + Sync + 'static {
 }
 
 /// The most streams of change notifications open at once.
-const STREAMS: usize = 64;
+const MAX_STREAMS: usize = 64;
 /// The most unread messages of a stream.
-const UNREAD: usize = 16;
+const MAX_UNREAD_MESSAGES: usize = 16;
 /// How long to wait for a client with that many unread messages before its stream is closed.
-const UNREAD_FOR: Duration = Duration::from_secs(30);
+const UNREAD_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long a stream stays silent before a keep-alive message is sent.
-const QUIET: Duration = Duration::from_secs(15);
+const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
 
 /// Returns the router that serves `/mcp`.
 pub fn router(offers: Arc<dyn ServiceLocator>) -> Router {
-    let room = Arc::new(Semaphore::new(STREAMS));
+    let room = Arc::new(Semaphore::new(MAX_STREAMS));
     let answer = move |uri: Uri, headers: HeaderMap, body: Bytes| {
         let (offers, room) = (Arc::clone(&offers), Arc::clone(&room));
         async move { answer(&offers, room, &uri, &headers, &body).await }
@@ -102,7 +102,7 @@ async fn answer(
     if method == "subscriptions/listen" && era == ProtocolEra::Modern && service.tells() {
         let Ok(place) = room.try_acquire_owned() else {
             let full =
-                Refusal::new(INTERNAL_ERROR, format!("the limit of {STREAMS} open streams is reached"));
+                Refusal::new(INTERNAL_ERROR, format!("the limit of {MAX_STREAMS} open streams is reached"));
             return refuse(StatusCode::SERVICE_UNAVAILABLE, &full);
         };
         return match listening(Arc::clone(offers), service, id.clone(), params, place).await {
@@ -170,7 +170,7 @@ async fn listening(
     });
     let mut subscription = opened.await.unwrap_or_else(|_| Err(ended()))?;
     // A client that reads slowly is notified less often; messages do not pile up for it.
-    let (sender, receiver) = mpsc::channel::<Bytes>(UNREAD);
+    let (sender, receiver) = mpsc::channel::<Bytes>(MAX_UNREAD_MESSAGES);
     tokio::spawn(async move {
         let _place = place;
         if sender.send(event(&subscription.acknowledged())).await.is_err() {
@@ -193,7 +193,7 @@ async fn listening(
             let closing = offers.is_closing();
             if closing {
                 last.extend(subscription.ended(&*service).as_ref().map(event));
-            } else if last.is_empty() && said.elapsed() >= QUIET {
+            } else if last.is_empty() && said.elapsed() >= KEEP_ALIVE_INTERVAL {
                 last.push(Bytes::from_static(b":\n\n"));
             }
             if !last.is_empty() {
@@ -201,7 +201,7 @@ async fn listening(
             }
             for event in last {
                 // A client that has not read for this long is taken to be gone; its slot is freed for another one.
-                match tokio::time::timeout(UNREAD_FOR, sender.send(event)).await {
+                match tokio::time::timeout(UNREAD_TIMEOUT, sender.send(event)).await {
                     Ok(Ok(())) => {}
                     _ => return,
                 }
@@ -354,9 +354,9 @@ mod tests {
             let stream = listening(Arc::new(Open), service, json!(1), params, place).await;
             let stream = stream.unwrap_or_else(|refusal| panic!("{refusal:?}"));
             // By then its queue of unread messages is full, but the client may still read.
-            tokio::time::sleep(LOOK * 2 * UNREAD as u32).await;
+            tokio::time::sleep(LOOK * 2 * MAX_UNREAD_MESSAGES as u32).await;
             assert_eq!(room.available_permits(), 0);
-            tokio::time::sleep(UNREAD_FOR).await;
+            tokio::time::sleep(UNREAD_TIMEOUT).await;
             assert_eq!(room.available_permits(), 1);
             drop(stream);
         });

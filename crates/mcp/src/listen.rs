@@ -19,13 +19,13 @@ use crate::service::{McpService, ServiceRequest};
 /// How long one wait for something new lasts.
 pub const LOOK: Duration = Duration::from_millis(250);
 /// How long to wait before a retry when the store does not answer.
-const AGAIN: Duration = Duration::from_secs(1);
+const RETRY_DELAY: Duration = Duration::from_secs(1);
 /// The most URIs of one subscription.
-const MOST: usize = 100;
+const MAX_SUBSCRIPTION_URIS: usize = 100;
 /// The most subscriptions of one connection.
-const SUBSCRIPTIONS: usize = 100;
+const MAX_SUBSCRIPTIONS: usize = 100;
 /// The `_meta` key under which a message names its subscription.
-const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
+const SUBSCRIPTION_ID_KEY: &str = "io.modelcontextprotocol/subscriptionId";
 
 /// A set of resources that a client wants to be notified about.
 #[derive(Debug)]
@@ -51,8 +51,10 @@ impl Subscription {
             Some(Value::Array(addresses)) => addresses,
             Some(_) => return Err(Refusal::params("\"resourceSubscriptions\" must be a list of addresses")),
         };
-        if addresses.len() > MOST {
-            return Err(Refusal::params(format!("a subscription can have at most {MOST} resources")));
+        if addresses.len() > MAX_SUBSCRIPTION_URIS {
+            return Err(Refusal::params(format!(
+                "a subscription can have at most {MAX_SUBSCRIPTION_URIS} resources"
+            )));
         }
         let mut marks = BTreeMap::new();
         for address in addresses {
@@ -111,7 +113,7 @@ impl Subscription {
 
     fn stamped(&self, mut params: Value) -> Value {
         if let Some(id) = &self.id {
-            params["_meta"] = json!({ SUBSCRIPTION: id });
+            params["_meta"] = json!({ SUBSCRIPTION_ID_KEY: id });
         }
         params
     }
@@ -152,9 +154,9 @@ impl Listeners {
             state.all.push(Subscription { id: None, params, client, marks, unseen: false });
         }
         if let Some(own) = state.all.iter_mut().find(|known| known.id.is_none()) {
-            if own.marks.len() >= MOST && !own.marks.contains_key(address) {
+            if own.marks.len() >= MAX_SUBSCRIPTION_URIS && !own.marks.contains_key(address) {
                 return Err(Refusal::params(format!(
-                    "a connection can subscribe to at most {MOST} resources"
+                    "a connection can subscribe to at most {MAX_SUBSCRIPTION_URIS} resources"
                 )));
             }
             own.marks.insert(address.to_owned(), mark);
@@ -183,8 +185,10 @@ impl Listeners {
     ) -> Result<(), Refusal> {
         let subscription = Subscription::open(service, asked, id)?;
         let mut state = self.state();
-        if state.all.len() >= SUBSCRIPTIONS {
-            return Err(Refusal::params(format!("the limit of {SUBSCRIPTIONS} subscriptions is reached")));
+        if state.all.len() >= MAX_SUBSCRIPTIONS {
+            return Err(Refusal::params(format!(
+                "the limit of {MAX_SUBSCRIPTIONS} subscriptions is reached"
+            )));
         }
         (asked.out)(subscription.acknowledged());
         state.all.push(subscription);
@@ -217,7 +221,7 @@ impl Listeners {
             }
             drop(state);
             let Ok(now) = service.wait(seen, LOOK) else {
-                std::thread::sleep(AGAIN);
+                std::thread::sleep(RETRY_DELAY);
                 continue;
             };
             let mut state = self.state();

@@ -13,7 +13,7 @@ use crate::tools::{brief_line, short};
 use crate::toolset::ToolContext;
 
 /// How many steps around a failure are included.
-const AROUND: u64 = 12;
+const STEPS_AROUND_FAILURE: u64 = 12;
 /// The most bytes of each text of a step.
 const DETAIL: usize = 2000;
 
@@ -125,7 +125,7 @@ fn failure(ground: &ToolContext<'_>, point: Option<&str>) -> Result<String, Tool
     let query = StepQuery {
         session: Some(step.session),
         before: Some(step.number),
-        limit: Some(AROUND),
+        limit: Some(STEPS_AROUND_FAILURE),
         hidden: Some(false),
         ..StepQuery::default()
     };
@@ -156,7 +156,7 @@ fn post_mortem(ground: &ToolContext<'_>) -> Result<String, ToolError> {
         ("Failures", StepQuery { failed: Some(true), limit: Some(15), ..of.clone() }),
         ("Reasoning", StepQuery { kinds: vec![StepKind::Reasoning], limit: Some(25), ..of.clone() }),
         ("Checkpoints", StepQuery { checkpoint: Some(true), limit: Some(15), ..of.clone() }),
-        ("The last steps", StepQuery { limit: Some(AROUND), ..of }),
+        ("The last steps", StepQuery { limit: Some(STEPS_AROUND_FAILURE), ..of }),
     ];
     for (title, query) in parts {
         let found = steps(query)?;

@@ -7,9 +7,9 @@ use crate::rpc::{INTERNAL_ERROR, INVALID_PARAMS, Params, RESOURCE_NOT_FOUND, Ref
 use crate::service::{McpService, ServiceRequest};
 
 /// How long clients may cache lists that never change while the server runs, in milliseconds.
-const LASTING: u64 = 300_000;
+const STATIC_LIST_TTL_MILLIS: u64 = 300_000;
 /// The most values of a completion, set by the protocol.
-const MOST_VALUES: usize = 100;
+const MAX_COMPLETION_VALUES: usize = 100;
 
 /// Answers a request.
 pub fn answer(service: &dyn McpService, method: &str, asked: &ServiceRequest<'_>) -> Result<Value, Refusal> {
@@ -57,7 +57,9 @@ fn standing_for_itself(service: &dyn McpService, method: &str, mut result: Map<S
         meta.insert(SERVER.to_owned(), service.about().document());
     }
     let keep = match method {
-        "server/discover" | "tools/list" | "prompts/list" | "resources/templates/list" => Some(LASTING),
+        "server/discover" | "tools/list" | "prompts/list" | "resources/templates/list" => {
+            Some(STATIC_LIST_TTL_MILLIS)
+        }
         // Clients want the latest steps of an agent, not those of five minutes ago.
         "resources/list" | "resources/read" => Some(0),
         _ => None,
@@ -129,8 +131,10 @@ fn complete(service: &dyn McpService, asked: &ServiceRequest<'_>) -> Result<Valu
     let mut values =
         service.complete(asked, &reference, text(&argument, "name")?, text(&argument, "value")?)?;
     let total = values.len();
-    values.truncate(MOST_VALUES);
-    Ok(json!({ "completion": { "values": values, "total": total, "hasMore": total > MOST_VALUES } }))
+    values.truncate(MAX_COMPLETION_VALUES);
+    Ok(
+        json!({ "completion": { "values": values, "total": total, "hasMore": total > MAX_COMPLETION_VALUES } }),
+    )
 }
 
 fn text<'p>(params: &'p Params, name: &str) -> Result<&'p str, Refusal> {

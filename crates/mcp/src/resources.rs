@@ -22,11 +22,11 @@ use crate::toolset::ToolContext;
 /// The prefix of every URI.
 const SCHEME: &str = "stepback://";
 /// Sessions per page.
-const PAGE: usize = 25;
+const SESSIONS_PER_PAGE: usize = 25;
 /// The most steps of a session that are included.
-const STEPS: u64 = 50;
+const MAX_STEPS: u64 = 50;
 /// The most bytes of a text.
-const LONGEST: usize = 256 << 10;
+const MAX_TEXT_BYTES: usize = 256 << 10;
 /// The most bytes of each text of a step.
 const DETAIL: usize = 16 << 10;
 
@@ -69,7 +69,7 @@ pub fn templates() -> Vec<Value> {
 
 /// One page of the resources.
 pub fn list(ground: &ToolContext<'_>, cursor: Option<&str>) -> Result<Value, ToolError> {
-    const ABOUT: &str = "resources";
+    const CURSOR_SUBJECT: &str = "resources";
     let mut sessions = ground.workspace.agent_sessions()?;
     sessions.sort_by_key(|session| (std::cmp::Reverse(session.started_at), session.id));
     let mut resources = Vec::new();
@@ -79,12 +79,12 @@ pub fn list(ground: &ToolContext<'_>, cursor: Option<&str>) -> Result<Value, Too
             0
         }
         Some(cursor) => {
-            let last: Option<String> = page_cursor::decode(cursor, &ABOUT);
+            let last: Option<String> = page_cursor::decode(cursor, &CURSOR_SUBJECT);
             let place = last.and_then(|last| sessions.iter().position(|known| known.id.to_string() == last));
             place.ok_or_else(|| ToolError::new("the cursor does not belong to this list"))? + 1
         }
     };
-    let shown = &sessions[after..sessions.len().min(after + PAGE)];
+    let shown = &sessions[after..sessions.len().min(after + SESSIONS_PER_PAGE)];
     resources.extend(shown.iter().map(|session| {
         json!({
             "uri": format!("{SCHEME}session/{}", session.id),
@@ -95,8 +95,8 @@ pub fn list(ground: &ToolContext<'_>, cursor: Option<&str>) -> Result<Value, Too
         })
     }));
     let mut listed = json!({ "resources": resources });
-    if let (Some(last), true) = (shown.last(), after + PAGE < sessions.len()) {
-        listed["nextCursor"] = json!(page_cursor::encode(last.id, &ABOUT));
+    if let (Some(last), true) = (shown.last(), after + SESSIONS_PER_PAGE < sessions.len()) {
+        listed["nextCursor"] = json!(page_cursor::encode(last.id, &CURSOR_SUBJECT));
     }
     Ok(listed)
 }
@@ -248,7 +248,7 @@ fn session(ground: &ToolContext<'_>, id: &str) -> Result<Option<Content>, ToolEr
     let query = StepQuery {
         session: Some(session.id),
         hidden: Some(false),
-        limit: Some(STEPS),
+        limit: Some(MAX_STEPS),
         ..StepQuery::default()
     };
     let page = ground.workspace.store().find(Some(ground.workspace.record.id), &query)?;
@@ -277,7 +277,7 @@ fn file(ground: &ToolContext<'_>, point: &str, path: &str) -> Result<Option<Cont
         None => Ok(None),
         Some((TreeNode::File { .. }, bytes)) => match String::from_utf8(bytes) {
             Ok(mut text) if !text.contains('\0') => {
-                clip::text(&mut text, LONGEST);
+                clip::text(&mut text, MAX_TEXT_BYTES);
                 plain(text)
             }
             Ok(text) => plain(binary(text.len())),

@@ -48,7 +48,7 @@ pub struct ToolHints {
 }
 
 /// The most characters of a summary in a list.
-const SUMMARY: usize = 160;
+const MAX_SUMMARY_CHARS: usize = 160;
 
 /// For a tool that only reads.
 const LOOKS: ToolHints =
@@ -307,7 +307,7 @@ pub(crate) fn brief(stored: &StepRow) -> Value {
         "step": step.number,
         "kind": step.kind.as_str(),
         "at": step.at,
-        "summary": short(&step.summary, SUMMARY),
+        "summary": short(&step.summary, MAX_SUMMARY_CHARS),
     });
     if let Some(tool) = &step.meta.tool {
         brief["tool"] = json!(tool);
@@ -344,7 +344,7 @@ fn brief_schema() -> Value {
 /// [`brief`] as a line of text.
 pub(crate) fn brief_line(stored: &StepRow, now: Timestamp) -> String {
     let (checkpoint, step) = (&stored, &stored.step);
-    let summary = short(&step.summary, SUMMARY);
+    let summary = short(&step.summary, MAX_SUMMARY_CHARS);
     let tool = step.meta.tool.as_ref().map_or(String::new(), |tool| format!(" {tool}"));
     let failed = if step.meta.failed { " FAILED" } else { "" };
     let label = checkpoint.annotation.label.as_ref().map_or(String::new(), |label| format!(" \"{label}\""));

@@ -3,9 +3,9 @@
 use serde_json::Value;
 
 /// Bytes reserved for the mark between the two parts.
-const WORDS: usize = 64;
+const MARK_BYTES: usize = 64;
 /// Texts are not cut to fewer bytes than this: the mark must fit.
-pub const LEAST: usize = 4 * WORDS;
+pub const LEAST: usize = 4 * MARK_BYTES;
 
 /// Truncates a text of more than `most` bytes, and inserts a mark. Its beginning and its end stay. Returns how many bytes
 /// are left out; truncating it again changes nothing.
@@ -14,7 +14,7 @@ pub fn text(text: &mut String, most: usize) -> u64 {
     if text.len() <= most {
         return 0;
     }
-    let head = text.floor_char_boundary(most * 3 / 4 - WORDS);
+    let head = text.floor_char_boundary(most * 3 / 4 - MARK_BYTES);
     let tail = text.ceil_char_boundary(text.len() - most / 4);
     let left_out = tail - head;
     *text = format!("{}\n[… {left_out} bytes left out …]\n{}", &text[..head], &text[tail..]);

@@ -11,7 +11,7 @@ use crate::record::StepKind;
 use crate::time::Timestamp;
 
 /// Number of hash digits in the id of a call to which its agent gave none.
-const DERIVED: usize = 12;
+const DERIVED_ID_DIGITS: usize = 12;
 
 /// An error, as the agent reported it.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
@@ -111,14 +111,19 @@ impl AgentEvent {
     /// The id of a call whose agent assigns no ids, derived from the tool and the input.
     pub fn derived_call(tool: &str, input: &Value) -> String {
         let described = format!("{tool} {input}");
-        format!("{tool}#{}", &Hash::of(ObjectKind::Blob, described.as_bytes()).to_string()[..DERIVED])
+        format!(
+            "{tool}#{}",
+            &Hash::of(ObjectKind::Blob, described.as_bytes()).to_string()[..DERIVED_ID_DIGITS]
+        )
     }
 
     /// Whether the call's id was not assigned by its agent: it is missing or derived.
     pub fn is_derived_call(call: Option<&str>) -> bool {
         let Some(call) = call else { return true };
         let hash = call.rsplit_once('#').map(|(_, hash)| hash);
-        hash.is_some_and(|hash| hash.len() == DERIVED && hash.bytes().all(|byte| byte.is_ascii_hexdigit()))
+        hash.is_some_and(|hash| {
+            hash.len() == DERIVED_ID_DIGITS && hash.bytes().all(|byte| byte.is_ascii_hexdigit())
+        })
     }
 
     /// Creates an event with only these fields set.

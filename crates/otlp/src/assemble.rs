@@ -19,7 +19,7 @@ use crate::telemetry::{Rejected, Span, SpanId, SpanSide, TelemetryBatch, TraceId
 use crate::trace_state::Memory;
 
 /// How many levels of enclosing spans are followed.
-const OUTWARDS: usize = 64;
+const MAX_PARENT_SPANS: usize = 64;
 
 /// The service that sent something.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -32,11 +32,12 @@ pub struct TelemetrySource {
 
 impl TelemetrySource {
     /// The longest service name that is kept.
-    const LONGEST: usize = 200;
+    const MAX_SERVICE_NAME_BYTES: usize = 200;
 
     /// Returns the service that a resource names.
     pub fn of(resource: &Attributes) -> Self {
-        let text = |name: &str| resource.text(&[name]).filter(|text| text.len() <= Self::LONGEST);
+        let text =
+            |name: &str| resource.text(&[name]).filter(|text| text.len() <= Self::MAX_SERVICE_NAME_BYTES);
         // SDKs also write this if the service was not named.
         let name = text("service.name").unwrap_or_else(|| "unknown_service".into());
         Self { namespace: text("service.namespace"), name }
@@ -245,7 +246,7 @@ fn enclosing_spans<'a>(
     let mut outer = Vec::new();
     let mut next = span.parent;
     while let Some(found) =
-        next.and_then(|id| around.get(&(span.trace, id))).filter(|_| outer.len() < OUTWARDS)
+        next.and_then(|id| around.get(&(span.trace, id))).filter(|_| outer.len() < MAX_PARENT_SPANS)
     {
         outer.push(found);
         next = found.parent;

@@ -13,7 +13,7 @@ use crate::summaries::{about, in_short, one_line};
 use crate::telemetry::{Span, SpanEvent};
 
 /// How far in the future a time may be before it counts as a clock error. In microseconds.
-const AHEAD: i64 = 86_400_000_000;
+const MAX_CLOCK_SKEW_MICROS: i64 = 86_400_000_000;
 
 /// The position of an event among others, including those of the same time.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -61,7 +61,8 @@ pub struct Times {
 /// Converts a time in nanoseconds; `None` if it is implausible.
 pub fn plausible_time(nanos: u64, now: Timestamp) -> Option<Timestamp> {
     let micros = i64::try_from(nanos / 1000).ok()?;
-    (micros > 0 && micros <= now.as_micros().saturating_add(AHEAD)).then(|| Timestamp::from_micros(micros))
+    (micros > 0 && micros <= now.as_micros().saturating_add(MAX_CLOCK_SKEW_MICROS))
+        .then(|| Timestamp::from_micros(micros))
 }
 
 impl Times {

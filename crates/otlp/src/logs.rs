@@ -24,7 +24,7 @@ const ERROR: u64 = 17;
 const INFO: u64 = 9;
 
 /// The event that holds all messages of a model call, since 1.38.
-const DETAILS: &str = "gen_ai.client.inference.operation.details";
+const INFERENCE_DETAILS_EVENT: &str = "gen_ai.client.inference.operation.details";
 
 /// The messages of one model call.
 struct CallMessages {
@@ -64,7 +64,7 @@ impl Assembler {
                     }
                 }
                 let name = event_name(&record);
-                let is_message = name == DETAILS || genai::role_of(&name).is_some();
+                let is_message = name == INFERENCE_DETAILS_EVENT || genai::role_of(&name).is_some();
                 if is_message && let Some(trace) = record.trace {
                     self.memory.of(trace).is_agents = true;
                 }
@@ -192,7 +192,7 @@ fn event_name(record: &LogRecord) -> String {
 }
 
 fn collect_messages(name: &str, record: &mut LogRecord, into: &mut Messages) {
-    if name == DETAILS {
+    if name == INFERENCE_DETAILS_EVENT {
         into.asked.extend(genai::take_input_messages(&mut record.attributes));
         into.said.extend(genai::take_output_messages(&mut record.attributes));
         return;

@@ -14,7 +14,7 @@ use crate::telemetry::{BadId, LogRecord, Span, SpanEvent, SpanId, SpanLink, Span
 pub const DEEPEST: usize = 32;
 
 /// The most values in one attribute, including lists, maps and their elements.
-const MOST_VALUES: usize = 1 << 17;
+const MAX_VALUES: usize = 1 << 17;
 
 /// Why a message cannot be read.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -170,7 +170,7 @@ impl<'a> WireField<'a> {
 /// Reads a `KeyValue` and adds it to the attributes.
 fn read_attribute(bytes: &[u8], into: &mut Attributes) -> Result<(), DecodeError> {
     if !into.pass() {
-        let (name, value) = read_pair(bytes, 0, &mut { MOST_VALUES })?;
+        let (name, value) = read_pair(bytes, 0, &mut { MAX_VALUES })?;
         into.put(name, value);
     }
     Ok(())
@@ -362,9 +362,8 @@ pub fn log_record(bytes: &[u8]) -> Result<LogRecord, DecodeError> {
             1 => record.at = field.as_fixed64(1)?,
             2 => record.severity = field.as_varint(2)?,
             5 => {
-                record.body = Some(crate::attributes::clipped(read_any_value(field.bytes(5)?, 0, &mut {
-                    MOST_VALUES
-                })?))
+                record.body =
+                    Some(crate::attributes::clipped(read_any_value(field.bytes(5)?, 0, &mut { MAX_VALUES })?))
             }
             6 => read_attribute(field.bytes(6)?, &mut record.attributes)?,
             9 => record.trace = read_trace_id(field.bytes(9)?)?,
@@ -383,15 +382,15 @@ mod tests {
     use super::*;
 
     fn value(bytes: &[u8]) -> Result<Value, DecodeError> {
-        read_any_value(bytes, 0, &mut { MOST_VALUES })
+        read_any_value(bytes, 0, &mut { MAX_VALUES })
     }
 
     #[test]
     fn values_without_end_are_refused_before_they_take_memory() {
         // A list of empty values, two bytes each.
-        let list = wrapped(0x2a, &[0x0a, 0].repeat(MOST_VALUES));
+        let list = wrapped(0x2a, &[0x0a, 0].repeat(MAX_VALUES));
         assert_eq!(value(&list), Err(DecodeError::TooMany));
-        let list = wrapped(0x2a, &[0x0a, 0].repeat(MOST_VALUES - 1));
+        let list = wrapped(0x2a, &[0x0a, 0].repeat(MAX_VALUES - 1));
         assert!(value(&list).is_ok());
     }
 

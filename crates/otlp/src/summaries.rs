@@ -4,12 +4,12 @@ use serde_json::Value;
 use stepback_model::clip;
 
 /// The maximum length of a summary, in characters.
-const SUMMARY: usize = 160;
+const MAX_SUMMARY_CHARS: usize = 160;
 
 /// Returns the first non-empty line, shortened.
 pub fn one_line(text: &str) -> String {
     let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
-    clip::first(line, SUMMARY)
+    clip::first(line, MAX_SUMMARY_CHARS)
 }
 
 /// Returns a value on one line: a text unchanged, everything else as JSON.

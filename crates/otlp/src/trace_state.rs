@@ -10,11 +10,11 @@ use crate::messages::GenAiMessage;
 use crate::telemetry::{SpanId, TraceId};
 
 /// The most traces that are remembered.
-const TRACES: usize = 4096;
+const MAX_TRACES: usize = 4096;
 /// The most tools of one trace.
-const TOOLS: usize = 64;
+const MAX_TOOLS_PER_TRACE: usize = 64;
 /// The most bytes of messages that wait for their span.
-const WAITING: usize = 8 << 20;
+const MAX_PENDING_BYTES: usize = 8 << 20;
 
 /// What is remembered of one trace.
 #[derive(Clone, Debug, Default)]
@@ -32,7 +32,7 @@ pub struct Notes {
 impl Notes {
     /// Records that a tool has a span of its own.
     pub fn ran(&mut self, word: &str) {
-        if self.ran.len() < TOOLS && !self.has_run(word) {
+        if self.ran.len() < MAX_TOOLS_PER_TRACE && !self.has_run(word) {
             self.ran.push(word.to_owned());
         }
     }
@@ -66,7 +66,7 @@ impl Memory {
     /// Returns the notes about a trace, and creates them if there are none.
     pub fn of(&mut self, trace: TraceId) -> &mut Notes {
         if !self.traces.contains_key(&trace) {
-            if self.order.len() >= TRACES
+            if self.order.len() >= MAX_TRACES
                 && let Some(oldest) = self.order.pop_front()
             {
                 self.traces.remove(&oldest);
@@ -87,7 +87,7 @@ impl Memory {
         let bytes: usize = messages.asked.iter().chain(&messages.said).map(size).sum();
         self.waiting_bytes += bytes;
         self.waiting.push_back((of, bytes, messages));
-        while self.waiting_bytes > WAITING
+        while self.waiting_bytes > MAX_PENDING_BYTES
             && let Some((_, bytes, _)) = self.waiting.pop_front()
         {
             self.waiting_bytes -= bytes;
@@ -123,10 +123,10 @@ mod tests {
     #[test]
     fn old_traces_are_forgotten() {
         let mut memory = Memory::default();
-        for number in 0..TRACES + 10 {
+        for number in 0..MAX_TRACES + 10 {
             memory.of(trace(number)).is_agents = true;
         }
-        assert_eq!(memory.traces.len(), TRACES);
+        assert_eq!(memory.traces.len(), MAX_TRACES);
         assert!(memory.known(trace(9)).is_none());
         assert!(memory.known(trace(10)).is_some());
     }
@@ -143,8 +143,8 @@ mod tests {
         memory.keep(of(2), said("two"));
         assert_eq!(memory.kept(of(1)), said("one"));
         assert_eq!(memory.kept(of(1)), Messages::default());
-        memory.keep(of(3), said(&"x".repeat(WAITING)));
+        memory.keep(of(3), said(&"x".repeat(MAX_PENDING_BYTES)));
         assert_eq!(memory.kept(of(2)), Messages::default());
-        assert!(memory.waiting_bytes <= WAITING);
+        assert!(memory.waiting_bytes <= MAX_PENDING_BYTES);
     }
 }

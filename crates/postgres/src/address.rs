@@ -14,9 +14,9 @@ use tokio_postgres::config::Host;
 use crate::tls::{Mode, TlsOptions};
 
 /// How long to try to connect, unless the address says otherwise.
-const CONNECT: Duration = Duration::from_secs(10);
+const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long to wait when a network silently drops what we send.
-const UNANSWERED: Duration = Duration::from_secs(30);
+const UNACKNOWLEDGED_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The file in the local directory that holds the id of the store that the directory belongs to.
 const STORE_ID: &str = "store-id";
@@ -67,10 +67,10 @@ pub(crate) fn parse(url: &str, password: Option<&[u8]>) -> Result<Address, Store
         config.host("localhost");
     }
     if config.get_connect_timeout().is_none() {
-        config.connect_timeout(CONNECT);
+        config.connect_timeout(DEFAULT_CONNECT_TIMEOUT);
     }
     if config.get_tcp_user_timeout().is_none() {
-        config.tcp_user_timeout(UNANSWERED);
+        config.tcp_user_timeout(UNACKNOWLEDGED_TIMEOUT);
     }
     if config.get_application_name().is_none() {
         config.application_name("stepback");

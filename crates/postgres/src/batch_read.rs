@@ -12,7 +12,8 @@ use crate::rows::{self, Record};
 use crate::{PostgresStore, text};
 
 /// Reads sessions, each with the transaction that wrote its row, which is the version of the row.
-const SEEN: &str = "SELECT id, workspace, agent, started_at, info::text, xmin::text FROM stepback_sessions";
+const SELECT_SESSION_VERSIONS: &str =
+    "SELECT id, workspace, agent, started_at, info::text, xmin::text FROM stepback_sessions";
 
 /// Reads the epoch, which of some steps are stored, and the targets of references. One statement sees all of it at one
 /// moment.
@@ -50,7 +51,7 @@ impl BatchLookup for PostgresStore {
         let (row, met) = self.pool.ask(async |connection| {
             let look = connection.prepared(&look_sql(steps.len(), names.len())).await?;
             let one = if sessions.len() == 1 { "= ($1::bytea[])[1]" } else { "= ANY($1)" };
-            let meet = connection.prepared(&format!("{SEEN} WHERE id {one}")).await?;
+            let meet = connection.prepared(&format!("{SELECT_SESSION_VERSIONS} WHERE id {one}")).await?;
             let client = &connection.client;
             // Read the epoch first, so that a collection after this lookup is noticed.
             let (row, met) =

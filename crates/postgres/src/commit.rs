@@ -19,11 +19,11 @@ use crate::{PostgresStore, commit_verification, error};
 pub(crate) const COLLECTING: i32 = 0x5342_0002;
 
 /// How long to query the outcome of a transaction, unless the caller that opened the store has less time than usual.
-const UNTIL_KNOWN: Duration = Duration::from_secs(20);
+const OUTCOME_TIMEOUT: Duration = Duration::from_secs(20);
 /// The delay between two such queries.
-const AGAIN: Duration = Duration::from_millis(100);
+const OUTCOME_POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// A server backend that was idle in this many consecutive checks has no transaction of ours in progress.
-const IDLE: u32 = 10;
+const MIN_IDLE_CHECKS: u32 = 10;
 
 /// Why an attempt to commit did not succeed.
 pub(crate) enum CommitFailure {
@@ -172,7 +172,7 @@ impl PostgresStore {
     ) -> Result<Option<Receipt>, StoreError> {
         // An agent waits for its hook: past this time the outcome is reported as uncertain, and a repeated event is not
         // recorded twice.
-        let patience = self.patience.unwrap_or(UNTIL_KNOWN.max(self.pool.patience()));
+        let patience = self.patience.unwrap_or(OUTCOME_TIMEOUT.max(self.pool.patience()));
         let until = Instant::now() + patience;
         let mut idle = 0;
         loop {
@@ -200,7 +200,7 @@ impl PostgresStore {
                         "when the server is available again, \"stepback log\" shows whether it was recorded",
                     ));
                 }
-                _ => std::thread::sleep(AGAIN),
+                _ => std::thread::sleep(OUTCOME_POLL_INTERVAL),
             }
         }
     }
@@ -224,7 +224,7 @@ async fn backend_outcome(
         Some(true) => *idle = 0,
         Some(false) => *idle += 1,
     }
-    (found.is_some() || *idle >= IDLE).then_some(found)
+    (found.is_some() || *idle >= MIN_IDLE_CHECKS).then_some(found)
 }
 
 /// The outcome of a transaction, if it is certain.

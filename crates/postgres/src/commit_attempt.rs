@@ -21,10 +21,10 @@ use crate::schema::{self, FORMAT};
 use crate::{PostgresStore, commit_order, error, notify, rows};
 
 /// Maximum number of statements in flight.
-const AT_ONCE: usize = 16;
+const MAX_PIPELINED_STATEMENTS: usize = 16;
 
 /// Assigns the transaction its number. Fails if the store's format is newer than `$2`, or its epoch is not `$1`.
-const FIRST: &str = "SELECT pg_current_xact_id()::text,
+const BEGIN_CHECK_SQL: &str = "SELECT pg_current_xact_id()::text,
         1 / (coalesce($1 = epoch, true) AND $2 >= (SELECT version FROM stepback_schema))::integer FROM stepback_meta";
 
 /// Everything that one attempt sends.
@@ -54,7 +54,7 @@ impl PostgresStore {
             return self.commit_steps(connection, work, batch.to_json()).await;
         }
         let plan = mutations::plan(work.mutations, &self.machine, self.key);
-        let first = connection.prepared(FIRST).await?;
+        let first = connection.prepared(BEGIN_CHECK_SQL).await?;
         let insert = connection.prepared(objects::INSERT_NEW).await?;
         let beginnings = prepare_statements(connection, &plan.beginnings).await?;
         let rest = prepare_statements(connection, &plan.rest).await?;
@@ -149,12 +149,14 @@ impl CommitStatements<'_> {
         if ahead {
             self.client.execute(TAKE_OVER, &[]).await?;
         }
-        let before = self.rest.len().saturating_sub(AT_ONCE);
+        let before = self.rest.len().saturating_sub(MAX_PIPELINED_STATEMENTS);
         let mut receipt = Receipt::default();
         if before > 0 {
             self.write().await?;
             let (statements, planned) = (&self.rest[..before], &self.plan.rest[..before]);
-            for (statements, planned) in statements.chunks(AT_ONCE).zip(planned.chunks(AT_ONCE)) {
+            for (statements, planned) in
+                statements.chunks(MAX_PIPELINED_STATEMENTS).zip(planned.chunks(MAX_PIPELINED_STATEMENTS))
+            {
                 take_numbers(run(self.client, statements, planned).await, planned, &mut receipt)?;
             }
         }

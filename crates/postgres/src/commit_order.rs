@@ -20,10 +20,10 @@ use crate::pool::Connection;
 pub(crate) const ORDERING: i32 = 0x5342_0003;
 
 /// The delay between two checks whether a commit has ended; most take a few milliseconds.
-const AGAIN: Duration = Duration::from_millis(2);
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
 /// Reads the current values of the sequences.
-const LAST: &str =
+const SELECT_SEQUENCES: &str =
     "SELECT c.last_value - (NOT c.is_called)::integer, p.last_value - (NOT p.is_called)::integer
     FROM stepback_commits c, stepback_positions p";
 
@@ -72,7 +72,7 @@ async fn wait_for_horizon(
     under_way: &str,
     until: Instant,
 ) -> Result<Option<Horizon>, Error> {
-    let last = connection.prepared(LAST).await?;
+    let last = connection.prepared(SELECT_SEQUENCES).await?;
     let under_way = connection.prepared(under_way).await?;
     let client = &connection.client;
     // Read the sequences first: a commit that begins in between is then above the value read.
@@ -87,7 +87,7 @@ async fn wait_for_horizon(
         if Instant::now() > until {
             return Ok(None);
         }
-        tokio::time::sleep(AGAIN).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
         let now = names(connection.client.query(&under_way, &[]).await?)?;
         waited_for.retain(|name| now.contains(name));
     }

@@ -20,17 +20,17 @@ use crate::rows::{self, COLUMNS, Record};
 use crate::{PostgresStore, text};
 
 /// The first half of the key of the lock that is held while the index is changed.
-const INDEXING: i32 = 0x5342_0004;
+const INDEX_LOCK_KEY: i32 = 0x5342_0004;
 
 /// Number of small blocks that are merged into one.
-const MERGE: usize = 32;
+const BLOCKS_PER_MERGE: usize = 32;
 
 /// Whether a step has anything that can change after it was indexed. Must be the same expression as in the tables, or their
 /// index is not used.
-const IS_SAID: &str = "(s.label IS NOT NULL OR s.note IS NOT NULL OR s.tags <> '[]' OR s.purged)";
+const IS_ANNOTATED_SQL: &str = "(s.label IS NOT NULL OR s.note IS NOT NULL OR s.tags <> '[]' OR s.purged)";
 
 /// The annotation and purge state of a step, for comparison.
-const SAID: &str = "jsonb_build_array(s.label, s.note, s.tags, s.purged)::text";
+const ANNOTATION_SQL: &str = "jsonb_build_array(s.label, s.note, s.tags, s.purged)::text";
 
 /// What the database has for a document's step: its position, and the texts indexed before.
 struct IndexedStep {
@@ -67,10 +67,10 @@ impl PostgresStore {
         let changed = format!(
             "SELECT {COLUMNS}, s.position FROM stepback_steps s WHERE s.position IN (
                  SELECT s.position FROM stepback_steps s JOIN stepback_texts t ON t.position = s.position
-                 WHERE {IS_SAID} AND t.said IS DISTINCT FROM {SAID}
+                 WHERE {IS_ANNOTATED_SQL} AND t.said IS DISTINCT FROM {ANNOTATION_SQL}
                  UNION ALL
                  SELECT t.position FROM stepback_texts t JOIN stepback_steps s ON s.position = t.position
-                 WHERE t.said IS NOT NULL AND NOT {IS_SAID})
+                 WHERE t.said IS NOT NULL AND NOT {IS_ANNOTATED_SQL})
              ORDER BY s.position LIMIT $1"
         );
         let fresh = format!(
@@ -141,7 +141,7 @@ impl PostgresStore {
         work: impl AsyncFn(&mut Connection) -> Result<Result<(), StoreError>, Error>,
     ) -> Result<(), StoreError> {
         let begin = format!(
-            "BEGIN; SET LOCAL synchronous_commit = off; SELECT pg_advisory_xact_lock({INDEXING}, {})",
+            "BEGIN; SET LOCAL synchronous_commit = off; SELECT pg_advisory_xact_lock({INDEX_LOCK_KEY}, {})",
             self.key
         );
         self.pool.ask(async |connection| {
@@ -220,7 +220,7 @@ async fn read_indexed(
     documents: &[SearchDocument],
 ) -> Result<Result<HashMap<Vec<u8>, IndexedStep>, StoreError>, Error> {
     let sql = format!(
-        "SELECT s.id, s.position, t.block, t.words, t.text, t.said IS NOT DISTINCT FROM CASE WHEN {IS_SAID} THEN {SAID} END
+        "SELECT s.id, s.position, t.block, t.words, t.text, t.said IS NOT DISTINCT FROM CASE WHEN {IS_ANNOTATED_SQL} THEN {ANNOTATION_SQL} END
          FROM stepback_steps s LEFT JOIN stepback_texts t ON t.position = s.position WHERE s.id = ANY($1)"
     );
     let ids: Vec<&[u8]> =
@@ -319,7 +319,7 @@ async fn merge(connection: &mut Connection) -> Result<Result<(), StoreError>, Er
     let small = "SELECT id FROM stepback_blocks WHERE documents < 128 ORDER BY id";
     let small: Vec<i64> =
         connection.rows(small, &[]).await?.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
-    if small.len() < MERGE {
+    if small.len() < BLOCKS_PER_MERGE {
         return Ok(Ok(()));
     }
     let read = "SELECT position, raw_len, text FROM stepback_texts WHERE block = ANY($1) ORDER BY position";

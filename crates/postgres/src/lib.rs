@@ -66,7 +66,7 @@ pub use schema::FORMAT;
 use pool::Pool;
 
 /// How long to wait for other processes, unless the caller has less time.
-const PATIENCE: Duration = Duration::from_secs(15);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// A store in a PostgreSQL database.
 pub struct PostgresStore {
@@ -135,7 +135,7 @@ impl PostgresStore {
 
     fn open_with(access: &Access, make: schema::CreateTables) -> Result<Self, StoreError> {
         let address = address::parse(&access.url, access.password.as_deref())?;
-        let pool = Arc::new(Pool::start(address, access.patience.unwrap_or(PATIENCE))?);
+        let pool = Arc::new(Pool::start(address, access.patience.unwrap_or(LOCK_TIMEOUT))?);
         let found = schema::prepare(&pool, make)?;
         address::prepare_local(&access.local, &found.id)?;
         Ok(Self {

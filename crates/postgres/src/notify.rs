@@ -25,8 +25,8 @@ pub(crate) const LISTENING: i32 = 0x5342_0005;
 /// The delay before reconnecting.
 const RECONNECT: Duration = Duration::from_secs(1);
 /// How often to check while notifications arrive, and while they cannot.
-const WITH_EARS: Duration = Duration::from_secs(5);
-const WITHOUT: Duration = Duration::from_millis(200);
+const NOTIFIED_POLL_INTERVAL: Duration = Duration::from_secs(5);
+const UNNOTIFIED_POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// The number of notifications received, and whether there is a connection to receive them on.
 #[derive(Clone, Copy, Default)]
@@ -73,7 +73,7 @@ impl PostgresStore {
             if mark != after || left.is_zero() {
                 return Ok(mark);
             }
-            let pause = left.min(if listening { WITH_EARS } else { WITHOUT });
+            let pause = left.min(if listening { NOTIFIED_POLL_INTERVAL } else { UNNOTIFIED_POLL_INTERVAL });
             // Waking too late or too early is harmless: the loop checks again.
             let _ = ears.handle.block_on(async { tokio::time::timeout(pause, heard.changed()).await });
         }

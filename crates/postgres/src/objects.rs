@@ -21,7 +21,7 @@ use crate::{PostgresStore, rows};
 
 /// Reads an object and its chain of bases in one query. The depth decreases along the chain, so that no damage can make the
 /// server loop.
-const READ: &str = "WITH RECURSIVE chain AS (
+const READ_CHAIN_SQL: &str = "WITH RECURSIVE chain AS (
         SELECT codec, depth, raw_len, base, payload FROM stepback_objects WHERE hash = $1 AND kind = $2
         UNION ALL
         SELECT o.codec, o.depth, o.raw_len, o.base, o.payload
@@ -38,17 +38,17 @@ const INSERT_AHEAD: &str = "INSERT INTO pg_temp.stepback_ahead (hash, kind, code
     SELECT * FROM unnest($1::bytea[], $2::smallint[], $3::smallint[], $4::smallint[], $5::bigint[], $6::bytea[], $7::bytea[])";
 
 /// A batch with more bytes than this is sent ahead.
-const MOST_IN_MEMORY: usize = 16 << 20;
+const MAX_BUFFERED_BYTES: usize = 16 << 20;
 
 /// A batch with fewer bytes than this does not ask what is stored already: asking takes longer than sending.
-const WORTH_ASKING: usize = 256 << 10;
+const MIN_LOOKUP_BYTES: usize = 256 << 10;
 
 /// Maximum size of an object, in bytes. PostgreSQL accepts at most 1 GiB per value, and needs several times that in
 /// memory. Large files are stored in pieces, so ordinary objects stay far below.
-const LARGEST: usize = 256 << 20;
+const MAX_OBJECT_BYTES: usize = 256 << 20;
 
 /// An object is stored against the base of its predecessor as long as the delta is smaller than its size divided by this.
-const CLOSE: usize = 16;
+const MIN_DELTA_RATIO: usize = 16;
 
 /// Maximum number of objects of a batch stored as deltas: each requires reading another object first.
 const MAX_DIFFERENCES: u32 = 96;
@@ -128,7 +128,9 @@ impl ObjectSource for PostgresStore {
             return Ok(bytes.to_vec());
         }
         let key = hash.as_bytes().as_slice();
-        let chain = self.pool.ask(async |connection| connection.rows(READ, &[&key, &(kind as i16)]).await)?;
+        let chain = self
+            .pool
+            .ask(async |connection| connection.rows(READ_CHAIN_SQL, &[&key, &(kind as i16)]).await)?;
         if chain.is_empty() {
             return Err(ObjectError::Missing { kind, hash });
         }
@@ -151,7 +153,7 @@ fn decode(row: &Row, below: Option<&[u8]>) -> Result<Vec<u8>, String> {
     let said = |error: StoreError| error.to_string();
     let code: i16 = rows::get(row, 0).map_err(said)?;
     let length = usize::try_from(rows::get::<i64>(row, 2).map_err(said)?).map_err(|_| "no length")?;
-    if length > LARGEST {
+    if length > MAX_OBJECT_BYTES {
         return Err("it cannot be as large as its row says".into());
     }
     let based = rows::get::<Option<&[u8]>>(row, 3).map_err(said)?.is_some();
@@ -217,7 +219,7 @@ impl Batch<'_> {
             let stored = codec::compress_on(&base_bytes, bytes)?;
             (stored.len() + 32 < bytes.len() / share).then_some((depth, base, stored))
         };
-        base.and_then(|base| against(base, depth, CLOSE))
+        base.and_then(|base| against(base, depth, MIN_DELTA_RATIO))
             .or_else(|| (depth < codec::MAX_DEPTH).then(|| against(similar, depth + 1, 2)).flatten())
     }
 
@@ -283,8 +285,9 @@ impl ObjectSink for Batch<'_> {
         if self.lock_pending().seen.contains(&hash) {
             return Ok(hash);
         }
-        if bytes.len() > LARGEST {
-            let reason = format!("an object in PostgreSQL cannot be larger than {} MiB", LARGEST >> 20);
+        if bytes.len() > MAX_OBJECT_BYTES {
+            let reason =
+                format!("an object in PostgreSQL cannot be larger than {} MiB", MAX_OBJECT_BYTES >> 20);
             return Err(ObjectError::corrupt(kind, hash, reason));
         }
         // Finding a base takes a round trip anyway.
@@ -296,7 +299,7 @@ impl ObjectSink for Batch<'_> {
         if pending.seen.insert(hash) {
             pending.bytes += object.payload.len() + 200;
             pending.written.objects.push(object);
-            if pending.bytes > MOST_IN_MEMORY {
+            if pending.bytes > MAX_BUFFERED_BYTES {
                 self.send_pending(&mut pending)?;
             }
         }
@@ -314,7 +317,7 @@ impl ObjectBatch for Batch<'_> {
         let mut pending = self.lock_pending();
         if pending.written.ahead.is_some() {
             self.send_pending(&mut pending)?;
-        } else if pending.bytes > WORTH_ASKING {
+        } else if pending.bytes > MIN_LOOKUP_BYTES {
             self.forget_stored(&mut pending.written.objects)?;
         }
         let written = std::mem::take(&mut pending.written);

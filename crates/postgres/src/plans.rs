@@ -8,7 +8,7 @@ use tokio_postgres::Row;
 
 use crate::{PostgresStore, rows, text};
 
-const PLAN: &str = "SELECT id, workspace, created_at, body FROM stepback_plans";
+const SELECT_PLAN: &str = "SELECT id, workspace, created_at, body FROM stepback_plans";
 
 impl PlanStore for PostgresStore {
     fn put_plan(&self, plan: &StoredPlan) -> Result<(), StoreError> {
@@ -23,7 +23,7 @@ impl PlanStore for PostgresStore {
     }
 
     fn plan(&self, id: &str) -> Result<Option<StoredPlan>, StoreError> {
-        let (sql, id) = (format!("{PLAN} WHERE id = $1"), text::escape_text(id));
+        let (sql, id) = (format!("{SELECT_PLAN} WHERE id = $1"), text::escape_text(id));
         let row = self.pool.ask(async |connection| connection.row(&sql, &[&id]).await)?;
         row.as_ref().map(read_plan).transpose()
     }
@@ -34,7 +34,7 @@ impl PlanStore for PostgresStore {
     }
 
     fn plans(&self, workspace: WorkspaceId) -> Result<Vec<StoredPlan>, StoreError> {
-        let sql = format!("{PLAN} WHERE workspace = $1 ORDER BY created_at DESC, id DESC");
+        let sql = format!("{SELECT_PLAN} WHERE workspace = $1 ORDER BY created_at DESC, id DESC");
         let workspace = workspace.as_bytes().as_slice();
         let rows = self.pool.ask(async |connection| connection.rows(&sql, &[&workspace]).await)?;
         rows.iter().map(read_plan).collect()

@@ -18,11 +18,11 @@ use crate::error;
 use crate::tls::{Protected, Tls};
 
 /// Maximum number of connections per process, besides those of large batches.
-const MOST: usize = 8;
+const MAX_CONNECTIONS: usize = 8;
 /// The oldest supported server version. Older ones cannot report the status of a transaction by its number.
-const OLDEST: u32 = 130_000;
+const MIN_SERVER_VERSION: u32 = 130_000;
 /// Delays before each retry after a connection was lost: long enough in total for a server that restarts.
-const AGAIN: [Duration; 5] = [
+const RETRY_DELAYS: [Duration; 5] = [
     Duration::ZERO,
     Duration::from_millis(200),
     Duration::from_millis(500),
@@ -32,15 +32,15 @@ const AGAIN: [Duration; 5] = [
 
 /// Sets up a connection, and asks for the server's version. A stronger `synchronous_commit` that the server's administrator
 /// configured is kept; a weaker one is raised. JIT compilation is off because it takes longer than any of our statements.
-const SET_UP: &str = "SELECT set_config('synchronous_commit', 'on', false)
+const SESSION_SETUP_SQL: &str = "SELECT set_config('synchronous_commit', 'on', false)
       WHERE current_setting('synchronous_commit') IN ('off', 'local', 'remote_write');
     SET idle_in_transaction_session_timeout = '60s'; SET client_min_messages = warning; SET jit = off;
     SELECT current_setting('server_version_num'), pg_backend_pid()";
 
 /// How long to wait until the server has noticed that a connection was closed.
-const GOODBYE: Duration = Duration::from_millis(500);
+const CLOSE_TIMEOUT: Duration = Duration::from_millis(500);
 /// A connection that was idle for longer than this is checked before use.
-const RESTED: Duration = Duration::from_secs(1);
+const IDLE_CHECK_AFTER: Duration = Duration::from_secs(1);
 
 /// One connection.
 pub(crate) struct Connection {
@@ -161,7 +161,7 @@ impl Pool {
     pub fn lease(self: &Arc<Self>) -> Result<Lease, StoreError> {
         let mut idle = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let until = Instant::now() + self.patience;
-        while idle.in_use >= MOST {
+        while idle.in_use >= MAX_CONNECTIONS {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return Err(StoreError::Locked);
@@ -172,7 +172,7 @@ impl Pool {
         drop(idle);
         let mut lease = Lease { pool: self.clone(), connection: None, counted: true };
         while let Some((connection, used)) = self.take_idle() {
-            if used.elapsed() > RESTED {
+            if used.elapsed() > IDLE_CHECK_AFTER {
                 // That the server closed it is noticed only while the runtime runs.
                 self.wait(async { tokio::time::sleep(Duration::from_millis(1)).await });
             }
@@ -219,7 +219,7 @@ impl Pool {
     ) -> Result<T, StoreError> {
         let mut last = None;
         let until = Instant::now() + self.patience;
-        for pause in AGAIN {
+        for pause in RETRY_DELAYS {
             if last.is_some() && Instant::now() + pause > until {
                 break;
             }
@@ -255,7 +255,7 @@ impl Pool {
             // The caller that waits for an answer gets the error.
             let _ = connection.await;
         });
-        let set_up = format!("SET lock_timeout = {}; {SET_UP}", self.patience.as_millis());
+        let set_up = format!("SET lock_timeout = {}; {SESSION_SETUP_SQL}", self.patience.as_millis());
         let messages = client.simple_query(&set_up).await.map_err(failed)?;
         let said = messages.iter().rev().find_map(|message| match message {
             SimpleQueryMessage::Row(row) => {
@@ -264,7 +264,7 @@ impl Pool {
             _ => None,
         });
         match said {
-            Some((version, _)) if version < OLDEST => Err(error::server_error(
+            Some((version, _)) if version < MIN_SERVER_VERSION => Err(error::server_error(
                 &self.shown,
                 "use",
                 format!("the server is PostgreSQL {}, but 13 or later is required", version / 10_000),
@@ -288,7 +288,7 @@ impl Pool {
         let Connection { client, io_task: moving, .. } = connection;
         drop(client);
         self.wait(async {
-            let _ = tokio::time::timeout(GOODBYE, moving).await;
+            let _ = tokio::time::timeout(CLOSE_TIMEOUT, moving).await;
         });
     }
 }

@@ -15,7 +15,7 @@ use crate::tables::MIGRATIONS;
 pub const FORMAT: u32 = MIGRATIONS.len() as u32;
 
 /// The first half of the key of the lock that is held while the tables are changed.
-const MIGRATING: i32 = 0x5342_0001;
+const MIGRATION_LOCK_KEY: i32 = 0x5342_0001;
 
 /// Whether to create the tables if there are none.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -75,7 +75,7 @@ fn migrate(pool: &Arc<Pool>) -> Result<(), StoreError> {
     let mut lease = pool.lease()?;
     let connection = lease.connection()?;
     let migrated = pool.wait(async {
-        let key = format!("({MIGRATING}, current_schema()::regnamespace::oid::integer)");
+        let key = format!("({MIGRATION_LOCK_KEY}, current_schema()::regnamespace::oid::integer)");
         // Take the lock before the transaction begins, so that it sees what was committed during the wait.
         connection.client.batch_execute(&format!("SELECT pg_advisory_lock{key}")).await?;
         connection.client.batch_execute("BEGIN").await?;

@@ -13,14 +13,14 @@ use crate::commit::COLLECTING;
 use crate::{PostgresStore, commit_order, error, notify, rows};
 
 /// Number of objects deleted by one statement.
-const AT_ONCE: usize = 10_000;
+const OBJECTS_PER_DELETE: usize = 10_000;
 
 /// The size of all tables, in bytes.
-const TOTAL: &str = "SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint FROM pg_class c
+const TOTAL_SIZE_SQL: &str = "SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint FROM pg_class c
     WHERE c.relkind = 'r' AND c.relname LIKE 'stepback\\_%' AND c.relnamespace = current_schema()::regnamespace";
 
 /// Queries that find nothing in a healthy store, each with the message for what it finds.
-const COMPLAINTS: [(&str, &str); 9] = [
+const CONSISTENCY_CHECKS: [(&str, &str); 9] = [
     (
         "SELECT count(*) FROM stepback_objects WHERE octet_length(hash) <> 32 OR kind NOT BETWEEN 1 AND 8",
         "objects without a valid hash or kind",
@@ -104,7 +104,7 @@ impl PostgresStore {
     }
 
     fn total_bytes(&self) -> Result<u64, StoreError> {
-        let row = self.pool.ask(async |connection| connection.client.query_one(TOTAL, &[]).await)?;
+        let row = self.pool.ask(async |connection| connection.client.query_one(TOTAL_SIZE_SQL, &[]).await)?;
         Ok(rows::get::<i64>(&row, 0)? as u64)
     }
 }
@@ -126,7 +126,7 @@ impl MaintenanceStore for PostgresStore {
             if row.try_get::<_, i64>(0)? as u64 != mark.0 {
                 return Ok(Err(StoreError::Grew));
             }
-            for some in dead.chunks(AT_ONCE) {
+            for some in dead.chunks(OBJECTS_PER_DELETE) {
                 let hashes: Vec<&[u8]> = some.iter().map(|hash| hash.as_bytes().as_slice()).collect();
                 let sql = "DELETE FROM stepback_objects WHERE hash = ANY($1)";
                 connection.client.execute(sql, &[&hashes]).await?;
@@ -177,7 +177,7 @@ impl MaintenanceStore for PostgresStore {
         // The check must read from the server, not from the cache.
         self.recent.clear();
         let mut complaints = Vec::new();
-        for (sql, what) in COMPLAINTS {
+        for (sql, what) in CONSISTENCY_CHECKS {
             let row = self.pool.ask(async |connection| connection.client.query_one(sql, &[]).await)?;
             let count: i64 = rows::get(&row, 0)?;
             if count > 0 {

@@ -8,18 +8,18 @@ use std::borrow::Cow;
 use serde_json::Value;
 
 /// The escape character: from the private use area, which ordinary text does not use.
-const MARK: char = '\u{f8ff}';
+const ESCAPE_CHAR: char = '\u{f8ff}';
 
 /// Escapes `text` for storage.
 pub(crate) fn escape_text(text: &str) -> Cow<'_, str> {
-    if !text.contains(['\0', MARK]) {
+    if !text.contains(['\0', ESCAPE_CHAR]) {
         return Cow::Borrowed(text);
     }
     let mut out = String::with_capacity(text.len() + 8);
     for character in text.chars() {
         match character {
-            '\0' => out.extend([MARK, '0']),
-            MARK => out.extend([MARK, MARK]),
+            '\0' => out.extend([ESCAPE_CHAR, '0']),
+            ESCAPE_CHAR => out.extend([ESCAPE_CHAR, ESCAPE_CHAR]),
             other => out.push(other),
         }
     }
@@ -28,14 +28,14 @@ pub(crate) fn escape_text(text: &str) -> Cow<'_, str> {
 
 /// Reverses [`stored`].
 pub(crate) fn unescape_text(text: String) -> String {
-    if !text.contains(MARK) {
+    if !text.contains(ESCAPE_CHAR) {
         return text;
     }
     let mut out = String::with_capacity(text.len());
     let mut characters = text.chars();
     while let Some(character) = characters.next() {
         match character {
-            MARK if characters.next() == Some('0') => out.push('\0'),
+            ESCAPE_CHAR if characters.next() == Some('0') => out.push('\0'),
             other => out.push(other),
         }
     }
@@ -46,7 +46,7 @@ pub(crate) fn unescape_text(text: String) -> String {
 pub(crate) fn to_json(record: &impl serde::Serialize) -> String {
     // The records are plain data with string keys, which always serialise.
     let text = serde_json::to_string(record).unwrap_or_default();
-    if !text.contains("\\u0000") && !text.contains(MARK) {
+    if !text.contains("\\u0000") && !text.contains(ESCAPE_CHAR) {
         return text;
     }
     let mut value = serde_json::from_str(&text).unwrap_or(Value::Null);
@@ -56,7 +56,7 @@ pub(crate) fn to_json(record: &impl serde::Serialize) -> String {
 
 /// Reads a record from the text of a JSON document.
 pub(crate) fn from_json<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, serde_json::Error> {
-    if !text.contains(MARK) {
+    if !text.contains(ESCAPE_CHAR) {
         return serde_json::from_str(text);
     }
     let mut value = serde_json::from_str(text)?;

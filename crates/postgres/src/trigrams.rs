@@ -10,7 +10,7 @@ use tokio_postgres::Error;
 use crate::pool::Connection;
 
 /// With more words than this, reading all of their places takes longer than reading all texts.
-const TOO_MANY: usize = 4000;
+const MAX_CANDIDATE_WORDS: usize = 4000;
 
 /// What a substring says about one word. The text is case-folded, and at most as long as the index keeps words.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -97,7 +97,7 @@ pub(crate) async fn words_of(connection: &mut Connection, part: &Part) -> Result
 
 /// The words that may contain a part; `None` if there are too many to be useful.
 pub(crate) async fn few_words(connection: &mut Connection, part: &Part) -> Result<Option<TermMatch>, Error> {
-    let found = words_fitting(connection, part, TOO_MANY + 1).await?;
+    let found = words_fitting(connection, part, MAX_CANDIDATE_WORDS + 1).await?;
     let mut fitting = TermMatch::default();
     for (id, long) in found {
         if long { fitting.cut.push(id) } else { fitting.short.push(id) }
@@ -105,14 +105,14 @@ pub(crate) async fn few_words(connection: &mut Connection, part: &Part) -> Resul
     if matches!(part, Part::End(_) | Part::Inside(_)) {
         // The part may have been in what was cut off.
         let sql = "SELECT id FROM stepback_words WHERE char_length(word) >= 64 LIMIT $1";
-        let most = TOO_MANY as i64 + 1;
+        let most = MAX_CANDIDATE_WORDS as i64 + 1;
         for row in connection.rows(sql, &[&most]).await? {
             fitting.cut.push(row.try_get(0)?);
         }
         fitting.cut.sort_unstable();
         fitting.cut.dedup();
     }
-    Ok((fitting.short.len() + fitting.cut.len() <= TOO_MANY).then_some(fitting))
+    Ok((fitting.short.len() + fitting.cut.len() <= MAX_CANDIDATE_WORDS).then_some(fitting))
 }
 
 #[cfg(test)]

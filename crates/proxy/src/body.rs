@@ -19,20 +19,20 @@ use crate::state::ProxyState;
 
 /// After the end of the model's answer, the sink is called once nothing has arrived for this long. What arrives later is
 /// passed on and not recorded; usually the end of the body follows at once.
-const QUIET: Duration = Duration::from_millis(50);
+const QUIET_PERIOD: Duration = Duration::from_millis(50);
 
 /// A chunk that an agent may act on is held this long for the end of the answer, so that the answer is recorded before
 /// its consequences. Any further chunk shows that the model continues.
-const DOUBT: Duration = Duration::from_millis(50);
+const MAX_CHUNK_HOLD: Duration = Duration::from_millis(50);
 
 /// The sink is called at the latest this long after that end, however much still arrives.
-const SETTLED: Duration = Duration::from_millis(250);
+const MAX_SINK_DELAY: Duration = Duration::from_millis(250);
 
 /// The most bytes that are held back.
-const MOST_HELD: usize = 1 << 20;
+const MAX_HELD_BYTES: usize = 1 << 20;
 
 /// How long data already written gets to leave before a connection is broken.
-const LEAVING: Duration = Duration::from_millis(10);
+const FLUSH_DELAY: Duration = Duration::from_millis(10);
 
 /// The body of a request.
 pub(crate) struct RequestBody<B> {
@@ -194,15 +194,15 @@ impl AnswerBody {
                 } else if says == StreamState::PerhapsAll {
                     self.hold(frame);
                     if !matches!(self.stage, AnswerStage::Doubting(_)) {
-                        self.stage = AnswerStage::Doubting(Box::pin(tokio::time::sleep(DOUBT)));
+                        self.stage = AnswerStage::Doubting(Box::pin(tokio::time::sleep(MAX_CHUNK_HOLD)));
                     }
                 } else if says == StreamState::All {
                     self.hold(frame);
                     let now = Instant::now();
-                    let latest = *self.settled.get_or_insert(now + SETTLED);
-                    let quiet = tokio::time::sleep_until((now + QUIET).min(latest));
+                    let latest = *self.settled.get_or_insert(now + MAX_SINK_DELAY);
+                    let quiet = tokio::time::sleep_until((now + QUIET_PERIOD).min(latest));
                     self.stage = AnswerStage::Settling(Box::pin(quiet));
-                    if self.held_bytes > MOST_HELD {
+                    if self.held_bytes > MAX_HELD_BYTES {
                         self.notify_sink();
                     }
                 } else {
@@ -245,7 +245,7 @@ impl Body for AnswerBody {
                         Poll::Ready(frame) => {
                             let goes_on = this.handle_frame(frame).map(|frame| this.hold(frame)).is_some();
                             let doubts = matches!(this.stage, AnswerStage::Doubting(_));
-                            if goes_on || doubts && (over || this.held_bytes > MOST_HELD) {
+                            if goes_on || doubts && (over || this.held_bytes > MAX_HELD_BYTES) {
                                 this.stage = AnswerStage::Releasing;
                             }
                         }
@@ -280,7 +280,7 @@ impl Body for AnswerBody {
                     match &this.body_end {
                         Some(BodyEnd::Clean) => return Poll::Ready(None),
                         Some(BodyEnd::Broken(_)) => {
-                            this.stage = AnswerStage::Breaking(Box::pin(tokio::time::sleep(LEAVING)));
+                            this.stage = AnswerStage::Breaking(Box::pin(tokio::time::sleep(FLUSH_DELAY)));
                         }
                         None => this.stage = AnswerStage::Passing,
                     }

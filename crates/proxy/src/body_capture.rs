@@ -8,7 +8,7 @@ use stepback_llm_wire::Chunks;
 use crate::decode::{Decoded, Decoder};
 
 /// The most input bytes kept for the case that a decoder without any output so far turns out not to work.
-const UNPROVEN: usize = 1 << 16;
+const MAX_FALLBACK_BYTES: usize = 1 << 16;
 
 /// A number of bytes that all copies share.
 pub(crate) struct Budget {
@@ -115,7 +115,7 @@ impl BodyCapture {
             Some(Decoded::Bytes(bytes)) => {
                 if !bytes.is_empty() {
                     self.unproven = Vec::new();
-                } else if before == 0 && self.unproven.len() < UNPROVEN {
+                } else if before == 0 && self.unproven.len() < MAX_FALLBACK_BYTES {
                     self.unproven.extend_from_slice(piece);
                 }
                 self.append_bounded(&bytes, room);

@@ -26,7 +26,7 @@ pub(crate) type Models = Client<InTime, AnyBody>;
 
 /// How long an unused connection is kept. Servers close theirs after a minute or more, and a connection that both sides
 /// close at the same moment costs a request.
-const KEPT: Duration = Duration::from_secs(30);
+const IDLE_CONNECTION_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Creates a client with its connection pool. It must be used within a tokio runtime.
 pub(crate) fn new_client(trust: rustls::ClientConfig, patience: Duration) -> Models {
@@ -41,7 +41,7 @@ pub(crate) fn new_client(trust: rustls::ClientConfig, patience: Duration) -> Mod
         .wrap_connector(tcp);
     Client::builder(TokioExecutor::new())
         .pool_timer(TokioTimer::new())
-        .pool_idle_timeout(KEPT)
+        .pool_idle_timeout(IDLE_CONNECTION_TIMEOUT)
         .http1_preserve_header_case(true)
         .build(InTime { inner, patience })
 }

@@ -47,34 +47,35 @@ impl Failure {
         let text = error_chain(error);
         let kind = find::<io::Error>(error).map(io::Error::kind);
         let (status, what, advice) = if find::<rustls::Error>(error).is_some() {
-            (502, "no secure connection could be made", TLS)
+            (502, "no secure connection could be made", TLS_ADVICE)
         } else if text.contains("dns error") {
             (502, "its name could not be resolved", NAME)
         } else if kind == Some(io::ErrorKind::TimedOut) {
-            (504, "it could not be reached in time", REACH)
+            (504, "it could not be reached in time", REACH_ADVICE)
         } else if kind == Some(io::ErrorKind::ConnectionRefused) {
-            (502, "it refused the connection", REACH)
+            (502, "it refused the connection", REACH_ADVICE)
         } else if find::<hyper::Error>(error).is_some_and(hyper::Error::is_parse) {
             (502, "it answered with something that is not HTTP", HTTP)
         } else if find::<hyper::Error>(error).is_some_and(hyper::Error::is_incomplete_message) {
-            (502, "it closed the connection without an answer", AGAIN)
+            (502, "it closed the connection without an answer", RETRY_ADVICE)
         } else {
-            (502, "the request could not be forwarded", AGAIN)
+            (502, "the request could not be forwarded", RETRY_ADVICE)
         };
         Self { status, reason: format!("{upstream}: {what} ({text})"), advice }
     }
 
     /// Creates a failure for a model that was silent for too long.
     pub(crate) fn idle_timeout(upstream: &str, seconds: u64) -> Self {
-        Self { status: 504, reason: format!("{upstream}: no data for {seconds} s"), advice: AGAIN }
+        Self { status: 504, reason: format!("{upstream}: no data for {seconds} s"), advice: RETRY_ADVICE }
     }
 }
 
-const TLS: &str = "Check the address; if a corporate proxy is in between, its certificate must be trusted.";
+const TLS_ADVICE: &str =
+    "Check the address; if a corporate proxy is in between, its certificate must be trusted.";
 const NAME: &str = "Check the address of the model and the network.";
-const REACH: &str = "Check the address of the model, and that something answers there.";
+const REACH_ADVICE: &str = "Check the address of the model, and that something answers there.";
 const HTTP: &str = "Check that the address of the model is right, and http:// or https:// fits it.";
-const AGAIN: &str = "Try again; if this persists, call the model server without the proxy.";
+const RETRY_ADVICE: &str = "Try again; if this persists, call the model server without the proxy.";
 
 /// Returns an error and its causes, on one line. None of them contain addresses with queries.
 pub(crate) fn error_chain(error: &(dyn Error + 'static)) -> String {

@@ -22,7 +22,7 @@ use crate::upstream::Routes;
 use crate::{Listen, ProxyConfig, certificates, connect};
 
 /// How long a proxy that shuts down waits for the sink.
-const SINK_AT_THE_END: Duration = Duration::from_secs(5);
+const SHUTDOWN_SINK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A running proxy. Dropping it ends it at once.
 pub struct Proxy {
@@ -146,7 +146,7 @@ fn run(
         let Ok(socket) = tokio::net::TcpListener::from_std(socket) else { return };
         serve(socket, shared, ended).await;
         // A sink that hangs must not prevent the program from ending.
-        let _ = tokio::time::timeout(SINK_AT_THE_END, shared.all_told()).await;
+        let _ = tokio::time::timeout(SHUTDOWN_SINK_TIMEOUT, shared.all_told()).await;
     });
     runtime.shutdown_background();
 }

@@ -17,7 +17,7 @@ use crate::{ProxyLimits, Responder, Sink, Stats};
 /// the streams.
 const SINK_CALLS: usize = 8;
 /// How long to wait for a sink that was late the last time.
-const LITTLE_PATIENCE: Duration = Duration::from_millis(50);
+const LATE_SINK_TIMEOUT: Duration = Duration::from_millis(50);
 
 pub(crate) struct ProxyState {
     pub(crate) sink: Arc<dyn Sink>,
@@ -149,7 +149,7 @@ impl ProxyState {
     /// not with every call.
     pub(crate) fn sink_timeout(&self) -> Duration {
         match self.sink_was_slow.load(Ordering::Relaxed) {
-            true => self.limits.hold.min(LITTLE_PATIENCE),
+            true => self.limits.hold.min(LATE_SINK_TIMEOUT),
             false => self.limits.hold,
         }
     }

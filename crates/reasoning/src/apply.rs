@@ -13,11 +13,11 @@ use crate::mind::ReasoningBoard;
 use crate::mutation::{BoardMutation, CheckpointCause, MutationEffect};
 
 /// The longest statement, question or text, in bytes.
-const LONGEST: usize = 10_000;
+const MAX_TEXT_BYTES: usize = 10_000;
 /// The longest tag or subject, in bytes.
-const LONGEST_WORD: usize = 200;
+const MAX_WORD_BYTES: usize = 200;
 /// The most names in one list.
-const MOST_NAMES: usize = 1000;
+const MAX_NAMES: usize = 1000;
 
 /// Checks a text that must not be blank.
 fn text(what: &'static str, text: &str) -> Result<String, MindError> {
@@ -26,8 +26,10 @@ fn text(what: &'static str, text: &str) -> Result<String, MindError> {
     if text.is_empty() {
         return wrong("is empty".into());
     }
-    if text.len() > LONGEST {
-        return wrong(format!("is longer than {LONGEST} bytes; shorten it, and put the rest in a file"));
+    if text.len() > MAX_TEXT_BYTES {
+        return wrong(format!(
+            "is longer than {MAX_TEXT_BYTES} bytes; shorten it, and put the rest in a file"
+        ));
     }
     if text.chars().any(|c| c.is_control() && c != '\n' && c != '\t') {
         return wrong("contains control characters".into());
@@ -43,10 +45,10 @@ fn check_optional_text(what: &'static str, given: Option<&String>) -> Result<Opt
 /// Checks a short text on one line.
 fn check_word(what: &'static str, given: &str) -> Result<String, MindError> {
     let word = text(what, given)?;
-    if word.len() > LONGEST_WORD || word.contains('\n') {
+    if word.len() > MAX_WORD_BYTES || word.contains('\n') {
         return Err(MindError::Text {
             what,
-            how: format!("must be one line of at most {LONGEST_WORD} bytes"),
+            how: format!("must be one line of at most {MAX_WORD_BYTES} bytes"),
         });
     }
     Ok(word)
@@ -66,8 +68,8 @@ fn check_tags(given: &[String]) -> Result<Vec<String>, MindError> {
 }
 
 fn check_count(what: &'static str, count: usize) -> Result<(), MindError> {
-    match count > MOST_NAMES {
-        true => Err(MindError::TooMany { what, most: MOST_NAMES, remedy: "use fewer" }),
+    match count > MAX_NAMES {
+        true => Err(MindError::TooMany { what, most: MAX_NAMES, remedy: "use fewer" }),
         false => Ok(()),
     }
 }

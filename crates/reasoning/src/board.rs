@@ -95,12 +95,12 @@ impl ReasoningBoard {
                 lines.push(format!("  rejected along with {}", fallen.with));
             }
             // The last few show its present standing best.
-            const SHOWN: usize = 5;
+            const MAX_SHOWN_EVIDENCE: usize = 5;
             let evidence: Vec<_> = self.evidence_for(id).collect();
-            if evidence.len() > SHOWN {
-                lines.push(format!("  {} older pieces of evidence", evidence.len() - SHOWN));
+            if evidence.len() > MAX_SHOWN_EVIDENCE {
+                lines.push(format!("  {} older pieces of evidence", evidence.len() - MAX_SHOWN_EVIDENCE));
             }
-            for (number, evidence) in evidence.iter().rev().take(SHOWN).rev() {
+            for (number, evidence) in evidence.iter().rev().take(MAX_SHOWN_EVIDENCE).rev() {
                 lines.push(format!("  E{number}  {:+}  {}", evidence.strength, clip_line(&evidence.text)));
             }
         }

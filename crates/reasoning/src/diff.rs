@@ -291,8 +291,8 @@ impl ReasoningBoard {
 
 /// A list of names for a sentence.
 pub(crate) fn list_names(items: &[ItemId]) -> String {
-    const SHOWN: usize = 5;
-    let names: Vec<String> = items.iter().take(SHOWN).map(ToString::to_string).collect();
+    const MAX_LISTED_NAMES: usize = 5;
+    let names: Vec<String> = items.iter().take(MAX_LISTED_NAMES).map(ToString::to_string).collect();
     match items.len() - names.len() {
         0 => match names.split_last() {
             Some((last, [])) => last.clone(),

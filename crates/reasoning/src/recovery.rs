@@ -46,15 +46,15 @@ impl Page {
 
     fn add_section(&mut self, title: &str, lines: &[String]) {
         /// Bytes reserved for the number of omitted items.
-        const REST: usize = 40;
+        const OMISSION_NOTE_BYTES: usize = 40;
         let first = lines.first().map_or(0, String::len);
-        if lines.is_empty() || self.left < title.len() + first + REST + 4 {
+        if lines.is_empty() || self.left < title.len() + first + OMISSION_NOTE_BYTES + 4 {
             return;
         }
         self.add_line(&format!("\n## {title}"));
         for (at, line) in lines.iter().enumerate() {
             let is_last = at + 1 == lines.len();
-            let room = if is_last { line.len() } else { line.len() + REST };
+            let room = if is_last { line.len() } else { line.len() + OMISSION_NOTE_BYTES };
             if room >= self.left || !self.add_line(line) {
                 self.add_line(&format!("… and {} more lines", lines.len() - at));
                 return;

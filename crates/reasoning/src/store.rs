@@ -23,7 +23,7 @@ use crate::paged_table::{PAGE, Page, Table};
 const FORMAT: u64 = 1;
 
 /// From this many pages on, reading them takes longer than starting a thread.
-const WORTH_A_THREAD: usize = 8;
+const MIN_PAGES_PER_THREAD: usize = 8;
 
 /// The location of a mind in the store, used as the base for the next version.
 #[derive(Clone, Debug, Default)]
@@ -201,7 +201,7 @@ fn read_table<T: DeserializeOwned + Clone + PartialEq + Send>(
 /// pages.
 fn parse_pages<T: DeserializeOwned + Send>(texts: &[String]) -> Vec<serde_json::Result<Vec<Option<T>>>> {
     let all = |texts: &[String]| texts.iter().map(|text| serde_json::from_str(text)).collect::<Vec<_>>();
-    if texts.len() < WORTH_A_THREAD {
+    if texts.len() < MIN_PAGES_PER_THREAD {
         return all(texts);
     }
     let (first, second) = texts.split_at(texts.len() / 2);

@@ -6,7 +6,7 @@ use crate::byte_class::{self, ALNUM, DIGIT, LOWER, UPPER};
 use crate::names::is_one_of;
 
 /// Common words that are values but never secrets.
-const DULL: &[&str] = &[
+const NON_SECRET_WORDS: &[&str] = &[
     "null",
     "none",
     "nil",
@@ -128,7 +128,7 @@ const NUMBERED: &[&str] = &[
 
 /// Whether the value is a word that stands for any value, or for none.
 pub fn is_dull(value: &[u8]) -> bool {
-    is_one_of(value, DULL)
+    is_one_of(value, NON_SECRET_WORDS)
 }
 
 /// Whether something that is not in quotes is a name or an expression rather than a value: `self.token`,
@@ -171,9 +171,11 @@ fn is_numbered_name(value: &[u8]) -> bool {
     if is_one_of(stem, NUMBERED) || is_one_of(value, NUMBERED) {
         return true;
     }
-    const OWN: &[&str] =
+    const CREDENTIAL_WORDS: &[&str] =
         &["token", "secret", "password", "passwd", "key", "auth", "cred", "sha256", "base64"];
-    if value.len() < 24 && OWN.iter().any(|word| byte_class::contains_ignoring_case(value, word.as_bytes())) {
+    if value.len() < 24
+        && CREDENTIAL_WORDS.iter().any(|word| byte_class::contains_ignoring_case(value, word.as_bytes()))
+    {
         return true;
     }
     // A type: a capital letter, then camel case.

@@ -8,11 +8,11 @@ use crate::byte_class::{self, ALNUM, CLASS, DIGIT, LOWER, PLUS_SLASH, UPPER, WOR
 use crate::values::is_placeholder;
 use crate::window::{ByteWindow, FoundSecret};
 
-const SHORTEST: usize = 32;
-const LONGEST: usize = 100;
+const MIN_SECRET_BYTES: usize = 32;
+const MAX_SECRET_BYTES: usize = 100;
 
 /// Names, or parts of them, of things that are random but not secret.
-const EXPLAINS: &[&str] = &[
+const NON_SECRET_NAMES: &[&str] = &[
     "id",
     "hash",
     "digest",
@@ -69,7 +69,7 @@ const EXPLAINS: &[&str] = &[
 ];
 
 /// The beginnings of encoded data that is not secret: public keys, certificates, pictures.
-const ENCODED: &[&[u8]] =
+const ENCODED_DATA_PREFIXES: &[&[u8]] =
     &[b"AAAA", b"MII", b"iVBOR", b"R0lG", b"UklG", b"PHN2", b"PD94", b"JVBER", b"H4sI", b"UEsD", b"LS0t"];
 
 /// Returns the random token that begins with the run.
@@ -85,7 +85,7 @@ pub fn token(view: &ByteWindow<'_>) -> Option<FoundSecret> {
         } else {
             base64(view)
         }
-    } else if (SHORTEST..=LONGEST).contains(&length) && view.classes & ALNUM == ALNUM {
+    } else if (MIN_SECRET_BYTES..=MAX_SECRET_BYTES).contains(&length) && view.classes & ALNUM == ALNUM {
         let padded = byte_class::run_end(view.bytes, view.end, byte_class::PAD, 2);
         judge(view, padded)
     } else {
@@ -96,7 +96,7 @@ pub fn token(view: &ByteWindow<'_>) -> Option<FoundSecret> {
 /// Returns a token of base64 with `+` or `/`. Many paths fit that too, so only the lengths of common keys count.
 #[inline(never)]
 fn base64(view: &ByteWindow<'_>) -> Option<FoundSecret> {
-    let end = byte_class::run_end(view.bytes, view.start, ALNUM | PLUS_SLASH, LONGEST + 1);
+    let end = byte_class::run_end(view.bytes, view.start, ALNUM | PLUS_SLASH, MAX_SECRET_BYTES + 1);
     let padded = byte_class::run_end(view.bytes, end, byte_class::PAD, 2);
     let common = match padded - end {
         0 => end - view.start == 40,
@@ -115,7 +115,10 @@ fn judge(view: &ByteWindow<'_>, end: usize) -> Option<FoundSecret> {
         view.byte(end),
         0 | b' ' | b'\t' | b'\n' | b'\r' | b'"' | b'\'' | b'`' | b',' | b';' | b')' | b'<' | b'\\'
     );
-    if !stands_alone || matches!(text.len(), 64 | 76) || ENCODED.iter().any(|start| text.starts_with(start)) {
+    if !stands_alone
+        || matches!(text.len(), 64 | 76)
+        || ENCODED_DATA_PREFIXES.iter().any(|start| text.starts_with(start))
+    {
         return None;
     }
     if has_small_prefix(text) || !is_random(text) || is_placeholder(text) {
@@ -184,5 +187,5 @@ fn is_explained(view: &ByteWindow<'_>) -> bool {
     let before = &before[..before.len() - signs];
     let length = before.iter().rev().take(40).take_while(|b| byte_class::is(**b, WORD)).count();
     let name = &before[before.len() - length..];
-    EXPLAINS.iter().any(|word| byte_class::contains_ignoring_case(name, word.as_bytes()))
+    NON_SECRET_NAMES.iter().any(|word| byte_class::contains_ignoring_case(name, word.as_bytes()))
 }

@@ -38,17 +38,17 @@ pub struct SecretName {
     pub is_uppercase: bool,
 }
 
-const MOST_PARTS: usize = 8;
+const MAX_PARTS: usize = 8;
 
 /// The parts of a name; only the last ones of a long name.
 struct Parts<'a> {
-    parts: [&'a [u8]; MOST_PARTS],
+    parts: [&'a [u8]; MAX_PARTS],
     count: usize,
 }
 
 impl<'a> Parts<'a> {
     fn split(name: &'a [u8]) -> Self {
-        let mut this = Self { parts: [b""; MOST_PARTS], count: 0 };
+        let mut this = Self { parts: [b""; MAX_PARTS], count: 0 };
         let mut start = 0;
         for at in 0..name.len() {
             let byte = name[at];
@@ -72,7 +72,7 @@ impl<'a> Parts<'a> {
         if part.is_empty() {
             return;
         }
-        if self.count == MOST_PARTS {
+        if self.count == MAX_PARTS {
             self.parts.rotate_left(1);
             self.count -= 1;
         }
@@ -91,7 +91,7 @@ pub fn is_one_of(part: &[u8], words: &[&str]) -> bool {
 }
 
 /// Endings that distinguish several secrets of the same kind.
-const WHICH: &[&str] = &[
+const DISTINGUISHING_SUFFIXES: &[&str] = &[
     "prod",
     "production",
     "dev",
@@ -196,7 +196,7 @@ pub fn classify_name(name: &[u8]) -> Option<SecretName> {
     let mut all = parts.all();
     while let [rest @ .., last] = all {
         let number = last.iter().all(|b| byte_class::is(*b, DIGIT));
-        if rest.is_empty() || !(number || is_one_of(last, WHICH)) {
+        if rest.is_empty() || !(number || is_one_of(last, DISTINGUISHING_SUFFIXES)) {
             break;
         }
         all = rest;

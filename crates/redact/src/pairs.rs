@@ -12,7 +12,7 @@ use crate::{headers, prefixes, structural};
 
 /// The most `=` and `:` that a value without quotes may have. Where names are close together, each of them would
 /// otherwise be followed by a long value, and scanning them all would take quadratic time.
-const FEW_SIGNS: usize = 6;
+const MAX_SIGNS: usize = 6;
 
 /// The position of a value and its notation.
 #[derive(Clone, Copy)]
@@ -205,7 +205,7 @@ fn bare_end(view: &ByteWindow<'_>, named: &SecretName, start: usize, tight: bool
     let mut signs = 0;
     while at < stop {
         signs += usize::from(matches!(view.bytes[at], b'=' | b':'));
-        if signs > if cookie { 64 } else { FEW_SIGNS } {
+        if signs > if cookie { 64 } else { MAX_SIGNS } {
             return None;
         }
         match view.bytes[at] {

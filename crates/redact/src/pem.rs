@@ -9,9 +9,9 @@ use crate::byte_class::{self, ALNUM, BASE64, DIGIT, JOINER, PAD, PLUS_SLASH, WOR
 use crate::window::{AfterSecret, ByteWindow, FoundSecret};
 
 /// The fewest characters of base64 that count as a line of a key.
-const LINE: usize = 20;
+const MIN_LINE_CHARS: usize = 20;
 /// The longest separator between two lines of a key, in bytes.
-const SEPARATION: usize = 64;
+const MAX_SEPARATOR_BYTES: usize = 64;
 /// The longest headers inside the armour, in bytes.
 const HEADERS: usize = 600;
 
@@ -92,7 +92,7 @@ fn base64_end(bytes: &[u8], at: usize) -> usize {
 /// Returns the end of the line of a key that begins at `at`: long enough, or the last one before the frame.
 fn line_end(bytes: &[u8], at: usize) -> Option<usize> {
     let end = base64_end(bytes, at);
-    if end - at >= LINE {
+    if end - at >= MIN_LINE_CHARS {
         return Some(end);
     }
     if end == at {
@@ -111,7 +111,7 @@ fn line_end(bytes: &[u8], at: usize) -> Option<usize> {
 /// marking and joining lines adds to them.
 fn separator_end(bytes: &[u8], from: usize) -> usize {
     let mut at = from;
-    while at < from + SEPARATION {
+    while at < from + MAX_SEPARATOR_BYTES {
         let rest = &bytes[at..];
         let step = match rest {
             [b' ' | b'\t' | b'\n' | b'\r' | b'"' | b'\'' | b'|' | b'>' | b',', ..] => 1,

@@ -67,7 +67,7 @@ fn has_filler(value: &[u8]) -> bool {
         "abcdefghijklmnop",
     ];
     // Bits of the low five bits of the words' first letters.
-    const FIRST: u32 = {
+    const FIRST_LETTER_BITS: u32 = {
         let (mut bits, mut at) = (0u32, 0);
         while at < FILLERS.len() {
             bits |= 1 << (FILLERS[at].as_bytes()[0] & 31);
@@ -76,7 +76,7 @@ fn has_filler(value: &[u8]) -> bool {
         bits
     };
     value.iter().enumerate().any(|(at, byte)| {
-        FIRST >> (byte & 31) & 1 == 1
+        FIRST_LETTER_BITS >> (byte & 31) & 1 == 1
             && FILLERS.iter().any(|word| {
                 let word = word.as_bytes();
                 value[at..].get(..word.len()).is_some_and(|text| text.eq_ignore_ascii_case(word))

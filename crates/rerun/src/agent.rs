@@ -19,7 +19,7 @@ use crate::run::{self, Ready, RerunRequest, RunEnv, io};
 use crate::sandbox::{Inside, Strength};
 
 /// Variables that point an agent outside of the home it is given, or that are stepback's own.
-const LEFT_OUT: [&str; 12] = [
+const REMOVED_VARIABLES: [&str; 12] = [
     "HOME",
     "PWD",
     "OLDPWD",
@@ -35,7 +35,7 @@ const LEFT_OUT: [&str; 12] = [
 ];
 
 /// Keys that agents need before they start; with a recording, any value works.
-const KEYS: [&str; 3] = ["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY"];
+const API_KEY_VARIABLES: [&str; 3] = ["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY"];
 
 /// Prepares a recorded agent: settings, command, environment.
 pub(crate) fn ready<'a>(
@@ -168,7 +168,7 @@ fn environment(
 ) -> Vec<(OsString, OsString)> {
     let mut all: Vec<(OsString, OsString)> = stage.around.environment.to_vec();
     // Its model server is on the sandbox's own loopback, which no network proxy can reach.
-    let left_out = || LEFT_OUT.iter().chain(&install::IN_THE_WAY);
+    let left_out = || REMOVED_VARIABLES.iter().chain(&install::IN_THE_WAY);
     all.retain(|(name, _)| !left_out().any(|left| name == left));
     let mut set = |name: &str, value: OsString| {
         all.retain(|(known, _)| known != name);
@@ -181,7 +181,7 @@ fn environment(
     set(model_call_inbox::VARIABLE, "1".into());
     if wish.on_difference != OnDifference::Live {
         let missing = |key: &&&str| !stage.around.environment.iter().any(|(name, _)| name == **key);
-        let keys: Vec<&str> = KEYS.iter().filter(missing).copied().collect();
+        let keys: Vec<&str> = API_KEY_VARIABLES.iter().filter(missing).copied().collect();
         for key in keys.into_iter().filter(|_| matches!(agent, Agent::Claude | Agent::Gemini)) {
             set(key, "a-recording-needs-no-key".into());
         }

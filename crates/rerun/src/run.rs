@@ -28,7 +28,7 @@ use crate::sandbox::{self, Fence, Inside, SandboxAllow, Strength};
 use crate::{RerunError, RerunHost};
 
 /// How often a running agent is checked.
-const GLANCE: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// How long an agent may take to exit by itself after the rerun diverged.
 const GRACE: Duration = Duration::from_secs(3);
 
@@ -240,7 +240,7 @@ fn watch(
     loop {
         let exited = child.try_wait().map_err(io("wait for the agent"))?;
         // The agent's hooks record what it does; the proxy records its model calls.
-        if notes.recv_timeout(GLANCE).is_ok() {
+        if notes.recv_timeout(POLL_INTERVAL).is_ok() {
             while notes.try_recv().is_ok() {}
             record::record_inbox(stage.scratch)?;
         }

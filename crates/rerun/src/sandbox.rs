@@ -35,7 +35,7 @@ pub const WORD: &str = "fenced";
 /// the mounts are different there, and processes started there are killed with the rerun.
 pub const WATCHER_VARIABLE: &str = "STEPBACK_WATCHER";
 /// Most sockets that can be passed at once.
-const MOST: usize = 16;
+const MAX_PASSED_SOCKETS: usize = 16;
 /// The argument after `WORD` that makes stepback's program kill everything inside once the process outside is gone.
 const GUARD: &str = "guard";
 /// The directory of shared memory.
@@ -227,7 +227,7 @@ fn be_inside() -> io::Result<std::convert::Infallible> {
     };
     let mut sockets = Vec::new();
     if matches!(report, Report::Ready { .. }) {
-        for _ in 0..openings.sockets.min(MOST) {
+        for _ in 0..openings.sockets.min(MAX_PASSED_SOCKETS) {
             sockets.push(TcpListener::bind("127.0.0.1:0")?);
         }
     }
@@ -360,7 +360,7 @@ fn read_line<T: for<'de> Deserialize<'de>>(channel: &mut UnixStream) -> io::Resu
 
 /// Sends a report together with sockets.
 fn send(channel: &mut UnixStream, report: &Report, sockets: &[TcpListener]) -> io::Result<()> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_PASSED_SOCKETS))];
     let mut attached = SendAncillaryBuffer::new(&mut space);
     let sockets: Vec<_> = sockets.iter().map(AsFd::as_fd).collect();
     if !sockets.is_empty() && !attached.push(SendAncillaryMessage::ScmRights(&sockets)) {
@@ -371,7 +371,7 @@ fn send(channel: &mut UnixStream, report: &Report, sockets: &[TcpListener]) -> i
 }
 
 fn receive(channel: &mut UnixStream, most: usize) -> io::Result<(Report, Vec<OwnedFd>)> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_PASSED_SOCKETS))];
     let mut attached = RecvAncillaryBuffer::new(&mut space);
     let mut byte = [0];
     let received =

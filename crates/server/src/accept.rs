@@ -28,9 +28,9 @@ use crate::write_timeout::Patient;
 /// Most connections at once; more wait until one ends.
 const MOST: usize = 1024;
 /// Timeout of a TLS handshake, and of the head of a request.
-const BEGINNING: Duration = Duration::from_secs(10);
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long running answers may continue after the server was stopped.
-const LAST_WORDS: Duration = Duration::from_secs(5);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The address of the client of a request.
 #[derive(Clone, Copy, Debug)]
@@ -79,7 +79,7 @@ pub(crate) async fn serve(
     close();
     end.send_replace(true);
     let finished = async { while connections.join_next().await.is_some() {} };
-    if tokio::time::timeout(LAST_WORDS, finished).await.is_err() {
+    if tokio::time::timeout(SHUTDOWN_TIMEOUT, finished).await.is_err() {
         connections.shutdown().await;
     }
 }
@@ -94,7 +94,7 @@ async fn connection(
     match tls {
         None => answer(stream, peer, router, ending).await,
         Some(tls) => {
-            if let Ok(Ok(stream)) = tokio::time::timeout(BEGINNING, tls.accept(stream)).await {
+            if let Ok(Ok(stream)) = tokio::time::timeout(HANDSHAKE_TIMEOUT, tls.accept(stream)).await {
                 answer(stream, peer, router, ending).await;
             }
         }
@@ -114,7 +114,7 @@ async fn answer(
         async move { Ok::<_, Infallible>(router.call(request).await.unwrap_or_else(|never| match never {})) }
     });
     let mut builder = Builder::new(TokioExecutor::new());
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(BEGINNING);
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(HANDSHAKE_TIMEOUT);
     builder.http2().timer(TokioTimer::new()).keep_alive_interval(Some(Duration::from_secs(30)));
     let mut serving = pin!(builder.serve_connection_with_upgrades(TokioIo::new(stream), service));
     // How a connection ends is up to the client.

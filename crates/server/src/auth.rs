@@ -154,7 +154,8 @@ impl Guard {
 }
 
 /// Paths that need no token: liveness and the API description are not secret, and a client that signs in has no token yet.
-const OPEN: [&str; 6] = ["/", "/healthz", "/readyz", "/sign-in", "/api/v1/docs", "/api/v1/openapi.json"];
+const PUBLIC_PATHS: [&str; 6] =
+    ["/", "/healthz", "/readyz", "/sign-in", "/api/v1/docs", "/api/v1/openapi.json"];
 
 /// What pages of an origin that was allowed by name may send (CORS).
 const METHODS: &str = "GET, POST, PATCH, DELETE";
@@ -177,7 +178,8 @@ async fn check(State(guard): State<Guard>, request: Request, next: Next) -> Resp
     let asks_first =
         request.method() == Method::OPTIONS && headers.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD);
     let path = request.uri().path();
-    let open = OPEN.contains(&path) || static_files::is_page(path) || (asks_first && allowed.is_some());
+    let open =
+        PUBLIC_PATHS.contains(&path) || static_files::is_page(path) || (asks_first && allowed.is_some());
     let mut response = match guard.refusal(host, headers, open) {
         Some(problem) => problem.into_response(),
         None if asks_first && allowed.is_some() => {

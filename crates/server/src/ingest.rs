@@ -24,19 +24,19 @@ use crate::problem::Problem;
 use crate::state;
 
 /// Most bytes of requests that may be in flight at once.
-const ROOM: usize = 48 << 20;
+const MAX_IN_FLIGHT_BYTES: usize = 48 << 20;
 /// Most requests that may be in flight at once.
-const REQUESTS: usize = 256;
+const MAX_IN_FLIGHT_REQUESTS: usize = 256;
 /// Most events that one commit records.
-const TOGETHER: usize = 20_000;
+const MAX_EVENTS_PER_COMMIT: usize = 20_000;
 /// From this many events on, dropping them takes longer than starting a thread.
-const WORTH_A_THREAD: usize = 300;
+const MIN_EVENTS_FOR_THREAD: usize = 300;
 /// How long to wait for the recording lock of a workspace.
-const PATIENCE: Duration = Duration::from_secs(2);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 /// Value of `Retry-After` for a refused client, in seconds.
-const COME_BACK: &str = "1";
+const RETRY_AFTER_SECONDS: &str = "1";
 /// How many remote workspaces are cached.
-const MOST_REMOTES: usize = 1000;
+const MAX_CACHED_REMOTES: usize = 1000;
 /// Longest name of a workspace that is not a directory on this machine, in bytes.
 const LONGEST_NAME: usize = 200;
 
@@ -113,7 +113,7 @@ struct Queue {
 
 impl Default for Ingest {
     fn default() -> Self {
-        let (room, requests) = (Semaphore::new(ROOM), Semaphore::new(REQUESTS));
+        let (room, requests) = (Semaphore::new(MAX_IN_FLIGHT_BYTES), Semaphore::new(MAX_IN_FLIGHT_REQUESTS));
         Self {
             queue: Mutex::default(),
             remotes: Mutex::default(),
@@ -140,7 +140,7 @@ impl Room {
 impl Ingest {
     /// Reserves capacity for a request of so many bytes. Fails at once if there is none.
     pub fn room(&self, bytes: usize) -> Result<Room, Full> {
-        let bytes = u32::try_from(bytes.clamp(1, ROOM)).map_err(|_| Full)?;
+        let bytes = u32::try_from(bytes.clamp(1, MAX_IN_FLIGHT_BYTES)).map_err(|_| Full)?;
         let request = self.requests.clone().try_acquire_owned().map_err(|_| Full)?;
         let bytes = self.room.clone().try_acquire_many_owned(bytes).map_err(|_| Full)?;
         Ok(Room { bytes, _request: request })
@@ -190,9 +190,9 @@ impl Ingest {
         let mut count = 0;
         let more = queue.waiting.iter().position(|waiting| {
             count += waiting.reports.len();
-            count > TOGETHER
+            count > MAX_EVENTS_PER_COMMIT
         });
-        // A batch is smaller than `TOGETHER`, so the first one always fits.
+        // A batch is smaller than `MAX_EVENTS_PER_COMMIT`, so the first one always fits.
         let end = more.unwrap_or(queue.waiting.len());
         queue.waiting.drain(..end).collect()
     }
@@ -201,7 +201,7 @@ impl Ingest {
 /// Drops what was recorded on another thread if it is large: dropping thousands of documents takes a tenth of the time of
 /// recording them, and every request waits for the thread that records.
 fn drop_beside(recorded: impl Send + 'static, count: usize) {
-    if count >= WORTH_A_THREAD {
+    if count >= MIN_EVENTS_FOR_THREAD {
         // If no thread can be started, the value is dropped here.
         let _ = std::thread::Builder::new().name("stepback-drop".into()).spawn(move || drop(recorded));
     }
@@ -237,7 +237,7 @@ impl Ingest {
             return Ok(engine.remote_workspace_again(record.clone(), session.clone()));
         }
         let workspace = engine.remote_workspace(name)?;
-        if remotes.len() >= MOST_REMOTES {
+        if remotes.len() >= MAX_CACHED_REMOTES {
             remotes.clear();
         }
         remotes.insert(name.clone(), (workspace.record.clone(), workspace.session.clone()));
@@ -319,7 +319,7 @@ impl Ingest {
             let known = places.iter().position(|(place, _)| place.record.id == workspace.record.id);
             let at = match known {
                 Some(at) => Ok(at),
-                None => workspace.lock_recording_within(PATIENCE).map_err(Problem::from).map(|lock| {
+                None => workspace.lock_recording_within(LOCK_TIMEOUT).map_err(Problem::from).map(|lock| {
                     places.push((workspace, lock));
                     places.len() - 1
                 }),
@@ -342,7 +342,7 @@ impl IntoResponse for Full {
             "the server is overloaded; nothing of this batch was recorded",
         )
         .hint("retry the same batch later; events with ids are never stored twice");
-        ([(header::RETRY_AFTER, COME_BACK)], problem).into_response()
+        ([(header::RETRY_AFTER, RETRY_AFTER_SECONDS)], problem).into_response()
     }
 }
 
@@ -417,14 +417,14 @@ mod tests {
     #[test]
     fn there_is_room_for_so_much_and_no_more() {
         let ingest = Ingest::default();
-        let mut most = ingest.room(ROOM).ok().unwrap();
+        let mut most = ingest.room(MAX_IN_FLIGHT_BYTES).ok().unwrap();
         assert!(ingest.room(1).is_err());
-        most.shrink_to(ROOM - 10);
+        most.shrink_to(MAX_IN_FLIGHT_BYTES - 10);
         assert!(ingest.room(10).is_ok());
         drop(most);
-        let all: Vec<Room> = (0..REQUESTS).map(|_| ingest.room(1).ok().unwrap()).collect();
+        let all: Vec<Room> = (0..MAX_IN_FLIGHT_REQUESTS).map(|_| ingest.room(1).ok().unwrap()).collect();
         assert!(ingest.room(1).is_err());
         drop(all);
-        assert!(ingest.room(ROOM * 2).is_ok(), "one request always fits");
+        assert!(ingest.room(MAX_IN_FLIGHT_BYTES * 2).is_ok(), "one request always fits");
     }
 }

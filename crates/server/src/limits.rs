@@ -19,7 +19,7 @@ const AT_ONCE: usize = 256;
 /// The longest time until the answer to a request begins.
 const LONGEST: Duration = Duration::from_secs(300);
 /// Most addresses with a rate that are remembered.
-const ADDRESSES: usize = 4096;
+const MAX_ADDRESSES: usize = 4096;
 
 /// The limits of a server. Cheap to clone.
 #[derive(Clone)]
@@ -52,7 +52,7 @@ impl Limits {
         let Some(per_second) = self.inner.per_second.map(f64::from) else { return true };
         let most = per_second * 2.0;
         let mut buckets = self.inner.buckets.lock().unwrap_or_else(PoisonError::into_inner);
-        if buckets.len() >= ADDRESSES {
+        if buckets.len() >= MAX_ADDRESSES {
             // An address without requests for two seconds has a full bucket, like a new one.
             buckets.retain(|_, bucket| now.duration_since(bucket.at) < Duration::from_secs(2));
         }
@@ -116,7 +116,7 @@ mod tests {
     fn addresses_are_forgotten() {
         let limits = Limits::new(Some(10));
         let begun = Instant::now();
-        for number in 0..ADDRESSES as u32 {
+        for number in 0..MAX_ADDRESSES as u32 {
             assert!(limits.allows(IpAddr::from(number.to_be_bytes()), begun));
         }
         assert!(limits.allows(IpAddr::from([9, 9, 9, 9]), begun + Duration::from_secs(3)));

@@ -25,17 +25,17 @@ use crate::state::{self, AppState};
 /// Most clients that may follow at once.
 const MOST: usize = 128;
 /// Steps read per batch.
-const PAGE: u64 = 256;
+const STEPS_PER_READ: u64 = 256;
 /// How long one wait for a commit blocks.
-const LOOK: Duration = Duration::from_millis(250);
+const COMMIT_WAIT_TIMEOUT: Duration = Duration::from_millis(250);
 /// How often to check for what is not a commit: notes left by hooks, and agents that wait.
-const ASIDE: Duration = Duration::from_millis(500);
+const SIDE_POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// Shortest time between two hints to one follower that something else changed.
-const HINTS: Duration = Duration::from_millis(500);
+const MIN_HINT_INTERVAL: Duration = Duration::from_millis(500);
 /// After this long without news, a follower is sent [`News::Quiet`].
-const QUIET: Duration = Duration::from_secs(15);
+const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
 /// Delay before a retry when the store does not answer.
-const AGAIN: Duration = Duration::from_secs(1);
+const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// The state of the store at the last scan, shared with all followers.
 #[derive(Clone, Debug, Default)]
@@ -98,7 +98,7 @@ async fn look(work: AppState) {
     let mut aside: Option<Instant> = None;
     while !live.is_over() {
         let mark = live.seen.borrow().mark;
-        let due = aside.is_none_or(|last| last.elapsed() >= ASIDE);
+        let due = aside.is_none_or(|last| last.elapsed() >= SIDE_POLL_INTERVAL);
         if due {
             aside = Some(Instant::now());
         }
@@ -112,7 +112,7 @@ async fn look(work: AppState) {
                 false => None,
             };
             let mark = match mark {
-                Some(mark) => engine.store.wait_for_commit(mark, LOOK)?,
+                Some(mark) => engine.store.wait_for_commit(mark, COMMIT_WAIT_TIMEOUT)?,
                 None => engine.store.commit_seq()?,
             };
             Ok((mark, stops))
@@ -128,7 +128,7 @@ async fn look(work: AppState) {
                 });
             }
             // Every request that hits this error reports it; this task only waits and retries.
-            Err(_) => sleep(AGAIN).await,
+            Err(_) => sleep(RETRY_DELAY).await,
         }
     }
 }
@@ -250,12 +250,13 @@ impl Follower {
             }
             if self.behind {
                 let position = self.position;
-                let read = self.work.run(move |engine| Ok(engine.store.follow(position, PAGE)?)).await;
+                let read =
+                    self.work.run(move |engine| Ok(engine.store.follow(position, STEPS_PER_READ)?)).await;
                 let Ok(mut page) = read else {
-                    sleep(AGAIN).await;
+                    sleep(RETRY_DELAY).await;
                     continue;
                 };
-                self.behind = page.len() as u64 >= PAGE;
+                self.behind = page.len() as u64 >= STEPS_PER_READ;
                 self.position = page.last().map_or(position, |last| last.position);
                 page.retain(|placed| self.wanted.step(placed));
                 if !page.is_empty() {
@@ -273,7 +274,7 @@ impl Follower {
             if self.behind {
                 continue;
             }
-            let due = self.hint.unwrap_or_else(|| Instant::now() + QUIET);
+            let due = self.hint.unwrap_or_else(|| Instant::now() + KEEP_ALIVE_INTERVAL);
             tokio::select! {
                 changed = self.seen.changed() => changed.ok()?,
                 _ = self.closing.changed() => {}
@@ -293,7 +294,7 @@ impl Follower {
         if let Some(mark) = seen.mark.filter(|mark| *mark > self.mark) {
             if self.hint.is_none() {
                 let now = Instant::now();
-                self.hint = Some(self.hinted.map_or(now, |last| now.max(last + HINTS)));
+                self.hint = Some(self.hinted.map_or(now, |last| now.max(last + MIN_HINT_INTERVAL)));
             }
             self.mark = mark;
             self.behind = true;

@@ -24,7 +24,7 @@ use crate::problem::Problem;
 use crate::state::{self, AppState};
 
 /// Most workspaces that are listed when the URL is ambiguous.
-const NAMED: usize = 10;
+const MAX_LISTED_WORKSPACES: usize = 10;
 
 /// The query of the URL.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -102,7 +102,7 @@ impl There {
             None => match engine.project_workspaces()?.as_slice() {
                 [one] => state::opened(engine, one.id),
                 several => {
-                    let named: Vec<String> = (several.iter().take(NAMED))
+                    let named: Vec<String> = (several.iter().take(MAX_LISTED_WORKSPACES))
                         .map(|known| format!("{} ({})", known.id.short(), display_bytes(&known.root)))
                         .collect();
                     Err(Problem::usage(format!(

@@ -19,7 +19,7 @@ use serde_json::json;
 use crate::accept::Peer;
 
 /// Upper bounds of the histogram buckets, in milliseconds.
-const CLASSES: [f64; 10] = [1.0, 2.5, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 1000.0, 5000.0];
+const BUCKET_BOUNDS_MILLIS: [f64; 10] = [1.0, 2.5, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 1000.0, 5000.0];
 
 /// Counts requests and writes the log. Cheap to clone.
 #[derive(Clone)]
@@ -40,7 +40,7 @@ struct Seen {
     requests: u64,
     milliseconds: f64,
     /// Requests that took at most as long as each bucket allows; cumulative, as Prometheus expects.
-    classes: [u64; CLASSES.len()],
+    classes: [u64; BUCKET_BOUNDS_MILLIS.len()],
 }
 
 impl Observer {
@@ -60,7 +60,7 @@ impl Observer {
         let seen = routes.entry((method, route.to_owned(), status)).or_default();
         seen.requests += 1;
         seen.milliseconds += milliseconds;
-        for (class, most) in seen.classes.iter_mut().zip(CLASSES) {
+        for (class, most) in seen.classes.iter_mut().zip(BUCKET_BOUNDS_MILLIS) {
             *class += u64::from(milliseconds <= most);
         }
     }
@@ -92,7 +92,7 @@ impl Observer {
         say(format_args!("# TYPE stepback_request_seconds histogram"));
         for ((method, route, status), seen) in routes.iter() {
             let labels = format!("method=\"{method}\",route=\"{route}\",status=\"{status}\"");
-            for (most, count) in CLASSES.iter().zip(seen.classes) {
+            for (most, count) in BUCKET_BOUNDS_MILLIS.iter().zip(seen.classes) {
                 let most = most / 1000.0;
                 say(format_args!("stepback_request_seconds_bucket{{{labels},le=\"{most}\"}} {count}"));
             }

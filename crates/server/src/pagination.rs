@@ -11,7 +11,7 @@ use utoipa::IntoParams;
 use crate::problem::Problem;
 
 /// Items per page by default.
-const USUAL: u64 = 100;
+const DEFAULT_PAGE_SIZE: u64 = 100;
 /// Most items per page.
 const MOST: u64 = 1000;
 
@@ -30,7 +30,7 @@ impl Paging {
     /// Returns the checked page size.
     pub fn limit(&self) -> Result<u64, Problem> {
         match self.limit {
-            None => Ok(USUAL),
+            None => Ok(DEFAULT_PAGE_SIZE),
             Some(limit) if (1..=MOST).contains(&limit) => Ok(limit),
             Some(_) => Err(Problem::usage(format!("limit must be between 1 and {MOST}"))),
         }

@@ -23,7 +23,7 @@ use crate::{accept, api, mcp, static_files};
 /// Largest body of a request that is not ingest, in bytes.
 const LARGEST: usize = 8 << 20;
 /// Default of [`ServerConfig::patience`].
-const PATIENCE: Duration = Duration::from_secs(30);
+const DEFAULT_PATIENCE: Duration = Duration::from_secs(30);
 
 /// The configuration of a server.
 pub struct ServerConfig {
@@ -58,7 +58,7 @@ impl ServerConfig {
             tls: None,
             log: None,
             rate: None,
-            patience: PATIENCE,
+            patience: DEFAULT_PATIENCE,
             allow_commands: false,
         }
     }

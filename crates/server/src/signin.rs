@@ -19,11 +19,11 @@ use crate::extract::{Json, QueryString};
 use crate::problem::Problem;
 
 /// How long an unused code is valid.
-const GOOD_FOR: Duration = Duration::from_secs(15 * 60);
+const CODE_LIFETIME: Duration = Duration::from_secs(15 * 60);
 /// Most valid codes at once; a new one replaces the oldest.
 const AT_ONCE: usize = 16;
 /// How long a browser stays signed in.
-const SIGNED_IN: Duration = Duration::from_secs(30 * 24 * 3600);
+const SIGN_IN_LIFETIME: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// Issues and checks one-time codes.
 #[derive(Clone)]
@@ -55,7 +55,7 @@ impl SignIn {
     /// Whether a code is valid. It is used up by this call.
     fn takes(&self, given: &str, now: Instant) -> bool {
         let mut codes = self.codes.lock().unwrap_or_else(PoisonError::into_inner);
-        codes.retain(|(_, made)| now.duration_since(*made) < GOOD_FOR);
+        codes.retain(|(_, made)| now.duration_since(*made) < CODE_LIFETIME);
         let found = codes.iter().position(|(code, _)| code == given);
         found.map(|at| codes.remove(at)).is_some()
     }
@@ -93,7 +93,7 @@ async fn sign_in(
     let cookie = format!(
         "{COOKIE}={}; Path=/; HttpOnly; SameSite=Strict; Max-Age={}{secure}",
         sign_in.token.text(),
-        SIGNED_IN.as_secs(),
+        SIGN_IN_LIFETIME.as_secs(),
     );
     let mut cookie =
         HeaderValue::from_str(&cookie).map_err(|_| Problem::internal("the token is not text"))?;
@@ -122,7 +122,7 @@ mod tests {
         assert!(sign_in.takes(&code, now));
         assert!(!sign_in.takes(&code, now));
         let code = sign_in.code().unwrap();
-        assert!(!sign_in.takes(&code, now + GOOD_FOR + Duration::from_secs(1)));
+        assert!(!sign_in.takes(&code, now + CODE_LIFETIME + Duration::from_secs(1)));
         let codes: Vec<String> = (0..=AT_ONCE).map(|_| sign_in.code().unwrap()).collect();
         assert!(!sign_in.takes(&codes[0], now), "the oldest of too many ends");
         assert!(codes[1..].iter().all(|code| sign_in.takes(code, now)));

@@ -40,10 +40,10 @@ struct Inner {
 }
 
 /// Steps indexed per batch in the background; between batches, a process that ends is noticed.
-const INDEXED_AT_ONCE: u64 = 4000;
+const STEPS_PER_INDEX_BATCH: u64 = 4000;
 
 /// How long a stopping program waits for running reruns.
-const LAST_WORDS: Duration = Duration::from_secs(5);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl AppState {
     /// Creates the state over an engine, without reruns.
@@ -77,7 +77,7 @@ impl AppState {
     pub fn end_reruns(&self) {
         self.running().interrupt();
         let begun = Instant::now();
-        while !self.running().is_empty() && begun.elapsed() < LAST_WORDS {
+        while !self.running().is_empty() && begun.elapsed() < SHUTDOWN_TIMEOUT {
             std::thread::sleep(Duration::from_millis(10));
         }
     }
@@ -115,7 +115,7 @@ impl AppState {
         tokio::task::spawn_blocking(move || {
             let engine = inner.engine();
             // On an error the task stops; the next search retries and reports it.
-            while let Ok((_, false)) = engine.bring_index_forward(INDEXED_AT_ONCE) {
+            while let Ok((_, false)) = engine.bring_index_forward(STEPS_PER_INDEX_BATCH) {
                 std::thread::yield_now();
             }
             inner.indexing.store(false, Ordering::Release);

@@ -20,9 +20,9 @@ use utoipa::openapi::OpenApi;
 use crate::problem::Problem;
 
 /// Most bytes of a body sent to an operation that takes none.
-const LARGEST_UNREAD: usize = 64 << 10;
+const MAX_UNREAD_BODY_BYTES: usize = 64 << 10;
 /// How deep a body is checked. No operation reads deeper ones.
-const DEEPEST: usize = 16;
+const MAX_CHECKED_DEPTH: usize = 16;
 
 /// The names that each operation accepts.
 #[derive(Debug)]
@@ -104,7 +104,7 @@ pub async fn check(State(known): State<Arc<KnownNames>>, mut request: Request, n
 /// Refuses a body with fields for an operation that reads no body.
 async fn without_fields(request: Request) -> Result<Request, Problem> {
     let (parts, body) = request.into_parts();
-    let body = to_bytes(body, LARGEST_UNREAD).await;
+    let body = to_bytes(body, MAX_UNREAD_BODY_BYTES).await;
     let body = body.map_err(|_| Problem::usage("this request must not have a body"))?;
     if let Ok(Value::Object(given)) = serde_json::from_slice(&body)
         && let Some(name) = given.keys().next()
@@ -123,7 +123,7 @@ impl BodySchema {
 
     /// Refuses a body with a field that no operation reads.
     pub fn check(&self, body: &Value) -> Result<(), Problem> {
-        self.unknown(&self.schema, body, DEEPEST).map_or(Ok(()), Err)
+        self.unknown(&self.schema, body, MAX_CHECKED_DEPTH).map_or(Ok(()), Err)
     }
 
     fn unknown(&self, schema: &Value, value: &Value, depth: usize) -> Option<Problem> {
@@ -131,7 +131,7 @@ impl BodySchema {
         match value {
             Value::Object(given) => {
                 let mut known = Names::default();
-                self.gather(schema, value, &mut known, DEEPEST);
+                self.gather(schema, value, &mut known, MAX_CHECKED_DEPTH);
                 for (name, value) in given {
                     match known.fields.get(name.as_str()) {
                         Some(schema) => {

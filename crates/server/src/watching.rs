@@ -14,7 +14,7 @@ use stepback_watcher::server::{Watcher, WatcherConfig};
 use crate::state::AppState;
 
 /// A workspace that was not scanned for this long is only watched once a client asks about it.
-const RECENT: Duration = Duration::from_secs(24 * 3600);
+const MAX_SCAN_AGE: Duration = Duration::from_secs(24 * 3600);
 /// Smallest stat cache, in bytes, of a workspace that is worth watching from the start.
 const WORTH_WATCHING: u64 = 100 << 10;
 
@@ -36,7 +36,7 @@ fn recent(store: &dyn Store, dir: &Path) -> Vec<PathBuf> {
             let cache = fs::metadata(cache).ok().filter(|cache| cache.len() >= WORTH_WATCHING)?;
             let looked = cache.modified().ok()?;
             let root = Path::new(OsStr::from_bytes(&workspace.root)).to_path_buf();
-            looked.elapsed().is_ok_and(|age| age < RECENT).then_some((looked, root))
+            looked.elapsed().is_ok_and(|age| age < MAX_SCAN_AGE).then_some((looked, root))
         })
         .collect();
     found.sort();

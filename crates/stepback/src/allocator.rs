@@ -15,7 +15,7 @@ use tikv_jemallocator::Jemalloc;
 const SERVERS: [&CStr; 2] = [c"serve", c"studio"];
 
 /// Whether this process is a server. Never changes after the first allocation.
-static STAYS: AtomicBool = AtomicBool::new(false);
+static IS_SERVER: AtomicBool = AtomicBool::new(false);
 
 struct Chosen;
 
@@ -26,13 +26,15 @@ static ALLOCATOR: Chosen = Chosen;
 unsafe impl GlobalAlloc for Chosen {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller's guarantees are exactly the ones the inner allocator needs.
-        unsafe { if STAYS.load(Ordering::Relaxed) { Jemalloc.alloc(layout) } else { System.alloc(layout) } }
+        unsafe {
+            if IS_SERVER.load(Ordering::Relaxed) { Jemalloc.alloc(layout) } else { System.alloc(layout) }
+        }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         // SAFETY: as above.
         unsafe {
-            if STAYS.load(Ordering::Relaxed) {
+            if IS_SERVER.load(Ordering::Relaxed) {
                 Jemalloc.alloc_zeroed(layout)
             } else {
                 System.alloc_zeroed(layout)
@@ -43,7 +45,7 @@ unsafe impl GlobalAlloc for Chosen {
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         // SAFETY: as above; the block came from the same allocator.
         unsafe {
-            if STAYS.load(Ordering::Relaxed) {
+            if IS_SERVER.load(Ordering::Relaxed) {
                 Jemalloc.dealloc(block, layout);
             } else {
                 System.dealloc(block, layout);
@@ -54,7 +56,7 @@ unsafe impl GlobalAlloc for Chosen {
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
         // SAFETY: as above; the block came from the same allocator.
         unsafe {
-            if STAYS.load(Ordering::Relaxed) {
+            if IS_SERVER.load(Ordering::Relaxed) {
                 Jemalloc.realloc(block, layout, new_size)
             } else {
                 System.realloc(block, layout, new_size)
@@ -70,7 +72,7 @@ extern "C" fn choose(count: c_int, words: *const *const c_char, _: *const *const
         // SAFETY: the loader passes `count` arguments, each of them zero-terminated.
         let word = unsafe { CStr::from_ptr(*words.add(at)) };
         if SERVERS.contains(&word) {
-            STAYS.store(true, Ordering::Relaxed);
+            IS_SERVER.store(true, Ordering::Relaxed);
         }
     }
 }

@@ -120,12 +120,12 @@ fn run(agent: Agent, strict: bool, place: &StoreLocation) -> ExitCode {
 }
 
 /// How many parent processes are searched for the agent: a shell, and what started it.
-const ABOVE: usize = 4;
+const MAX_PARENT_PROCESSES: usize = 4;
 
 /// Returns how the calling agent was started: its executable, without its arguments. It is one of the parent processes.
 fn started(agent: Agent) -> Option<LaunchCommand> {
     let mut process = std::os::unix::process::parent_id();
-    for _ in 0..ABOVE {
+    for _ in 0..MAX_PARENT_PROCESSES {
         let line = std::fs::read(format!("/proc/{process}/cmdline")).ok()?;
         let words = line.split(|byte| *byte == 0).filter(|word| !word.is_empty());
         let mut argv: Vec<OsString> = words.map(|word| OsString::from_vec(word.to_vec())).collect();

@@ -14,7 +14,7 @@ use crate::failure::{CommandFailure, FailureKind};
 
 /// The name of the directory, in the user's data directory, for what must stay on this machine although the store is a
 /// database.
-const SERVERS: &str = "postgres";
+const POSTGRES_DIR: &str = "postgres";
 
 /// Where a store is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,7 +43,8 @@ impl StoreLocation {
     pub fn read(named: &Path) -> Result<Self, CommandFailure> {
         match named.to_str().filter(|text| stepback_postgres::is_address(text)) {
             Some(url) => {
-                let local = context::data_directory()?.join(SERVERS).join(stepback_postgres::local_name(url));
+                let local =
+                    context::data_directory()?.join(POSTGRES_DIR).join(stepback_postgres::local_name(url));
                 Ok(Self::Server { url: url.to_string(), local: std::path::absolute(local)? })
             }
             None => {

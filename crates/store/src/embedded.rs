@@ -42,7 +42,7 @@ pub const FORMAT: u32 = 3;
 const PATIENCE: Duration = Duration::from_secs(15);
 
 /// The size of a connection's statement cache: room for all statements there are.
-const STATEMENTS: usize = 64;
+const STATEMENT_CACHE_SIZE: usize = 64;
 
 /// SQLite before this version can corrupt a WAL that several processes write.
 const OLDEST_SQLITE: i32 = 3_051_003;
@@ -167,7 +167,7 @@ fn connect(path: &Path, patience: Option<Duration>) -> Result<Connection, StoreE
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     // A plan would otherwise be made again whenever a value is bound that it might depend on: at every commit.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
-    connection.set_prepared_statement_cache_capacity(STATEMENTS);
+    connection.set_prepared_statement_cache_capacity(STATEMENT_CACHE_SIZE);
     Ok(connection)
 }
 

@@ -25,7 +25,7 @@ pub const HEADER: usize = 48;
 const RECORD_MAGIC: [u8; 2] = *b"SR";
 const BUFFER: usize = 1 << 20;
 /// Bytes that a disk writes in the time that the rest of a commit takes.
-const LITTLE: u64 = 1 << 20;
+const MAX_BACKGROUND_SYNC_BYTES: u64 = 1 << 20;
 
 /// The header in front of an object's bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -213,7 +213,7 @@ impl PackWriter {
     /// Starts writing everything appended to the disk. Waits for the disk if it is much; if it is little, returns while the
     /// disk works, and [`Self::sync`] waits for it.
     pub fn send(&mut self) -> Result<(), StoreError> {
-        if self.end() - self.start > LITTLE {
+        if self.end() - self.start > MAX_BACKGROUND_SYNC_BYTES {
             return self.sync();
         }
         self.flush()?;

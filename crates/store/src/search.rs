@@ -92,9 +92,10 @@ impl Ranking {
     /// What a phrase of this weight adds to the score of a step that contains it `count` times among `length` words.
     pub fn score(&self, weight: f64, count: u64, length: u64) -> f64 {
         const SATURATION: f64 = 1.2;
-        const LENGTH: f64 = 0.75;
+        const LENGTH_NORMALIZATION: f64 = 0.75;
         let count = count as f64;
-        let longer = 1.0 - LENGTH + LENGTH * length as f64 / self.average.max(1.0);
+        let longer =
+            1.0 - LENGTH_NORMALIZATION + LENGTH_NORMALIZATION * length as f64 / self.average.max(1.0);
         weight * (count * (SATURATION + 1.0) / (count + SATURATION * longer))
     }
 }

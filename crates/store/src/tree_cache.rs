@@ -10,9 +10,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use stepback_model::hash::Hash;
 
 /// Maximum size of a cached object, in bytes.
-const LARGEST: usize = 64 << 10;
+const MAX_OBJECT_BYTES: usize = 64 << 10;
 /// When the cache exceeds this many bytes, it is cleared: the next objects are as likely to be read again.
-const MOST: usize = 4 << 20;
+const MAX_CACHE_BYTES: usize = 4 << 20;
 
 /// A bounded cache of objects.
 #[derive(Debug, Default)]
@@ -34,11 +34,11 @@ impl Recent {
 
     /// Adds an object whose bytes were verified to have this hash.
     pub fn put(&self, hash: Hash, bytes: &[u8]) {
-        if bytes.len() > LARGEST {
+        if bytes.len() > MAX_OBJECT_BYTES {
             return;
         }
         let mut kept = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        if kept.bytes + bytes.len() > MOST {
+        if kept.bytes + bytes.len() > MAX_CACHE_BYTES {
             *kept = CachedObjects::default();
         }
         if kept.objects.insert(hash, bytes.into()).is_none() {
@@ -62,11 +62,11 @@ mod tests {
         let recent = Recent::default();
         let hash = |name: &[u8]| Hash::of(ObjectKind::Blob, name);
         recent.put(hash(b"small"), b"small");
-        recent.put(hash(b"large"), &vec![0; LARGEST + 1]);
+        recent.put(hash(b"large"), &vec![0; MAX_OBJECT_BYTES + 1]);
         assert_eq!(recent.get(hash(b"small")).as_deref(), Some(&b"small"[..]));
         assert!(recent.get(hash(b"large")).is_none());
-        for i in 0..=(MOST / LARGEST) as u32 {
-            recent.put(hash(&i.to_le_bytes()), &vec![0; LARGEST]);
+        for i in 0..=(MAX_CACHE_BYTES / MAX_OBJECT_BYTES) as u32 {
+            recent.put(hash(&i.to_le_bytes()), &vec![0; MAX_OBJECT_BYTES]);
         }
         assert!(recent.get(hash(b"small")).is_none());
     }

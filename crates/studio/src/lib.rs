@@ -44,7 +44,7 @@ mod built {
 }
 
 /// The page that everything begins with.
-const FIRST: &str = "index.html";
+const INDEX_FILE: &str = "index.html";
 
 /// The file at a path, without the `/` it begins with.
 pub fn find(path: &str) -> Option<&'static Asset> {
@@ -53,7 +53,7 @@ pub fn find(path: &str) -> Option<&'static Asset> {
 
 /// The page that everything begins with; none if the program was built without the Studio.
 pub fn first() -> Option<&'static Asset> {
-    find(FIRST)
+    find(INDEX_FILE)
 }
 
 /// Why the program was built without the Studio, if it was.
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     /// Largest script that the first page may load, compressed.
-    const MOST_SCRIPT: usize = 300_000;
+    const MAX_SCRIPT_BYTES: usize = 300_000;
 
     #[test]
     fn there_is_a_first_page_or_a_reason() {
@@ -107,6 +107,6 @@ mod tests {
             assert!(asset.is_fixed());
             script += asset.brotli.unwrap().len();
         }
-        assert!(script > 0 && script < MOST_SCRIPT, "{script} bytes of script");
+        assert!(script > 0 && script < MAX_SCRIPT_BYTES, "{script} bytes of script");
     }
 }

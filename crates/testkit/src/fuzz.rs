@@ -96,10 +96,10 @@ impl FuzzTarget {
     }
 
     fn run_case(&self, seed: u64, input: &[u8], check: &mut impl FnMut(&[u8])) {
-        let before = HELD.load(Ordering::Relaxed);
-        PEAK.store(before, Ordering::Relaxed);
+        let before = ALLOCATED_BYTES.load(Ordering::Relaxed);
+        PEAK_BYTES.store(before, Ordering::Relaxed);
         let outcome = catch_unwind(AssertUnwindSafe(|| check(input)));
-        let used = PEAK.load(Ordering::Relaxed).saturating_sub(before);
+        let used = PEAK_BYTES.load(Ordering::Relaxed).saturating_sub(before);
         let shown = input[..input.len().min(1000)].escape_ascii();
         let about = format!("{}: seed {seed}, {} bytes: {shown}", self.name, input.len());
         if let Err(panic) = outcome {
@@ -171,14 +171,14 @@ struct SlowCaseReport {
 }
 
 impl SlowCaseReport {
-    const OVER: u64 = u64::MAX;
+    const FINISHED: u64 = u64::MAX;
 
     fn start(name: &'static str) -> Self {
         let seed = std::sync::Arc::new(AtomicU64::new(0));
         let seen = seed.clone();
         std::thread::spawn(move || {
-            let mut last = Self::OVER;
-            while seen.load(Ordering::Relaxed) != Self::OVER {
+            let mut last = Self::FINISHED;
+            while seen.load(Ordering::Relaxed) != Self::FINISHED {
                 let now = seen.load(Ordering::Relaxed);
                 if now == last {
                     eprintln!("{name}: still at seed {now}");
@@ -193,12 +193,12 @@ impl SlowCaseReport {
 
 impl Drop for SlowCaseReport {
     fn drop(&mut self) {
-        self.seed.store(Self::OVER, Ordering::Relaxed);
+        self.seed.store(Self::FINISHED, Ordering::Relaxed);
     }
 }
 
-static HELD: AtomicUsize = AtomicUsize::new(0);
-static PEAK: AtomicUsize = AtomicUsize::new(0);
+static ALLOCATED_BYTES: AtomicUsize = AtomicUsize::new(0);
+static PEAK_BYTES: AtomicUsize = AtomicUsize::new(0);
 
 /// The system's allocator, with a count of the bytes held. A test binary with targets makes it its global allocator.
 pub struct MeteredAllocator;
@@ -219,21 +219,21 @@ unsafe impl GlobalAlloc for MeteredAllocator {
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         count(size);
-        HELD.fetch_sub(layout.size(), Ordering::Relaxed);
+        ALLOCATED_BYTES.fetch_sub(layout.size(), Ordering::Relaxed);
         // SAFETY: as above.
         unsafe { System.realloc(pointer, layout, size) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        HELD.fetch_sub(layout.size(), Ordering::Relaxed);
+        ALLOCATED_BYTES.fetch_sub(layout.size(), Ordering::Relaxed);
         // SAFETY: as above.
         unsafe { System.dealloc(pointer, layout) }
     }
 }
 
 fn count(size: usize) {
-    let held = HELD.fetch_add(size, Ordering::Relaxed) + size;
-    PEAK.fetch_max(held, Ordering::Relaxed);
+    let held = ALLOCATED_BYTES.fetch_add(size, Ordering::Relaxed) + size;
+    PEAK_BYTES.fetch_max(held, Ordering::Relaxed);
 }
 
 #[cfg(test)]

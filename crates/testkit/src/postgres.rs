@@ -16,7 +16,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 /// How long to wait for a server to start or stop: for a machine that is busy with other things.
-const PATIENCE: Duration = Duration::from_secs(60);
+const SERVER_TIMEOUT: Duration = Duration::from_secs(60);
 /// The user that a server runs as when the test is run by root.
 const USER: &str = "postgres";
 
@@ -118,7 +118,7 @@ impl PostgresServer {
         fs::write(self.dir.path().join("data/pg_hba.conf"), rules).unwrap();
         self.sql("postgres", "SELECT pg_reload_conf()");
         // The server reads the file in its own time.
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + SERVER_TIMEOUT;
         let loaded = "SELECT count(*) FROM pg_hba_file_rules WHERE auth_method = 'scram-sha-256'";
         while self.sql("postgres", loaded).trim() != "1" {
             assert!(Instant::now() < until, "the server does not read its rules");
@@ -138,7 +138,7 @@ impl PostgresServer {
         }
         self.sql("postgres", "ALTER SYSTEM SET ssl = on");
         self.sql("postgres", "SELECT pg_reload_conf()");
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + SERVER_TIMEOUT;
         while self.sql("postgres", "SHOW ssl").trim() != "on" {
             assert!(Instant::now() < until, "the server does not read its settings: {}", self.log());
         }
@@ -189,7 +189,7 @@ impl PostgresServer {
 
     /// Starts the server again after a crash.
     pub fn restart(&mut self) {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + SERVER_TIMEOUT;
         loop {
             self.child = launch(&self.programs, self.dir.path(), self.port, &self.settings);
             // As long as a process of the old one is there, a new one refuses to start.
@@ -227,7 +227,7 @@ impl PostgresServer {
     }
 
     fn wait_until_ready(&self) {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + SERVER_TIMEOUT;
         while !self.is_ready() {
             assert!(Instant::now() < until, "the server does not start: {}", self.log());
             std::thread::sleep(Duration::from_millis(20));
@@ -254,7 +254,7 @@ impl Drop for PostgresServer {
     fn drop(&mut self) {
         // "Fast": ends connections instead of waiting for them.
         let _ = kill_process(self.postmaster(), Signal::INT);
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + SERVER_TIMEOUT;
         while Instant::now() < until && matches!(self.child.try_wait(), Ok(None)) {
             std::thread::sleep(Duration::from_millis(10));
         }

@@ -39,7 +39,7 @@ use stepback_api::timeline::BranchLinesDocument;
 use window::Window;
 
 /// The longest pause before the next step while playing, however long the agent thought.
-const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+const MAX_PAUSE: Duration = Duration::from_secs(5);
 /// Rows that one turn of the wheel scrolls.
 const WHEEL: i64 = 3;
 /// The fewest columns at which the step is shown beside the timeline.
@@ -237,7 +237,7 @@ impl App {
         let window = &self.open.as_ref()?.window;
         let (now, next) = (window.current()?.at.as_micros(), window.next()?.at.as_micros());
         let gap = Duration::from_micros(u64::try_from(next.saturating_sub(now)).unwrap_or(0));
-        let pause = gap.min(LONGEST_PAUSE).div_f64(speed.max(0.001));
+        let pause = gap.min(MAX_PAUSE).div_f64(speed.max(0.001));
         Some((since + pause).saturating_sub(self.elapsed))
     }
 

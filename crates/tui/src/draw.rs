@@ -16,7 +16,7 @@ use crate::app::{App, Overlay, View};
 use crate::keys::{self, KeyAction};
 
 /// The smallest supported terminal, in columns and rows.
-const LEAST: (u16, u16) = (36, 8);
+const MIN_TERMINAL_SIZE: (u16, u16) = (36, 8);
 
 /// What the terminal can show.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -32,7 +32,7 @@ pub fn draw(app: &App, frame: &mut Frame<'_>, look: Look) {
     let area = frame.area();
     let buffer = frame.buffer_mut();
     let mut cursor = None;
-    if area.width < LEAST.0 || area.height < LEAST.1 {
+    if area.width < MIN_TERMINAL_SIZE.0 || area.height < MIN_TERMINAL_SIZE.1 {
         too_small(area, buffer);
     } else {
         tabs(app, row(area, 0), buffer);
@@ -57,8 +57,10 @@ fn row(area: Rect, y: u16) -> Rect {
 }
 
 fn too_small(area: Rect, buffer: &mut Buffer) {
-    let text =
-        format!("Too small: {}x{}, {}x{} is needed. q quits.", area.width, area.height, LEAST.0, LEAST.1);
+    let text = format!(
+        "Too small: {}x{}, {}x{} is needed. q quits.",
+        area.width, area.height, MIN_TERMINAL_SIZE.0, MIN_TERMINAL_SIZE.1
+    );
     let mut rest = text.as_str();
     for y in 0..area.height {
         let fits = fit_at(rest, usize::from(area.width));

@@ -30,9 +30,9 @@ use crate::write;
 /// The most bytes of a file that are shown.
 const FILE: usize = 16 << 20;
 /// The most items of each kind that a board shows.
-const ITEMS: usize = 200;
+const MAX_BOARD_ITEMS: usize = 200;
 /// The most messages of a conversation that are shown.
-const MESSAGES: usize = 1000;
+const MAX_MESSAGES: usize = 1000;
 
 /// Carries out effects and reports their results.
 pub struct Performer {
@@ -311,7 +311,7 @@ async fn other(
 ) -> SourceResult<Vec<crate::app::pager::PagerRow>> {
     let base = format!("/sessions/{}/steps/{number}/state/{}", encode_segment(session), of.name());
     if of == StatePart::Conversation {
-        let page: Page<MessageDocument> = source.get(&format!("{base}?limit={MESSAGES}")).await?;
+        let page: Page<MessageDocument> = source.get(&format!("{base}?limit={MAX_MESSAGES}")).await?;
         return aside(move || write::conversation(&page.items, page.next_cursor.is_some())).await;
     }
     let value: Value = source.get(&base).await?;
@@ -319,7 +319,7 @@ async fn other(
 }
 
 async fn board(source: &DataSource, session: &str, number: u64) -> SourceResult<BoardView> {
-    let path = session_path(session, &format!("/mind?at=%23{number}&limit={ITEMS}"));
+    let path = session_path(session, &format!("/mind?at=%23{number}&limit={MAX_BOARD_ITEMS}"));
     let mind: BoardDocument = source.get(&path).await?;
     aside(move || BoardView::of(&mind)).await
 }

@@ -20,11 +20,11 @@ use crate::source::{DataSource, Trouble};
 use crate::terminal::TerminalGuard;
 
 /// How long to wait before checking for signals.
-const GLANCE: Duration = Duration::from_millis(100);
+const SIGNAL_POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// How often ages and deadlines are redrawn.
 const CLOCK: Duration = Duration::from_secs(1);
 /// How long to wait before reconnecting to a source that went away, at first and at most.
-const AGAIN: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(5));
+const RECONNECT_DELAYS: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(5));
 
 /// The options of the interface.
 pub struct TuiOptions {
@@ -58,7 +58,7 @@ pub fn run(options: TuiOptions) -> io::Result<()> {
     let mut drawn = Instant::now();
     terminal.draw(|frame| draw::draw(&app, frame, options.look))?;
     while !ended.load(Ordering::Relaxed) {
-        let wait = app.wait().unwrap_or(GLANCE).min(GLANCE);
+        let wait = app.wait().unwrap_or(SIGNAL_POLL_INTERVAL).min(SIGNAL_POLL_INTERVAL);
         let heard = match next(&told, wait) {
             Some(heard) => heard,
             None => break,
@@ -136,7 +136,7 @@ fn meaning(event: Event) -> Vec<AppMessage> {
 fn follow(source: &DataSource, tell: Sender<AppMessage>) {
     let source = source.clone();
     source.handle().clone().spawn(async move {
-        let mut again = AGAIN.0;
+        let mut again = RECONNECT_DELAYS.0;
         loop {
             let gone = source
                 .follow(|event, data| {
@@ -147,7 +147,7 @@ fn follow(source: &DataSource, tell: Sender<AppMessage>) {
                         "changed" => SourceEvent::Changed,
                         _ => return,
                     };
-                    again = AGAIN.0;
+                    again = RECONNECT_DELAYS.0;
                     let _ = tell.send(AppMessage::News(news));
                 })
                 .await;
@@ -159,7 +159,7 @@ fn follow(source: &DataSource, tell: Sender<AppMessage>) {
                 return;
             }
             tokio::time::sleep(again).await;
-            again = (again * 2).min(AGAIN.1);
+            again = (again * 2).min(RECONNECT_DELAYS.1);
         }
     });
 }

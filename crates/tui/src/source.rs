@@ -23,7 +23,7 @@ use tokio::runtime::{Handle, Runtime};
 pub use remote::Remote;
 
 /// The largest document that is read, in bytes. Steps can have tens of megabytes; nothing sensible is larger.
-const LARGEST_DOCUMENT: usize = 512 << 20;
+const MAX_DOCUMENT_BYTES: usize = 512 << 20;
 /// The path prefix of all requests.
 const API: &str = "/api/v1";
 
@@ -130,7 +130,7 @@ impl DataSource {
     }
 
     async fn document<T: DeserializeOwned>(answer: Response<Pieces>) -> SourceResult<T> {
-        let (bytes, cut) = collect(answer.into_body(), LARGEST_DOCUMENT).await?;
+        let (bytes, cut) = collect(answer.into_body(), MAX_DOCUMENT_BYTES).await?;
         if cut {
             return Err(Trouble::Gone("the response is too large to show".into()));
         }

@@ -11,10 +11,10 @@ use crossterm::terminal::{self, EnterAlternateScreen, LeaveAlternateScreen};
 
 /// Requests mouse presses and the wheel only. Movements would send many more events, which is slow over a slow
 /// connection.
-const PRESSES: &str = "\x1b[?1000h\x1b[?1006h";
+const ENABLE_MOUSE: &str = "\x1b[?1000h\x1b[?1006h";
 
 /// Whether the terminal is under our control.
-static HELD: AtomicBool = AtomicBool::new(false);
+static TERMINAL_HELD: AtomicBool = AtomicBool::new(false);
 /// Whether the mouse is captured too.
 static MOUSE: AtomicBool = AtomicBool::new(false);
 
@@ -33,12 +33,12 @@ impl TerminalGuard {
             if std::thread::current().id() == ours {
                 give_back();
             }
-            if !HELD.load(Ordering::Relaxed) {
+            if !TERMINAL_HELD.load(Ordering::Relaxed) {
                 before(info);
             }
         }));
         terminal::enable_raw_mode()?;
-        HELD.store(true, Ordering::Relaxed);
+        TERMINAL_HELD.store(true, Ordering::Relaxed);
         let held = Self(());
         execute!(io::stdout(), EnterAlternateScreen, Hide)?;
         Ok(held)
@@ -47,7 +47,7 @@ impl TerminalGuard {
     /// Also captures the mouse and pasted text.
     pub fn with_mouse(self) -> io::Result<Self> {
         MOUSE.store(true, Ordering::Relaxed);
-        execute!(io::stdout(), Print(PRESSES), EnableBracketedPaste)?;
+        execute!(io::stdout(), Print(ENABLE_MOUSE), EnableBracketedPaste)?;
         Ok(self)
     }
 }
@@ -60,7 +60,7 @@ impl Drop for TerminalGuard {
 
 /// Restores the terminal, once.
 fn give_back() {
-    if HELD.swap(false, Ordering::Relaxed) {
+    if TERMINAL_HELD.swap(false, Ordering::Relaxed) {
         let mut out = io::stdout();
         if MOUSE.swap(false, Ordering::Relaxed) {
             let _ = execute!(out, DisableMouseCapture, DisableBracketedPaste);

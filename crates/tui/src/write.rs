@@ -144,7 +144,7 @@ pub fn file(bytes: &[u8], cut: bool) -> Vec<PagerRow> {
 }
 
 /// The most lines of one file that are shown in a diff, so that the next file can be seen too.
-const LINES_OF_A_FILE: usize = 20_000;
+const MAX_LINES_PER_FILE: usize = 20_000;
 
 /// Returns the differences between two moments.
 pub fn diff(title: &str, changes: &[ChangedFileDocument], more: bool) -> Vec<PagerRow> {
@@ -164,7 +164,7 @@ pub fn diff(title: &str, changes: &[ChangedFileDocument], more: bool) -> Vec<Pag
         };
         // The first two lines name the file, as the heading does.
         let mut lines = text.split_terminator('\n').skip(2);
-        for line in lines.by_ref().take(LINES_OF_A_FILE) {
+        for line in lines.by_ref().take(MAX_LINES_PER_FILE) {
             let mood = match line.as_bytes().first() {
                 Some(b'+') => Mood::Added,
                 Some(b'-') => Mood::Removed,
@@ -221,7 +221,7 @@ mod tests {
         assert!(moods.contains(&Mood::Added) && moods.contains(&Mood::Removed));
         assert!(text(&rows).contains("too large to compare here"), "{}", text(&rows));
         assert!(text(&diff("", &[], false)).contains("no file differs"));
-        let long = Some(format!("--- a/a\n+++ b/a\n{}", "+x\n".repeat(LINES_OF_A_FILE + 5)));
+        let long = Some(format!("--- a/a\n+++ b/a\n{}", "+x\n".repeat(MAX_LINES_PER_FILE + 5)));
         let shown = text(&diff("", &[modified("long", long), changes[0].clone()], false));
         assert!(shown.contains("… and 5 more lines of this file") && shown.contains("+y"));
     }

@@ -7,9 +7,9 @@ use stepback_worktree::scan::hints::{ChangedDir, LogPosition, WatchAnswer};
 
 /// The most directories that are logged one by one. With more, the log is cleared, and a question about the time before is
 /// answered with a full scan.
-const MOST: usize = 4096;
+const MAX_LOGGED_DIRS: usize = 4096;
 /// The most directories in one answer.
-const MOST_NAMED: usize = 512;
+const MAX_ANSWER_DIRS: usize = 512;
 
 /// The changes that one watcher saw since it started or lost track.
 #[derive(Debug)]
@@ -50,7 +50,7 @@ impl Ledger {
         if whole {
             noted.whole_at = Some(at);
         }
-        if self.dirs.len() > MOST {
+        if self.dirs.len() > MAX_LOGGED_DIRS {
             self.dirs.clear();
             self.floor = at;
         }
@@ -74,7 +74,7 @@ impl Ledger {
                 let whole = noted.whole_at.is_some_and(|at| at > since.position);
                 changed.push(ChangedDir { path: path.clone(), whole });
             }
-            if changed.len() > MOST_NAMED {
+            if changed.len() > MAX_ANSWER_DIRS {
                 return WatchAnswer::Everything(now);
             }
         }
@@ -134,7 +134,7 @@ mod tests {
     fn more_than_can_be_remembered_means_everything() {
         let mut ledger = Ledger::new([1; 16]);
         let before = token(&ledger.answer(None));
-        for number in 0..=MOST {
+        for number in 0..=MAX_LOGGED_DIRS {
             ledger.note(&path(&format!("d{number}")), false);
         }
         assert!(matches!(ledger.answer(Some(before)), WatchAnswer::Everything(_)));
@@ -147,7 +147,7 @@ mod tests {
     fn more_than_one_answer_holds_means_everything() {
         let mut ledger = Ledger::new([1; 16]);
         let before = token(&ledger.answer(None));
-        for number in 0..=MOST_NAMED {
+        for number in 0..=MAX_ANSWER_DIRS {
             ledger.note(&path(&format!("d{number}")), false);
         }
         assert!(matches!(ledger.answer(Some(before)), WatchAnswer::Everything(_)));

@@ -33,20 +33,20 @@ pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// The approximate cost of one file in a scan that reads none. It estimates from the first scan, which reads all files, how
 /// long later ones will take.
-const USUAL_ENTRY: Duration = Duration::from_nanos(1_700);
+const DEFAULT_ENTRY_COST: Duration = Duration::from_nanos(1_700);
 /// The highest cost of one file: a scan that took longer was slow for another reason, which a watcher would not avoid.
-const SLOWEST_ENTRY: Duration = Duration::from_micros(10);
+const MAX_ENTRY_COST: Duration = Duration::from_micros(10);
 
 /// Name of the file in the watcher's directory that has one byte for each question that timed out since the last answer;
 /// its modification time is the time of the last of them.
 const UNANSWERED: &str = "unanswered";
 /// How long a watcher is not asked after a question timed out: the next questions would time out as well. The time doubles
 /// with each further timeout.
-const FIRST_AVOIDED: Duration = Duration::from_millis(250);
+const FIRST_BACKOFF: Duration = Duration::from_millis(250);
 /// The longest time that a watcher is not asked.
-const LONGEST_AVOIDED: Duration = Duration::from_secs(30);
+const MAX_BACKOFF: Duration = Duration::from_secs(30);
 /// How long to wait for a report.
-const REPORT: Duration = Duration::from_millis(500);
+const REPORT_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Asks the watcher of one store.
 #[derive(Debug)]
@@ -106,7 +106,7 @@ impl WatcherClient {
 
     /// Reports which process listens at the socket.
     pub fn presence(&self) -> WatcherPresence {
-        match self.send_request(&WatchRequest::Report, REPORT) {
+        match self.send_request(&WatchRequest::Report, REPORT_TIMEOUT) {
             Ok(WatchResponse::Report(report)) => WatcherPresence::Running(report),
             Err(error) => match error.kind() {
                 io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => WatcherPresence::Absent,
@@ -127,7 +127,7 @@ impl WatcherClient {
 
     /// Asks the watcher to stop. Returns whether it does: one that is part of a server does not.
     pub fn stop(&self) -> io::Result<bool> {
-        match self.send_request(&WatchRequest::Stop, REPORT)? {
+        match self.send_request(&WatchRequest::Stop, REPORT_TIMEOUT)? {
             WatchResponse::Stopping(stops) => Ok(stops),
             _ => Err(io::Error::from(io::ErrorKind::InvalidData)),
         }
@@ -182,7 +182,7 @@ impl WatcherClient {
     fn is_avoided(&self) -> bool {
         let Ok(noted) = std::fs::metadata(self.unanswered_file()) else { return false };
         let doublings = u32::try_from(noted.len().saturating_sub(1)).unwrap_or(u32::MAX).min(10);
-        let pause = (FIRST_AVOIDED * 2u32.pow(doublings)).min(LONGEST_AVOIDED);
+        let pause = (FIRST_BACKOFF * 2u32.pow(doublings)).min(MAX_BACKOFF);
         noted.modified().is_ok_and(|at| at.elapsed().is_ok_and(|age| age < pause))
     }
 
@@ -221,7 +221,7 @@ impl ScanHints for WatcherClient {
     fn scanned_without(&self, cost: &FullScanCost<'_>) {
         let Some(starter) = &self.starter else { return };
         let each = |time: Duration| time * u32::try_from(cost.entries).unwrap_or(u32::MAX);
-        let took = cost.took.map_or_else(|| each(USUAL_ENTRY), |took| took.min(each(SLOWEST_ENTRY)));
+        let took = cost.took.map_or_else(|| each(DEFAULT_ENTRY_COST), |took| took.min(each(MAX_ENTRY_COST)));
         // A watcher that does not answer still runs.
         if cost.entries < self.worth_asking || took < starter.slow_scan || self.is_avoided() {
             return;
@@ -262,8 +262,8 @@ pub(crate) struct ShortSocketPath {
 
 impl ShortSocketPath {
     pub fn new(path: &Path) -> io::Result<Self> {
-        const LONGEST: usize = 100;
-        if path.as_os_str().len() <= LONGEST {
+        const MAX_SOCKET_PATH_BYTES: usize = 100;
+        if path.as_os_str().len() <= MAX_SOCKET_PATH_BYTES {
             return Ok(Self { path: path.to_path_buf(), _dir: None });
         }
         let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {

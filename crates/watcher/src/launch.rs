@@ -19,9 +19,9 @@ use crate::server::DIRECTORY;
 /// Name of the file in the watcher's directory that counts attempts.
 const FILE: &str = "starts";
 /// The pause after the first failed attempt, in seconds; it doubles with each further one.
-const FIRST_PAUSE: u64 = 5;
+const FIRST_RETRY_SECONDS: u64 = 5;
 /// The longest pause, in seconds.
-const LONGEST_PAUSE: u64 = 3600;
+const MAX_RETRY_SECONDS: u64 = 3600;
 
 /// Starts watchers for one store.
 #[derive(Clone, Debug)]
@@ -80,7 +80,8 @@ impl LaunchRecord {
     /// The time of the next allowed attempt, in seconds since 1970.
     fn next_try(&self) -> u64 {
         let doublings = self.tries.saturating_sub(1).min(16);
-        let pause = if self.tries == 0 { 0 } else { (FIRST_PAUSE << doublings).min(LONGEST_PAUSE) };
+        let pause =
+            if self.tries == 0 { 0 } else { (FIRST_RETRY_SECONDS << doublings).min(MAX_RETRY_SECONDS) };
         self.last.saturating_add(pause)
     }
 
@@ -219,7 +220,8 @@ mod tests {
         assert!(!record(1).can_launch(1004) && record(1).can_launch(1005));
         assert!(!record(3).can_launch(1019) && record(3).can_launch(1020));
         assert!(
-            !record(40).can_launch(1000 + LONGEST_PAUSE - 1) && record(40).can_launch(1000 + LONGEST_PAUSE)
+            !record(40).can_launch(1000 + MAX_RETRY_SECONDS - 1)
+                && record(40).can_launch(1000 + MAX_RETRY_SECONDS)
         );
         assert!(record(40).can_launch(10), "the clock was set back");
     }

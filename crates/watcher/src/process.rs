@@ -17,11 +17,11 @@ use crate::server::{EndReason, Watcher, WatcherConfig, lock_holder};
 /// The argument that makes our program run as this process.
 pub const WORD: &str = "watcher-process";
 /// It exits after this long without a question.
-const IDLE: Duration = Duration::from_secs(30 * 60);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(30 * 60);
 /// How often it checks whether it has to exit.
-const CHECK: Duration = Duration::from_secs(2);
+const EXIT_CHECK_INTERVAL: Duration = Duration::from_secs(2);
 /// After running for this long it counts as started successfully.
-const STAYED: Duration = Duration::from_secs(60);
+const SUCCESSFUL_START_AGE: Duration = Duration::from_secs(60);
 
 /// Runs as this process if the arguments ask for it: the store's directory, the workspace to begin with, and optionally
 /// after how many seconds without a question it exits. Returns the exit code.
@@ -32,7 +32,7 @@ pub fn run_if_asked(arguments: &[OsString]) -> Option<u8> {
         _ => return None,
     };
     detach();
-    let idle = idle.map_or(IDLE, Duration::from_secs);
+    let idle = idle.map_or(IDLE_TIMEOUT, Duration::from_secs);
     Some(run(Path::new(dir), PathBuf::from(root), idle))
 }
 
@@ -50,10 +50,10 @@ fn run(dir: &Path, root: PathBuf, idle: Duration) -> u8 {
     let started = Instant::now();
     let mut has_stayed = false;
     let reason = loop {
-        if let Some(reason) = watcher.wait_for_end(CHECK.min(idle)) {
+        if let Some(reason) = watcher.wait_for_end(EXIT_CHECK_INTERVAL.min(idle)) {
             break reason;
         }
-        if !has_stayed && started.elapsed() >= STAYED {
+        if !has_stayed && started.elapsed() >= SUCCESSFUL_START_AGE {
             has_stayed = true;
             launch::note_success(dir);
         }

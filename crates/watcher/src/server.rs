@@ -22,11 +22,11 @@ use crate::sight::{self, ChangesReply, RETRY, Signal, WatchSettings, WatchedWork
 use crate::wire::{self, WatchRequest, WatchResponse};
 
 /// The most workspaces that are watched at a time.
-const MOST_WORKSPACES: usize = 16;
+const MAX_WORKSPACES: usize = 16;
 /// The timeout for receiving a question and for sending an answer.
-const SLOW: Duration = Duration::from_millis(100);
+const SOCKET_TIMEOUT: Duration = Duration::from_millis(100);
 /// The number of threads that answer.
-const ANSWERING: usize = 2;
+const ANSWER_THREADS: usize = 2;
 /// Name of the directory for the lock and the marks, in the store's directory.
 pub const DIRECTORY: &str = "watch";
 
@@ -133,7 +133,7 @@ impl Watcher {
         });
         let mut threads = Vec::new();
         let lock_file = Arc::new(lock_file);
-        for _ in 0..ANSWERING {
+        for _ in 0..ANSWER_THREADS {
             let (shared, listener, lock_file) = (shared.clone(), listener.clone(), lock_file.clone());
             threads.push(std::thread::Builder::new().name("stepback-watcher".into()).spawn(move || {
                 answer_all(&shared, &listener);
@@ -141,7 +141,7 @@ impl Watcher {
                 drop(lock_file);
             })?);
         }
-        for root in shared.config.recent.iter().take(MOST_WORKSPACES) {
+        for root in shared.config.recent.iter().take(MAX_WORKSPACES) {
             shared.watch_soon(root, RETRY);
         }
         Ok(Some(Self { shared, threads, store_id, socket_id: id_of(&socket) }))
@@ -242,15 +242,15 @@ fn answer_all(shared: &Arc<WatcherShared>, listener: &UnixListener) {
                 shared.terms.end.wait(&[listener.as_fd()], None);
             }
             // Perhaps out of file descriptors: pause before the retry.
-            Err(_) => shared.terms.end.wait(&[], Some(SLOW)),
+            Err(_) => shared.terms.end.wait(&[], Some(SOCKET_TIMEOUT)),
         }
     }
 }
 
 fn handle_connection(shared: &Arc<WatcherShared>, mut stream: UnixStream) -> io::Result<()> {
     stream.set_nonblocking(false)?;
-    stream.set_read_timeout(Some(SLOW))?;
-    stream.set_write_timeout(Some(SLOW))?;
+    stream.set_read_timeout(Some(SOCKET_TIMEOUT))?;
+    stream.set_write_timeout(Some(SOCKET_TIMEOUT))?;
     if !is_ours(&stream)? {
         return Ok(());
     }
@@ -337,11 +337,11 @@ impl WatcherShared {
             if workspaces.contains_key(root) {
                 return;
             }
-            if workspaces.len() >= MOST_WORKSPACES {
+            if workspaces.len() >= MAX_WORKSPACES {
                 // Workspaces that cannot be watched make room.
                 workspaces.retain(|_, known| !known.is_closed());
             }
-            if workspaces.len() >= MOST_WORKSPACES {
+            if workspaces.len() >= MAX_WORKSPACES {
                 return;
             }
             workspaces.insert(root.to_path_buf(), workspace.clone());

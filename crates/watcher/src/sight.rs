@@ -16,15 +16,15 @@ use crate::watch::{Watch, WatchTarget};
 /// The pause before a retry after a workspace could not be watched; it doubles with each further failure.
 pub(crate) const RETRY: Duration = Duration::from_secs(60);
 /// The longest pause.
-const LONGEST_RETRY: Duration = Duration::from_secs(3600);
+const MAX_RETRY_DELAY: Duration = Duration::from_secs(3600);
 /// How long a question waits for a thread that is busy with the workspace.
-const BUSY: Duration = Duration::from_millis(25);
+const BUSY_TIMEOUT: Duration = Duration::from_millis(25);
 /// How often a thread without events checks whether its workspace is still asked about.
 const IDLE_CHECK: Duration = Duration::from_secs(60);
 /// Events that follow each other within this time are read together.
-const PAUSE: Duration = Duration::from_millis(20);
+const EVENT_BATCH_DELAY: Duration = Duration::from_millis(20);
 /// Niceness of the thread that visits all directories: no client waits for it.
-const POLITE: i32 = 10;
+const WALK_NICENESS: i32 = 10;
 
 /// Wakes waiting threads.
 #[derive(Debug)]
@@ -113,12 +113,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl WatchedWorkspace {
     pub fn new(retry: Duration) -> io::Result<Self> {
         let sight = Mutex::new(WatchPhase::Soon("its directories are being scanned"));
-        Ok(Self { sight, poke: Signal::new()?, retry: retry.min(LONGEST_RETRY) })
+        Ok(Self { sight, poke: Signal::new()?, retry: retry.min(MAX_RETRY_DELAY) })
     }
 
     /// Waits for a thread that is busy with it, but not for long: the hook that asks does not wait either.
     fn lock_soon(&self) -> Option<MutexGuard<'_, WatchPhase>> {
-        let until = Instant::now() + BUSY;
+        let until = Instant::now() + BUSY_TIMEOUT;
         loop {
             match self.sight.try_lock() {
                 Ok(sight) => return Some(sight),
@@ -206,7 +206,7 @@ impl WatchedWorkspace {
             }
             terms.end.wait(&[readiness.as_fd(), self.poke.fd.as_fd()], Some(IDLE_CHECK.min(terms.idle)));
             self.poke.lower();
-            std::thread::sleep(PAUSE);
+            std::thread::sleep(EVENT_BATCH_DELAY);
             let mut sight = lock(&self.sight);
             if let WatchPhase::Open(watch, _) = &mut *sight
                 && let Err(error) = watch.catch_up()
@@ -243,7 +243,7 @@ fn run_low_priority<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| {
             // On Linux this affects only the calling thread.
-            let _ = rustix::process::setpriority_process(None, POLITE);
+            let _ = rustix::process::setpriority_process(None, WALK_NICENESS);
             work()
         });
         thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))

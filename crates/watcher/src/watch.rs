@@ -26,7 +26,7 @@ use crate::kernel::{Kernel, KernelEvent};
 use crate::mounts::Mounts;
 
 /// The most directories that could not be opened and are reported each time; with more, the workspace cannot be watched.
-const MOST_CLOSED: usize = 64;
+const MAX_UNREADABLE_DIRS: usize = 64;
 /// A watch that has lost track restarts at once if its last start took no longer than this.
 const SHORT_START: Duration = Duration::from_millis(10);
 
@@ -221,7 +221,7 @@ impl WatchedTree {
                 DirTreatment::Marked(dir) => (dir, true),
                 DirTreatment::Closed => {
                     closed.insert(path.clone());
-                    return match closed.len() > MOST_CLOSED {
+                    return match closed.len() > MAX_UNREADABLE_DIRS {
                         true => Err(io::Error::other("too many directories that cannot be opened")),
                         false => Ok(()),
                     };

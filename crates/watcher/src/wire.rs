@@ -16,11 +16,11 @@ use crate::report::WatcherReport;
 /// The start of every message; the last byte is the version.
 const MAGIC: [u8; 4] = *b"SBW\x02";
 /// The longest question, in bytes.
-const LONGEST_QUESTION: usize = 8 << 10;
+const MAX_REQUEST_BYTES: usize = 8 << 10;
 /// The longest answer, in bytes.
-const LONGEST_ANSWER: usize = 1 << 20;
+const MAX_RESPONSE_BYTES: usize = 1 << 20;
 /// The most directories in an answer.
-const MOST: u32 = 4096;
+const MAX_ANSWER_DIRS: u32 = 4096;
 
 /// A question to the watcher.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -71,12 +71,12 @@ pub fn ask(to: &mut impl Write, asked: &WatchRequest) -> io::Result<()> {
         WatchRequest::Report => bytes.push(2),
         WatchRequest::Stop => bytes.push(3),
     }
-    finish(to, bytes, LONGEST_QUESTION)
+    finish(to, bytes, MAX_REQUEST_BYTES)
 }
 
 /// Reads a question.
 pub fn hear(from: &mut impl Read) -> io::Result<WatchRequest> {
-    let bytes = read_message(from, LONGEST_QUESTION)?;
+    let bytes = read_message(from, MAX_REQUEST_BYTES)?;
     let mut rest = MessageReader(&bytes);
     let asked = match rest.take_byte()? {
         1 => {
@@ -109,7 +109,7 @@ pub fn tell(to: &mut impl Write, told: &WatchResponse) -> io::Result<()> {
                 bytes.push(u8::from(changed.whole));
                 put_bytes(&mut bytes, changed.path.as_bytes());
             }
-            if changed.len() > MOST as usize || bytes.len() > LONGEST_ANSWER {
+            if changed.len() > MAX_ANSWER_DIRS as usize || bytes.len() > MAX_RESPONSE_BYTES {
                 bytes = start_message();
                 bytes.push(1);
                 put_token(&mut bytes, Some(*token));
@@ -121,12 +121,12 @@ pub fn tell(to: &mut impl Write, told: &WatchResponse) -> io::Result<()> {
         }
         WatchResponse::Stopping(stops) => bytes.extend_from_slice(&[4, u8::from(*stops)]),
     }
-    finish(to, bytes, LONGEST_ANSWER)
+    finish(to, bytes, MAX_RESPONSE_BYTES)
 }
 
 /// Reads an answer.
 pub fn listen(from: &mut impl Read) -> io::Result<WatchResponse> {
-    let bytes = read_message(from, LONGEST_ANSWER)?;
+    let bytes = read_message(from, MAX_RESPONSE_BYTES)?;
     let mut rest = MessageReader(&bytes);
     let told = match rest.take_byte()? {
         0 => WatchResponse::Changes(WatchAnswer::Nothing),
@@ -134,7 +134,7 @@ pub fn listen(from: &mut impl Read) -> io::Result<WatchResponse> {
         2 => {
             let token = rest.take_token()?.ok_or_else(not_understood)?;
             let count = rest.take_u32()?;
-            if count > MOST {
+            if count > MAX_ANSWER_DIRS {
                 return Err(not_understood());
             }
             let mut changed = Vec::new();
@@ -343,7 +343,7 @@ mod tests {
             bytes.extend_from_slice(&(wrong.len() as u32).to_le_bytes());
             bytes.extend_from_slice(wrong.as_bytes());
             let mut sent = Vec::new();
-            finish(&mut sent, bytes, LONGEST_ANSWER).unwrap();
+            finish(&mut sent, bytes, MAX_RESPONSE_BYTES).unwrap();
             assert!(listen(&mut sent.as_slice()).is_err(), "{wrong}");
         }
     }
@@ -354,7 +354,7 @@ mod tests {
         huge.extend_from_slice(&MAGIC);
         assert_eq!(listen(&mut huge.as_slice()).unwrap_err().kind(), io::ErrorKind::InvalidData);
         assert_eq!(hear(&mut huge.as_slice()).unwrap_err().kind(), io::ErrorKind::InvalidData);
-        let many = vec![ChangedDir { path: path("a"), whole: false }; MOST as usize + 1];
+        let many = vec![ChangedDir { path: path("a"), whole: false }; MAX_ANSWER_DIRS as usize + 1];
         let mut bytes = Vec::new();
         tell(&mut bytes, &WatchResponse::Changes(WatchAnswer::Only(TOKEN, many))).unwrap();
         let told = listen(&mut bytes.as_slice()).unwrap();
@@ -375,7 +375,7 @@ mod tests {
             begun.push(which as u8);
             begun.extend_from_slice(&bytes);
             let mut sent = Vec::new();
-            finish(&mut sent, begun, LONGEST_ANSWER).unwrap();
+            finish(&mut sent, begun, MAX_RESPONSE_BYTES).unwrap();
             let _ = listen(&mut sent.as_slice());
             let _ = hear(&mut sent.as_slice());
         }

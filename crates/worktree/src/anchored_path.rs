@@ -105,8 +105,8 @@ impl Beneath {
 fn open_levels(above: &OwnedFd, names: &[&[u8]]) -> Option<rustix::io::Result<OwnedFd>> {
     use std::sync::atomic::{AtomicBool, Ordering};
 
-    static POSSIBLE: AtomicBool = AtomicBool::new(true);
-    if !POSSIBLE.load(Ordering::Relaxed) {
+    static OPENAT2_AVAILABLE: AtomicBool = AtomicBool::new(true);
+    if !OPENAT2_AVAILABLE.load(Ordering::Relaxed) {
         return None;
     }
     let path = names.join(&b'/');
@@ -114,7 +114,7 @@ fn open_levels(above: &OwnedFd, names: &[&[u8]]) -> Option<rustix::io::Result<Ow
     match rustix::fs::openat2(above, OsStr::from_bytes(&path), DIR, Mode::empty(), resolve) {
         Err(Errno::NOSYS | Errno::PERM) => {
             // An old kernel, or a sandbox that does not allow the call.
-            POSSIBLE.store(false, Ordering::Relaxed);
+            OPENAT2_AVAILABLE.store(false, Ordering::Relaxed);
             None
         }
         // Something on the way was renamed meanwhile, or the path is too long.

@@ -419,16 +419,16 @@ fn on_threads<W: FnMut(usize) -> Result<(), WorktreeError>>(
     failure: &Mutex<Option<WorktreeError>>,
     worker: impl Fn() -> W + Sync,
 ) {
-    const AT_A_TIME: usize = 16;
+    const ITEMS_PER_CHUNK: usize = 16;
     let next = AtomicUsize::new(0);
     let work = || {
         let mut worker = worker();
         loop {
-            let from = next.fetch_add(AT_A_TIME, Ordering::Relaxed);
+            let from = next.fetch_add(ITEMS_PER_CHUNK, Ordering::Relaxed);
             if from >= count || lock(failure).is_some() {
                 return;
             }
-            if let Err(error) = (from..count.min(from + AT_A_TIME)).try_for_each(&mut worker) {
+            if let Err(error) = (from..count.min(from + ITEMS_PER_CHUNK)).try_for_each(&mut worker) {
                 lock(failure).get_or_insert(error);
                 return;
             }

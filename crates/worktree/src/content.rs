@@ -116,18 +116,18 @@ fn verify(
     range: Range<usize>,
     threads: usize,
 ) -> Result<Vec<bool>, ChunkError> {
-    const AT_A_TIME: usize = 64;
+    const CHUNKS_PER_BATCH: usize = 64;
     let next = AtomicUsize::new(range.start);
     let same = Mutex::new(vec![false; range.len()]);
     let failure = Mutex::new(None);
     let work = || {
         let mut buffer = Vec::new();
         loop {
-            let from = next.fetch_add(AT_A_TIME, Ordering::Relaxed);
+            let from = next.fetch_add(CHUNKS_PER_BATCH, Ordering::Relaxed);
             if from >= range.end {
                 return;
             }
-            let to = (from + AT_A_TIME).min(range.end);
+            let to = (from + CHUNKS_PER_BATCH).min(range.end);
             let begin = starts[from] as i64 + shift;
             let end = starts[to - 1] as i64 + known[to - 1].len as i64 + shift;
             // Nothing matches outside the file; clip the run to what is inside.

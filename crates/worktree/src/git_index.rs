@@ -88,7 +88,7 @@ impl GitIndex {
 const MAX_NAME: usize = 4096;
 
 fn parse(bytes: &[u8]) -> Option<HashMap<Vec<u8>, IndexEntry>> {
-    const FIXED: usize = 62;
+    const ENTRY_HEADER_BYTES: usize = 62;
     let word = |at: usize| Some(u32::from_be_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
     let version = word(4)?;
     if bytes.get(..4)? != b"DIRC" || !matches!(version, 2..=4) {
@@ -106,7 +106,7 @@ fn parse(bytes: &[u8]) -> Option<HashMap<Vec<u8>, IndexEntry>> {
         };
         let flags = u16::from_be_bytes(bytes.get(at + 60..at + 62)?.try_into().ok()?);
         let extended = if flags & 0x4000 != 0 { 2 } else { 0 };
-        let mut name_at = at + FIXED + extended;
+        let mut name_at = at + ENTRY_HEADER_BYTES + extended;
         let mut name = Vec::new();
         if version == 4 {
             let (dropped, behind) = read_offset(bytes, name_at)?;
@@ -120,7 +120,7 @@ fn parse(bytes: &[u8]) -> Option<HashMap<Vec<u8>, IndexEntry>> {
         }
         at = match version {
             4 => name_at + len + 1,
-            _ => at + ((FIXED + extended + len + 8) & !7),
+            _ => at + ((ENTRY_HEADER_BYTES + extended + len + 8) & !7),
         };
         previous.clone_from(&name);
         entries.insert(name, entry);

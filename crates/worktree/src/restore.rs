@@ -66,8 +66,8 @@ pub fn from_vault(vault: Option<&Vault>, dir: &[u8], name: &[u8], target: &Path)
 /// Makes `into` share the blocks of the regular file `from`. Returns `false` where the file system cannot, or `from` is not
 /// a regular file.
 pub fn clone_into(from: &Path, into: &File) -> bool {
-    static POSSIBLE: AtomicBool = AtomicBool::new(true);
-    if !POSSIBLE.load(Ordering::Relaxed) {
+    static REFLINK_AVAILABLE: AtomicBool = AtomicBool::new(true);
+    if !REFLINK_AVAILABLE.load(Ordering::Relaxed) {
         return false;
     }
     let flags = (rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK).bits() as i32;
@@ -76,7 +76,7 @@ pub fn clone_into(from: &Path, into: &File) -> bool {
         Ok(()) => true,
         Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::XDEV) => {
             // The whole file system cannot; do not try again for every file.
-            POSSIBLE.store(false, Ordering::Relaxed);
+            REFLINK_AVAILABLE.store(false, Ordering::Relaxed);
             false
         }
         Err(_) => false,

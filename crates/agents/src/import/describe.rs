@@ -6,7 +6,7 @@ use super::SUMMARY;
 use crate::transcript::{clip, text};
 
 /// The most informative keys of all agents' tools, best first.
-const TELLING: [&str; 17] = [
+const INFORMATIVE_KEYS: [&str; 17] = [
     "command",
     "cmd",
     "file_path",
@@ -31,7 +31,9 @@ pub fn describe_call(tool: &str, input: &Value) -> String {
     let said = match input {
         Value::String(patch) if patch.contains("*** Begin Patch") => patched(patch),
         Value::String(text) => text.clone(),
-        _ => task(input).or_else(|| TELLING.iter().find_map(|key| telling(input, key))).unwrap_or_default(),
+        _ => task(input)
+            .or_else(|| INFORMATIVE_KEYS.iter().find_map(|key| telling(input, key)))
+            .unwrap_or_default(),
     };
     if said.trim().is_empty() { clip(tool, SUMMARY) } else { clip(&format!("{tool}: {said}"), SUMMARY) }
 }

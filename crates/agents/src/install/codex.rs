@@ -19,7 +19,7 @@ use crate::Agent;
 const PATIENCE: u64 = 3600;
 const TIMEOUT: u64 = 60;
 /// Timeout of the hooks at the end or interruption of a session, in seconds. Codex waits no longer than this for them.
-const LAST: u64 = 3;
+const END_HOOK_TIMEOUT_SECONDS: u64 = 3;
 
 const EVENTS: [(&str, &str, u64); 11] = [
     ("SessionStart", "session_start", TIMEOUT),
@@ -31,8 +31,8 @@ const EVENTS: [(&str, &str, u64); 11] = [
     ("SubagentStart", "subagent_start", TIMEOUT),
     ("SubagentStop", "subagent_stop", TIMEOUT),
     ("Stop", "stop", TIMEOUT),
-    ("SessionEnd", "session_end", LAST),
-    ("Interrupt", "interrupt", LAST),
+    ("SessionEnd", "session_end", END_HOOK_TIMEOUT_SECONDS),
+    ("Interrupt", "interrupt", END_HOOK_TIMEOUT_SECONDS),
 ];
 
 pub(super) fn file(scope: InstallScope, place: &SettingsPaths) -> PathBuf {

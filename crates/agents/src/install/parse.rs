@@ -9,7 +9,7 @@ use std::ops::Range;
 use super::jsonc::PathStep;
 
 /// Maximum nesting depth. Settings are never that deep, and the parser must not run out of stack.
-const DEEPEST: usize = 128;
+const MAX_DEPTH: usize = 128;
 
 /// A value and its span.
 #[derive(Clone, Debug)]
@@ -222,7 +222,7 @@ impl Reader<'_> {
     }
 
     fn value(&mut self, depth: usize) -> Result<SpannedNode, SyntaxError> {
-        if depth > DEEPEST {
+        if depth > MAX_DEPTH {
             return Err(self.error("values nested too deeply"));
         }
         let start = self.at;

@@ -28,14 +28,14 @@ impl Route {
     }
 }
 
-const ANTHROPIC: &str = "ANTHROPIC_BASE_URL";
-const GEMINI: &str = "GOOGLE_GEMINI_BASE_URL";
-const CODE_ASSIST: &str = "CODE_ASSIST_ENDPOINT";
+const ANTHROPIC_URL_VARIABLE: &str = "ANTHROPIC_BASE_URL";
+const GEMINI_URL_VARIABLE: &str = "GOOGLE_GEMINI_BASE_URL";
+const CODE_ASSIST_URL_VARIABLE: &str = "CODE_ASSIST_ENDPOINT";
 /// Codex's own provider, which has a setting of its own.
-const OPENAI: &str = "openai";
+const OPENAI_PROVIDER: &str = "openai";
 
 /// Providers that opencode knows without configuration: name, address, and the variables with a key for it.
-const OPENCODE_KNOWS: [(&str, &str, &[&str]); 4] = [
+const OPENCODE_BUILTIN_PROVIDERS: [(&str, &str, &[&str]); 4] = [
     ("anthropic", "https://api.anthropic.com/v1", &["ANTHROPIC_API_KEY"]),
     ("openai", "https://api.openai.com/v1", &["OPENAI_API_KEY"]),
     (
@@ -72,13 +72,16 @@ pub fn routes(agent: Agent, run: &HookedCommand<'_>) -> Vec<Route> {
             if elsewhere.iter().any(|name| variable(run, name).is_some()) {
                 return Vec::new();
             }
-            let set = claude_setting(run.place).or_else(|| variable(run, ANTHROPIC));
-            vec![Route::new(ANTHROPIC, set.unwrap_or_else(|| "https://api.anthropic.com".to_owned()))]
+            let set = claude_setting(run.place).or_else(|| variable(run, ANTHROPIC_URL_VARIABLE));
+            vec![Route::new(
+                ANTHROPIC_URL_VARIABLE,
+                set.unwrap_or_else(|| "https://api.anthropic.com".to_owned()),
+            )]
         }
         Agent::Codex => codex(run).into_iter().collect(),
         Agent::Gemini => [
-            (GEMINI, "https://generativelanguage.googleapis.com"),
-            (CODE_ASSIST, "https://cloudcode-pa.googleapis.com"),
+            (GEMINI_URL_VARIABLE, "https://generativelanguage.googleapis.com"),
+            (CODE_ASSIST_URL_VARIABLE, "https://cloudcode-pa.googleapis.com"),
         ]
         .map(|(name, usual)| Route::new(name, variable(run, name).unwrap_or_else(|| usual.to_owned())))
         .into(),
@@ -99,7 +102,7 @@ pub fn through(
             if agent == Agent::Claude && claude_setting(run.place).is_some() {
                 // The agent's settings override the environment, and settings given with the command override both.
                 for (_, ours) in routes {
-                    set_in_file(plan, run, &["env", ANTHROPIC], ours)?;
+                    set_in_file(plan, run, &["env", ANTHROPIC_URL_VARIABLE], ours)?;
                 }
             }
         }
@@ -108,7 +111,7 @@ pub fn through(
             for (route, ours) in routes {
                 let setting = match route.name.as_str() {
                     // Codex tries a WebSocket first; the proxy refuses that, and Codex falls back to plain requests.
-                    OPENAI => format!("openai_base_url={}", quoted(ours)),
+                    OPENAI_PROVIDER => format!("openai_base_url={}", quoted(ours)),
                     name => format!("model_providers.{name}.base_url={}", quoted(ours)),
                 };
                 plan.argv.splice(first..first, ["-c".into(), setting.into()]);
@@ -148,7 +151,7 @@ fn claude_setting(place: &SettingsPaths) -> Option<String> {
     ];
     files.iter().find_map(|file| {
         let document = document(file)?;
-        Some(document.root().member("env")?.member(ANTHROPIC)?.text()?.to_owned())
+        Some(document.root().member("env")?.member(ANTHROPIC_URL_VARIABLE)?.text()?.to_owned())
     })
 }
 
@@ -166,14 +169,17 @@ fn codex(run: &HookedCommand<'_>) -> Option<Route> {
     let setting = |name: &str| {
         told(name).or_else(|| in_profile(name)).or_else(|| Some(config.get(name)?.as_str()?.to_owned()))
     };
-    let provider = setting("model_provider").unwrap_or_else(|| OPENAI.to_owned());
-    if provider == OPENAI {
+    let provider = setting("model_provider").unwrap_or_else(|| OPENAI_PROVIDER.to_owned());
+    if provider == OPENAI_PROVIDER {
         let auth = std::fs::read_to_string(run.place.codex_home.join("auth.json")).unwrap_or_default();
         let auth: serde_json::Value = serde_json::from_str(&auth).unwrap_or_default();
         let has_plan = auth["tokens"].is_object() && !auth["OPENAI_API_KEY"].is_string();
         let usual =
             if has_plan { "https://chatgpt.com/backend-api/codex" } else { "https://api.openai.com/v1" };
-        return Some(Route::new(OPENAI, setting("openai_base_url").unwrap_or_else(|| usual.to_owned())));
+        return Some(Route::new(
+            OPENAI_PROVIDER,
+            setting("openai_base_url").unwrap_or_else(|| usual.to_owned()),
+        ));
     }
     let told = told(&format!("model_providers.{provider}.base_url"));
     let known = || Some(config.get("model_providers")?.get(&provider)?.get("base_url")?.as_str()?.to_owned());
@@ -229,7 +235,7 @@ fn opencode(run: &HookedCommand<'_>) -> Vec<Route> {
     }
     let logins = std::fs::read_to_string(run.place.home.join(".local/share/opencode/auth.json"));
     let logins: serde_json::Value = serde_json::from_str(&logins.unwrap_or_default()).unwrap_or_default();
-    for (name, url, keys) in OPENCODE_KNOWS {
+    for (name, url, keys) in OPENCODE_BUILTIN_PROVIDERS {
         let in_use = used.iter().any(|used| used == name)
             || logins.get(name).is_some()
             || keys.iter().any(|key| variable(run, key).is_some());

@@ -9,14 +9,14 @@ use super::value::{count, flag, list, moment, owned, text};
 
 /// Returns the folder under `projects` in which Claude Code keeps the conversations of a directory.
 pub fn project_folder(cwd: &Path) -> String {
-    const LIMIT: usize = 200;
+    const MAX_DIR_NAME_UNITS: usize = 200;
     let path = cwd.to_string_lossy();
     // Claude Code counts and hashes UTF-16 units, as JavaScript does.
     let units: Vec<u16> = path.encode_utf16().collect();
     let plain =
         |unit: &u16| u8::try_from(*unit).ok().filter(u8::is_ascii_alphanumeric).map_or('-', char::from);
-    let name: String = units.iter().take(LIMIT).map(plain).collect();
-    if units.len() <= LIMIT {
+    let name: String = units.iter().take(MAX_DIR_NAME_UNITS).map(plain).collect();
+    if units.len() <= MAX_DIR_NAME_UNITS {
         return name;
     }
     let hash = units.iter().fold(0i32, |hash, unit| hash.wrapping_mul(31).wrapping_add(i32::from(*unit)));

@@ -16,9 +16,9 @@ use super::{TranscriptLocation, claude, opencode_db};
 use crate::agent::Agent;
 
 /// How many levels of directories are searched.
-const DEEPEST: usize = 12;
+const MAX_DEPTH: usize = 12;
 /// How many bytes of a transcript are read to find out what it is about.
-const HEAD: u64 = 1 << 20;
+const HEAD_BYTES: u64 = 1 << 20;
 
 /// The directories in which the agents keep their files.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -128,7 +128,7 @@ pub fn found_at(path: &Path, agent: Option<Agent>) -> Vec<FoundTranscript> {
     let mut waiting = vec![(path.to_path_buf(), 0)];
     while let Some((path, depth)) = waiting.pop() {
         // Links are not followed: they may form a cycle.
-        if path.is_dir() && depth < DEEPEST && (depth == 0 || !path.is_symlink()) {
+        if path.is_dir() && depth < MAX_DEPTH && (depth == 0 || !path.is_symlink()) {
             waiting.extend(entries(&path).into_iter().map(|entry| (entry, depth + 1)));
         } else if path.extension().is_some_and(|extension| extension == "db") {
             found.extend(in_database(&path));
@@ -234,7 +234,7 @@ pub fn about<S: AsRef<str>>(agent: Agent, lines: &[S]) -> ConversationHead {
 /// Returns the complete lines in the first part of a file.
 fn head(path: &Path) -> Vec<String> {
     let mut bytes = Vec::new();
-    let read = File::open(path).and_then(|file| file.take(HEAD).read_to_end(&mut bytes));
+    let read = File::open(path).and_then(|file| file.take(HEAD_BYTES).read_to_end(&mut bytes));
     let end = bytes.iter().rposition(|byte| *byte == b'\n').unwrap_or(0);
     if read.is_err() {
         return Vec::new();

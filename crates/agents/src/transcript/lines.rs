@@ -15,7 +15,7 @@ use super::{NewLines, TranscriptCursor, TranscriptError};
 pub const LINE_LIMIT: usize = 16 << 20;
 
 /// How many bytes at either end of what was read are compared.
-const EDGE: u64 = 4096;
+const EDGE_BYTES: u64 = 4096;
 
 /// Returns the line that replaces one that was too long to keep.
 fn marker(bytes: u64) -> String {
@@ -86,7 +86,7 @@ fn next_line(reader: &mut impl BufRead) -> io::Result<Option<(String, u64)>> {
 
 /// Returns a mark of the first and the last bytes before `offset`.
 fn edges(file: &File, offset: u64) -> io::Result<String> {
-    let size = offset.min(EDGE);
+    let size = offset.min(EDGE_BYTES);
     let mut bytes = vec![0; size as usize];
     let mut hasher = blake3::Hasher::new();
     for start in [0, offset - size] {

@@ -29,7 +29,7 @@ const MANY_CHANGES: usize = 10;
 
 /// After files were removed, ext4 does not use their places for so long and looks at each of them for every new file: what is
 /// measured would be the removal.
-const FORGOTTEN: Duration = Duration::from_secs(310);
+const EXT4_REUSE_DELAY: Duration = Duration::from_secs(310);
 
 /// What was measured.
 #[derive(Default)]
@@ -69,7 +69,7 @@ pub fn measure(run: &mut Run<'_>, tree: &SourceTree) -> Result<BisectResults> {
             flush(&run.area);
             // stepback removes its scratch directory when it is done, and recording removes files too.
             if !run.options.quick {
-                std::thread::sleep(FORGOTTEN);
+                std::thread::sleep(EXT4_REUSE_DELAY);
             }
             run.monitor.begin_block("bisect");
             // The first round is stepback's, because it says which states git has to set up.

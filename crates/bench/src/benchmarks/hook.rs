@@ -31,7 +31,7 @@ const SLOW_RUNS: usize = 40;
 const MESSAGES: usize = 2_000;
 
 /// So many reports wait in the inbox when one checkpoint in so many rounds takes them in.
-const WAITING: usize = 10;
+const INBOX_REPORTS: usize = 10;
 
 /// All samples of one kind of process.
 struct ProcessSamples {
@@ -349,9 +349,10 @@ pub fn measure(run: &mut Run<'_>, trees: &[SourceTree]) -> Result<HookResults> {
         }
         if let Some(session) = &mut reader {
             measured.add(READ, session.read()?);
-            if number % WAITING == WAITING - 1 {
+            if number % INBOX_REPORTS == INBOX_REPORTS - 1 {
                 let cost = session.run_pre_hook()?;
-                measured.add(&format!("{}, {WAITING} reports waiting", name_of("before", smallest)), cost);
+                measured
+                    .add(&format!("{}, {INBOX_REPORTS} reports waiting", name_of("before", smallest)), cost);
                 session.run_post_hook()?;
             }
         }

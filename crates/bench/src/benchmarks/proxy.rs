@@ -26,17 +26,17 @@ use process::ProxyProcess;
 /// So many streams at once.
 const STREAMS: usize = 200;
 /// The size of a request, as an agent's after some turns.
-const ASKED: usize = 24_000;
+const REQUEST_BYTES: usize = 24_000;
 /// The size of a request of the many streams at once.
-const ASKED_BY_MANY: usize = 4_000;
+const CONCURRENT_REQUEST_BYTES: usize = 4_000;
 /// The size of a piece: an event with some words.
-const PIECE: usize = 200;
+const EVENT_BYTES: usize = 200;
 /// So often comes a piece of a model that is fast.
-const EVERY: Duration = Duration::from_millis(20);
+const EVENT_INTERVAL: Duration = Duration::from_millis(20);
 /// So often comes one where the model, the agents and the proxy need all of a small machine.
-const DENSE: Duration = Duration::from_millis(10);
+const SHORT_EVENT_INTERVAL: Duration = Duration::from_millis(10);
 /// So many bytes have the pieces of a large answer.
-const LARGE_PIECE: usize = 60_000;
+const LARGE_EVENT_BYTES: usize = 60_000;
 
 /// One way, direct or through the proxy, of a block with many streams.
 #[derive(Default)]
@@ -81,12 +81,19 @@ pub fn measure(run: &mut Run<'_>) -> Result<ProxyResults> {
     let seconds: u64 = if quick { 2 } else { 5 };
     let every = |every: Duration| {
         let pieces = (Duration::from_secs(seconds).as_micros() / every.as_micros()) as usize;
-        RequestedAnswer { pieces, size: PIECE, every, phase: Duration::ZERO }
+        RequestedAnswer { pieces, size: EVENT_BYTES, every, phase: Duration::ZERO }
     };
-    let paced = every(EVERY);
+    let paced = every(EVENT_INTERVAL);
     measured.paced = measure_streams(run, model, epoch, "paced streams", &paced, rounds, &mut measured)?;
-    measured.dense =
-        measure_streams(run, model, epoch, "dense streams", &every(DENSE), rounds, &mut measured)?;
+    measured.dense = measure_streams(
+        run,
+        model,
+        epoch,
+        "dense streams",
+        &every(SHORT_EVENT_INTERVAL),
+        rounds,
+        &mut measured,
+    )?;
     let fast = RequestedAnswer { pieces: 1_000, every: Duration::ZERO, ..paced };
     measured.fast = measure_streams(run, model, epoch, "fast streams", &fast, rounds, &mut measured)?;
     for megabytes in [100, 300] {
@@ -114,7 +121,7 @@ fn first_bytes(
     let proxy = ProxyProcess::start(&run.area, &run.binary, model)?;
     let wanted = RequestedAnswer {
         pieces: 5,
-        size: PIECE,
+        size: EVENT_BYTES,
         every: Duration::from_millis(1),
         phase: Duration::from_millis(1),
     };
@@ -129,9 +136,9 @@ fn first_bytes(
         }
         // Let the machine come to rest, as it would between two calls of an agent.
         thread::sleep(Duration::from_millis(2));
-        let without = direct.send_request(&wanted, ASKED, &mut buffer)?;
+        let without = direct.send_request(&wanted, REQUEST_BYTES, &mut buffer)?;
         thread::sleep(Duration::from_millis(2));
-        let with = proxied.send_request(&wanted, ASKED, &mut buffer)?;
+        let with = proxied.send_request(&wanted, REQUEST_BYTES, &mut buffer)?;
         if number >= warm {
             measured.first_direct.push(ms(without.first));
             measured.first_proxied.push(ms(with.first));
@@ -154,10 +161,10 @@ fn measure_streams(
     for _ in 0..rounds {
         flush(&run.area);
         run.monitor.begin_block(name);
-        let without = run_concurrently(model, epoch, STREAMS, wanted, ASKED_BY_MANY)?;
+        let without = run_concurrently(model, epoch, STREAMS, wanted, CONCURRENT_REQUEST_BYTES)?;
         found.direct.add(without);
         let proxy = ProxyProcess::start(&run.area, &run.binary, model)?;
-        let with = run_concurrently(proxy.addr, epoch, STREAMS, wanted, ASKED_BY_MANY)?;
+        let with = run_concurrently(proxy.addr, epoch, STREAMS, wanted, CONCURRENT_REQUEST_BYTES)?;
         found.proxied.add(with);
         proxy.wait_until_idle()?;
         found.cpu_per_piece.push(proxy.cpu_time()?.as_secs_f64() * 1e6 / (STREAMS * wanted.pieces) as f64);
@@ -176,10 +183,11 @@ fn measure_large_answer(
 ) -> Result<()> {
     flush(&run.area);
     run.monitor.begin_block("large answer");
-    let pieces = megabytes as usize * 1_000_000 / LARGE_PIECE;
-    let wanted = RequestedAnswer { pieces, size: LARGE_PIECE, every: Duration::ZERO, phase: Duration::ZERO };
+    let pieces = megabytes as usize * 1_000_000 / LARGE_EVENT_BYTES;
+    let wanted =
+        RequestedAnswer { pieces, size: LARGE_EVENT_BYTES, every: Duration::ZERO, phase: Duration::ZERO };
     let proxy = ProxyProcess::start(&run.area, &run.binary, model)?;
-    let took = run_concurrently(proxy.addr, epoch, 1, &wanted, ASKED_BY_MANY)?.took;
+    let took = run_concurrently(proxy.addr, epoch, 1, &wanted, CONCURRENT_REQUEST_BYTES)?.took;
     proxy.wait_until_idle()?;
     measured.large.push((megabytes, proxy.peak_memory()?, took.as_secs_f64()));
     end_proxy(proxy, 1, measured)
@@ -213,7 +221,7 @@ impl StreamResults {
 
     fn to_json(&self) -> Value {
         json!({
-            "streams": STREAMS, "pieces_each": self.pieces, "piece_bytes": PIECE, "direct": self.direct.to_json(),
+            "streams": STREAMS, "pieces_each": self.pieces, "piece_bytes": EVENT_BYTES, "direct": self.direct.to_json(),
             "proxied": self.proxied.to_json(), "cpu_us_per_piece": self.cpu_per_piece, "peak_memory_bytes": self.peak,
         })
     }
@@ -303,7 +311,7 @@ impl ProxyResults {
         }
         row("as fast as possible: seconds", &|way| way.took(), fast, 3);
         row("as fast as possible: pieces per second", &|way| fast.per_second(way), fast, 0);
-        let megabytes = |way: &RouteTimings| Some(fast.per_second(way)? * PIECE as f64 / 1e6);
+        let megabytes = |way: &RouteTimings| Some(fast.per_second(way)? * EVENT_BYTES as f64 / 1e6);
         row("as fast as possible: MB per second", &megabytes, fast, 1);
         let mut memory =
             MarkdownTable::new(["the proxy itself", "peak memory, MB", "CPU per piece, µs"].into_iter());
@@ -319,12 +327,12 @@ impl ProxyResults {
             memory.rows.push(vec![format!("one answer of {megabytes} MB"), size(*peak), "–".into()]);
         }
         let mut text = format!(
-            "Every request is {} kB (one stream) or {} kB (many), every piece an event of {PIECE} bytes. Paced streams get one \
+            "Every request is {} kB (one stream) or {} kB (many), every piece an event of {EVENT_BYTES} bytes. Paced streams get one \
              every {} ms, dense ones every {} ms, each beginning at another time. All {} calls through the proxy were recorded.\n\n{}\n{}\n{}",
-            ASKED / 1_000,
-            ASKED_BY_MANY / 1_000,
-            EVERY.as_millis(),
-            DENSE.as_millis(),
+            REQUEST_BYTES / 1_000,
+            CONCURRENT_REQUEST_BYTES / 1_000,
+            EVENT_INTERVAL.as_millis(),
+            SHORT_EVENT_INTERVAL.as_millis(),
             self.recorded,
             first.to_markdown(),
             many.to_markdown(),

@@ -28,7 +28,7 @@ const CLIENTS: usize = 16;
 /// So many steps are in a batch.
 pub const TOGETHER: usize = 100;
 /// How long the words of everything may take to be sorted.
-const INDEXED_WITHIN: Duration = Duration::from_secs(1200);
+const INDEXING_TIMEOUT: Duration = Duration::from_secs(1200);
 /// So many sessions each client has, one after the other.
 const SESSIONS: u64 = 20;
 
@@ -233,7 +233,7 @@ fn measure_answers(server: &ServerProcess, runs: usize) -> Result<Vec<(&'static 
     // The words of a million steps are sorted when somebody first searches; what is asked about is what comes after.
     let begun = Instant::now();
     while connection.get("/search?q=refactor")?["complete"] == false {
-        ensure!(begun.elapsed() < INDEXED_WITHIN, "the index is still not complete");
+        ensure!(begun.elapsed() < INDEXING_TIMEOUT, "the index is still not complete");
         std::thread::sleep(Duration::from_secs(1));
     }
     eprintln!("  the index was complete after {:.0} s", begun.elapsed().as_secs_f64());

@@ -19,7 +19,7 @@ use crate::run::{Run, SETTLE, flush};
 use crate::systems;
 
 /// The size of the large file.
-const LARGE: u64 = 200 * 1000 * 1000;
+const LARGE_FILE_BYTES: u64 = 200 * 1000 * 1000;
 
 /// So many checkpoints of ten changes each follow the first.
 const CHECKPOINTS: usize = 100;
@@ -62,7 +62,7 @@ impl Run<'_> {
                 let place = system.work_dirs().clone();
                 flush(&self.area);
                 let before = disk_use(&place.store)?.allocated;
-                flip_byte(&place.tree.join("data.bin"), LARGE / 2 + repetition)?;
+                flip_byte(&place.tree.join("data.bin"), LARGE_FILE_BYTES / 2 + repetition)?;
                 flush(&self.area);
                 thread::sleep(SETTLE);
                 match system.checkpoint(&format!("byte-{repetition}")) {
@@ -135,7 +135,7 @@ fn write_large(path: &Path) -> Result<()> {
     let mut file = fs::File::create(path)?;
     let mut random = Random::new(200);
     let mut block = vec![0; 1_000_000];
-    for _ in 0..LARGE / block.len() as u64 {
+    for _ in 0..LARGE_FILE_BYTES / block.len() as u64 {
         random.fill(&mut block);
         file.write_all(&block)?;
     }

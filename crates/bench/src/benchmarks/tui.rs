@@ -26,11 +26,11 @@ use crate::run::Run;
 /// Steps of the session.
 const STEPS: u64 = 100_000;
 /// How long anything may take.
-const PATIENCE: Duration = Duration::from_secs(20);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(20);
 /// What ends a frame: the cursor is hidden again.
-const END: &[u8] = b"\x1b[?25l";
+const FRAME_END: &[u8] = b"\x1b[?25l";
 /// A frame in which nothing changed.
-const SAME: &[u8] = b"\x1b[39m\x1b[49m\x1b[59m\x1b[0m\x1b[?25l";
+const UNCHANGED_FRAME: &[u8] = b"\x1b[39m\x1b[49m\x1b[59m\x1b[0m\x1b[?25l";
 
 /// What was measured.
 #[derive(Default)]
@@ -157,10 +157,10 @@ impl TuiTerminal {
         loop {
             self.read(&mut seen)?;
             let is_there = shown.is_empty() || seen.windows(shown.len()).any(|part| part == shown);
-            if !seen.is_empty() && is_there && seen.ends_with(END) {
+            if !seen.is_empty() && is_there && seen.ends_with(FRAME_END) {
                 return Ok(());
             }
-            if begun.elapsed() > PATIENCE {
+            if begun.elapsed() > WAIT_TIMEOUT {
                 let last = String::from_utf8_lossy(&seen[seen.len().saturating_sub(400)..]).into_owned();
                 let shown = String::from_utf8_lossy(shown);
                 bail!("it does not show {shown}; the last that came is {}", last.escape_debug());
@@ -189,7 +189,7 @@ impl TuiTerminal {
         loop {
             match self.keys.read(&mut piece) {
                 Ok(0) => bail!("the program has ended"),
-                Ok(length) if piece[..length] == *SAME => {}
+                Ok(length) if piece[..length] == *UNCHANGED_FRAME => {}
                 Ok(length) => seen.extend_from_slice(&piece[..length]),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
                 Err(error) => return Err(error).context("the program has ended"),

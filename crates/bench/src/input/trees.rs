@@ -29,14 +29,14 @@ pub struct SourceTree {
 pub const GENERATED: [(&str, usize); 3] = [("small", 300), ("middle", 8_000), ("large", 60_000)];
 
 /// Bumped whenever the generator changes, so that an old cache is not used.
-const GENERATION: u32 = 1;
+const GENERATOR_VERSION: u32 = 1;
 
 /// About so many files share a directory, as in real source trees.
 const FILES_PER_DIRECTORY: usize = 13;
 
 /// Builds a generated tree, or takes it from the cache.
 pub fn load_or_generate(cache: &Path, name: &str, files: usize) -> Result<SourceTree> {
-    let origin = cache.join(format!("{name}-{files}-v{GENERATION}"));
+    let origin = cache.join(format!("{name}-{files}-v{GENERATOR_VERSION}"));
     if !origin.exists() {
         eprintln!("Building the {name} tree ({files} files) …");
         let building = cache.join(format!("{name}.building"));

@@ -20,7 +20,7 @@ use crate::measure::clock::{Clock, Cost, run_untimed};
 const LARGE: u64 = 2 * 1024 * 1024;
 
 /// So many files are restored by one pair of commands.
-const BATCH: usize = 100;
+const FILES_PER_RESTORE: usize = 100;
 
 const CONFIG: &str = "\
 [core]
@@ -151,7 +151,7 @@ impl System for Opencode {
             clock.run(&mut self.git(&["checkout", point, "--", path]))?;
             return Ok(Some(clock.stop()));
         }
-        for batch in touched.chunks(BATCH) {
+        for batch in touched.chunks(FILES_PER_RESTORE) {
             let listed = clock.run(self.git(&["ls-tree", "--name-only", "-z", point, "--"]).args(batch))?;
             let known: HashSet<String> = git::split_nul(&listed).into_iter().collect();
             let (kept, added): (Vec<&String>, Vec<&String>) =

@@ -15,7 +15,7 @@ use super::{Provider, chat};
 use crate::request::WORKER;
 
 /// How often to check whether the answer is still wanted.
-const GLANCE: Duration = Duration::from_millis(20);
+const CANCEL_POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Sends a body to a URL and returns the response, or why there was none.
 pub trait Post: Send + Sync {
@@ -104,7 +104,7 @@ impl Provider for Http {
             ..ReportedError::default()
         };
         let response = loop {
-            match answer.recv_timeout(GLANCE) {
+            match answer.recv_timeout(CANCEL_POLL_INTERVAL) {
                 Ok(response) => break response.map_err(|error| trouble("unreachable", error))?,
                 Err(RecvTimeoutError::Timeout) if !self.stop.load(Ordering::Relaxed) => {}
                 Err(RecvTimeoutError::Timeout) => return Err(trouble("interrupted", "interrupted".into())),

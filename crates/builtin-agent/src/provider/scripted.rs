@@ -20,9 +20,9 @@ use crate::request::WORKER;
 use crate::tools;
 
 /// The answer after the end of a script.
-const OVER: &str = "The script has no more turns.";
+const END_OF_SCRIPT_ANSWER: &str = "The script has no more turns.";
 /// How often a simulated delay checks whether the answer is still wanted.
-const GLANCE: Duration = Duration::from_millis(20);
+const CANCEL_POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Why a script cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -178,7 +178,7 @@ impl Scripted {
             if self.stop.load(Ordering::Relaxed) {
                 return false;
             }
-            std::thread::sleep(left.min(GLANCE));
+            std::thread::sleep(left.min(CANCEL_POLL_INTERVAL));
         }
         true
     }
@@ -212,7 +212,8 @@ impl Provider for Scripted {
             None => (None, "call_".to_string()),
         };
         let turn = self.turn(messages, name).cloned();
-        let turn = turn.unwrap_or_else(|| Turn { text: Some(OVER.into()), ..Turn::default() });
+        let turn =
+            turn.unwrap_or_else(|| Turn { text: Some(END_OF_SCRIPT_ANSWER.into()), ..Turn::default() });
         let thinks = Duration::from_millis(turn.thinks_ms);
         if !self.simulate_delay(thinks) {
             return Err(ReportedError {
@@ -321,13 +322,13 @@ mod tests {
         assert_eq!(said(&mut provider, &talk, None), "two");
         assert_eq!(said(&mut provider, &[user("do it")], Some("w call_1_1")), "work");
         talk.extend([model("two"), user("on")]);
-        assert_eq!(said(&mut provider, &talk, None), OVER);
+        assert_eq!(said(&mut provider, &talk, None), END_OF_SCRIPT_ANSWER);
         let mut other = vec![user("go"), model("one"), user("use redis instead")];
         assert_eq!(said(&mut provider, &other, None), "r1");
         other.extend([model("r1"), user("redis answered")]);
         assert_eq!(said(&mut provider, &other, None), "r2");
         other.extend([model("r2"), user("on")]);
-        assert_eq!(said(&mut provider, &other, None), OVER);
+        assert_eq!(said(&mut provider, &other, None), END_OF_SCRIPT_ANSWER);
     }
 
     #[test]

@@ -18,13 +18,13 @@ use super::clip::Clipped;
 use super::{ToolInput, ToolLimits, ToolResult};
 
 /// Default timeout of a command, in seconds.
-const SECONDS: u64 = 120;
+const DEFAULT_TIMEOUT_SECONDS: u64 = 120;
 /// Longest timeout that a call can set, in seconds.
-const MOST_SECONDS: u64 = 3600;
+const MAX_TIMEOUT_SECONDS: u64 = 3600;
 /// How often to check whether the user ended the run.
-const GLANCE: Duration = Duration::from_millis(20);
+const STOP_POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// How long to wait for output after the command has ended.
-const LAST_WORDS: Duration = Duration::from_millis(500);
+const OUTPUT_DRAIN_TIMEOUT: Duration = Duration::from_millis(500);
 
 enum CommandEnd {
     Status(ExitStatus),
@@ -35,7 +35,7 @@ enum CommandEnd {
 /// Runs a command.
 pub fn bash(root: &Path, given: &ToolInput<'_>, limits: &ToolLimits<'_>) -> Result<ToolResult, String> {
     let command = given.text("command")?;
-    let seconds = given.number("timeout")?.unwrap_or(SECONDS).clamp(1, MOST_SECONDS);
+    let seconds = given.number("timeout")?.unwrap_or(DEFAULT_TIMEOUT_SECONDS).clamp(1, MAX_TIMEOUT_SECONDS);
     let begun = Instant::now();
     let until = begun + Duration::from_secs(seconds);
     let until = limits.deadline.map_or(until, |deadline| deadline.min(until));
@@ -49,7 +49,7 @@ pub fn bash(root: &Path, given: &ToolInput<'_>, limits: &ToolLimits<'_>) -> Resu
     }
     let _ = child.wait();
     // A process that left the group can hold the pipe open; it is not waited for.
-    ended.wait_at_most(LAST_WORDS);
+    ended.wait_at_most(OUTPUT_DRAIN_TIMEOUT);
     let text = text.lock().unwrap_or_else(PoisonError::into_inner).text();
     let (last, failed) = match end {
         CommandEnd::Status(status) => match (status.code(), status.signal()) {
@@ -123,10 +123,10 @@ fn wait(child: &mut Child, ended: &OutputEnd, until: Instant, limits: &ToolLimit
         // When its output has ended, the command usually has too.
         match ended.is_over.get() {
             true => std::thread::sleep(glance),
-            false => ended.wait_at_most(GLANCE),
+            false => ended.wait_at_most(STOP_POLL_INTERVAL),
         }
         if ended.is_over.get() {
-            glance = (glance * 2).min(GLANCE);
+            glance = (glance * 2).min(STOP_POLL_INTERVAL);
         }
     }
 }

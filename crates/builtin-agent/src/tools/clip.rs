@@ -3,7 +3,7 @@
 /// Longest text that a tool returns, in bytes.
 pub const LONGEST: usize = 30_000;
 /// How many bytes of it are the end, where most errors are.
-const TAIL: usize = 10_000;
+const TAIL_BYTES: usize = 10_000;
 
 /// The beginning and the end of a stream of bytes, in bounded memory.
 #[derive(Debug, Default)]
@@ -17,20 +17,20 @@ impl Clipped {
     /// Adds bytes.
     pub fn push(&mut self, mut bytes: &[u8]) {
         self.total += bytes.len();
-        let room = (LONGEST - TAIL).saturating_sub(self.head.len());
+        let room = (LONGEST - TAIL_BYTES).saturating_sub(self.head.len());
         let taken = room.min(bytes.len());
         self.head.extend_from_slice(&bytes[..taken]);
         bytes = &bytes[taken..];
-        self.tail.extend_from_slice(&bytes[bytes.len().saturating_sub(TAIL)..]);
+        self.tail.extend_from_slice(&bytes[bytes.len().saturating_sub(TAIL_BYTES)..]);
         // Twice the needed size, so that not every small write moves all of it.
-        if self.tail.len() > 2 * TAIL {
-            self.tail.drain(..self.tail.len() - TAIL);
+        if self.tail.len() > 2 * TAIL_BYTES {
+            self.tail.drain(..self.tail.len() - TAIL_BYTES);
         }
     }
 
     /// Returns the kept bytes as text, with a mark where something is missing.
     pub fn text(&self) -> String {
-        let tail = &self.tail[self.tail.len().saturating_sub(TAIL)..];
+        let tail = &self.tail[self.tail.len().saturating_sub(TAIL_BYTES)..];
         let missing = self.total - self.head.len() - tail.len();
         if missing == 0 {
             return String::from_utf8_lossy(&[self.head.as_slice(), tail].concat()).into_owned();

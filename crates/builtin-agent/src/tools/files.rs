@@ -9,9 +9,9 @@ use super::path_guard;
 use super::{ToolInput, ToolResult};
 
 /// Largest file that is read or edited, in bytes.
-const LARGEST: u64 = 16 << 20;
+const MAX_FILE_BYTES: u64 = 16 << 20;
 /// Most entries of a directory that are listed.
-const ENTRIES: usize = 1000;
+const MAX_LISTED_ENTRIES: usize = 1000;
 
 /// Returns the text of a file.
 fn text_of(path: &Path, name: &str) -> Result<String, String> {
@@ -23,11 +23,14 @@ fn text_of(path: &Path, name: &str) -> Result<String, String> {
         // Reading a pipe or a device may never end.
         return Err(format!("{name} is not a regular file"));
     }
-    if facts.len() > LARGEST {
-        return Err(format!("{name} has {} bytes, more than the {LARGEST} that are read", facts.len()));
+    if facts.len() > MAX_FILE_BYTES {
+        return Err(format!(
+            "{name} has {} bytes, more than the {MAX_FILE_BYTES} that are read",
+            facts.len()
+        ));
     }
     let mut bytes = Vec::new();
-    let read = File::open(path).and_then(|file| file.take(LARGEST).read_to_end(&mut bytes));
+    let read = File::open(path).and_then(|file| file.take(MAX_FILE_BYTES).read_to_end(&mut bytes));
     read.map_err(|error| format!("cannot read {name}: {error}"))?;
     let size = bytes.len();
     String::from_utf8(bytes).map_err(|_| format!("{name} is not text ({size} bytes)"))
@@ -103,8 +106,8 @@ pub fn list(root: &Path, given: &ToolInput<'_>) -> Result<ToolResult, String> {
         });
     }
     lines.sort();
-    let more = lines.len().saturating_sub(ENTRIES);
-    lines.truncate(ENTRIES);
+    let more = lines.len().saturating_sub(MAX_LISTED_ENTRIES);
+    lines.truncate(MAX_LISTED_ENTRIES);
     if more > 0 {
         lines.push(format!("[… {more} more left out …]"));
     }

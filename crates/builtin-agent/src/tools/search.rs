@@ -14,16 +14,17 @@ use super::{ToolInput, ToolResult};
 /// Largest file that is searched, in bytes.
 const LARGEST: u64 = 4 << 20;
 /// Most lines that are returned.
-const MATCHES: usize = 500;
+const MAX_MATCHES: usize = 500;
 /// Longest part of a line that is returned, in characters.
-const LINE: usize = 300;
+const MAX_LINE_CHARS: usize = 300;
 /// Largest compiled pattern, in bytes.
-const PATTERN: usize = 1 << 20;
+const MAX_PATTERN_BYTES: usize = 1 << 20;
 
 /// Searches files, sorted by name. Files that git ignores are skipped.
 pub fn search(root: &Path, given: &ToolInput<'_>) -> Result<ToolResult, String> {
     let pattern = given.text("pattern")?;
-    let built = RegexBuilder::new(pattern).size_limit(PATTERN).dfa_size_limit(PATTERN).build();
+    let built =
+        RegexBuilder::new(pattern).size_limit(MAX_PATTERN_BYTES).dfa_size_limit(MAX_PATTERN_BYTES).build();
     let regex = built.map_err(|error| format!("the pattern cannot be used: {error}"))?;
     let name = given.optional("path")?.unwrap_or(".");
     let below = path_guard::resolve_path(root, name)?;
@@ -53,11 +54,11 @@ pub fn search(root: &Path, given: &ToolInput<'_>) -> Result<ToolResult, String> 
         };
         let path = entry.path().strip_prefix(&root).unwrap_or(entry.path()).display();
         for (number, line) in text.lines().enumerate().filter(|(_, line)| regex.is_match(line)) {
-            if found.len() == MATCHES {
+            if found.len() == MAX_MATCHES {
                 more += 1;
                 continue;
             }
-            let line: String = line.chars().take(LINE).collect();
+            let line: String = line.chars().take(MAX_LINE_CHARS).collect();
             found.push(format!("{path}:{}: {line}", number + 1));
         }
     }

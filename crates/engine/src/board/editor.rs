@@ -20,7 +20,7 @@ use crate::session::seen;
 use crate::workspace::Workspace;
 
 /// After this time without an event of a session, its next change causes a scan of the files. In microseconds.
-const LONG: i64 = 5 * 60 * 1_000_000;
+const RESCAN_AFTER_MICROS: i64 = 5 * 60 * 1_000_000;
 
 /// A session whose board is read and changed. It caches the last board, so that continuing costs only a check that the cached
 /// board is still the present one.
@@ -168,7 +168,7 @@ impl<'w> BoardEditor<'w> {
         Ok((recorded, checkpoint))
     }
 
-    /// Makes a checkpoint if files have changed and the change is worth one, or the session was silent for [`LONG`]. Returns
+    /// Makes a checkpoint if files have changed and the change is worth one, or the session was silent for [`RESCAN_AFTER_MICROS`]. Returns
     /// its number.
     fn keep(
         &self,
@@ -177,7 +177,7 @@ impl<'w> BoardEditor<'w> {
         origin: &ItemOrigin,
         next: &NextBoard<'_>,
     ) -> Result<Option<u64>, EngineError> {
-        let is_long = origin.at.as_micros() - seen(session).as_micros() > LONG;
+        let is_long = origin.at.as_micros() - seen(session).as_micros() > RESCAN_AFTER_MICROS;
         if self.workspace.record.remote_name().is_some() || (next.causes.is_empty() && !is_long) {
             return Ok(None);
         }

@@ -13,7 +13,7 @@ use stepback_model::time::Timestamp;
 use super::Control;
 
 /// Interval at which a waiting hook checks for an answer: short enough not to be noticed, long enough to cost nothing.
-const GLANCE: Duration = Duration::from_millis(15);
+const POLL_INTERVAL: Duration = Duration::from_millis(15);
 
 /// A stop: an agent that waits for an answer.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -92,7 +92,7 @@ impl Control {
                 // The stop was removed: the user cancelled it.
                 None if !self.dir.join(stop_name(&stop.id)).exists() => break self.take_answer(&stop.id)?,
                 None if begun.elapsed() >= patience || !waits() => break None,
-                None => std::thread::sleep(GLANCE.min(patience)),
+                None => std::thread::sleep(POLL_INTERVAL.min(patience)),
             }
         };
         self.remove(&stop_name(&stop.id))?;

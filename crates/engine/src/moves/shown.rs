@@ -15,7 +15,7 @@ use crate::error::EngineError;
 use crate::workspace::Workspace;
 
 /// How long a plan can be confirmed, in microseconds.
-const LIFE: i64 = 24 * 60 * 60 * 1_000_000;
+const PLAN_LIFETIME_MICROS: i64 = 24 * 60 * 60 * 1_000_000;
 /// The largest document that is kept with a plan, in bytes. Without it, a reader has to plan again.
 const MAX_DOCUMENT: usize = 4 << 20;
 
@@ -117,5 +117,5 @@ impl Workspace {
 
 /// The time before which plans are too old to be confirmed.
 fn oldest(now: Timestamp) -> Timestamp {
-    Timestamp::from_micros(now.as_micros().saturating_sub(LIFE))
+    Timestamp::from_micros(now.as_micros().saturating_sub(PLAN_LIFETIME_MICROS))
 }

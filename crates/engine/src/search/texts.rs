@@ -18,13 +18,13 @@ use crate::diff;
 use crate::read_cache::LastRead;
 
 /// The maximum size of the texts of one step, in bytes. Of longer texts, the beginning and the end are kept.
-const MOST: usize = 64 << 10;
+const MAX_STEP_TEXT_BYTES: usize = 64 << 10;
 
 /// How many messages are read from the end of a conversation of which nothing was indexed before.
-const MOST_MESSAGES: usize = 200;
+const MAX_INDEXED_MESSAGES: usize = 200;
 
 /// How many earlier steps of a session are checked for messages that are already indexed.
-const EARLIER: u64 = 8;
+const MAX_EARLIER_STEPS: u64 = 8;
 
 /// Gathers the texts of steps in the order of their commits.
 pub(super) struct Gatherer<'a> {
@@ -40,7 +40,7 @@ impl Gatherer<'_> {
     /// Returns the searchable texts of a step. Unreadable objects are skipped: one damaged object must not hide all others.
     pub fn texts(&mut self, stored: &StepRow) -> Texts {
         let step = &stored.step;
-        let mut texts = Clipped { texts: Texts::new(), left: MOST };
+        let mut texts = Clipped { texts: Texts::new(), left: MAX_STEP_TEXT_BYTES };
         texts.put(TextField::Summary, step.summary.clone());
         // A request repeats the whole conversation; each message belongs to the step at which it was said.
         let hash = step.meta.detail.filter(|_| step.kind != StepKind::ModelStart);
@@ -118,7 +118,7 @@ impl Gatherer<'_> {
         let heard = self.heard.entry(step.session).or_default();
         let mut said = Vec::new();
         let mut next = Some(tip);
-        while let Some(hash) = next.filter(|hash| said.len() < MOST_MESSAGES && heard.insert(*hash)) {
+        while let Some(hash) = next.filter(|hash| said.len() < MAX_INDEXED_MESSAGES && heard.insert(*hash)) {
             let Ok(message) = ConversationMessage::load(self.store, hash) else { break };
             next = message.previous;
             said.push(spoken(&message.text));
@@ -133,7 +133,7 @@ impl Gatherer<'_> {
         let query = StepQuery {
             session: Some(step.session),
             before: Some(step.number),
-            limit: Some(EARLIER),
+            limit: Some(MAX_EARLIER_STEPS),
             ..StepQuery::default()
         };
         let workspace = self.store.session(step.session).ok().flatten().map(|session| session.workspace);
@@ -273,7 +273,7 @@ mod tests {
     #[test]
     fn long_texts_keep_their_ends() {
         let text = format!("begin{}end", "ä".repeat(100_000));
-        let short = clip(text, MOST);
-        assert!(short.len() <= MOST && short.starts_with("begin") && short.ends_with("end"));
+        let short = clip(text, MAX_STEP_TEXT_BYTES);
+        assert!(short.len() <= MAX_STEP_TEXT_BYTES && short.starts_with("begin") && short.ends_with("end"));
     }
 }

@@ -18,7 +18,7 @@ use super::side::ComparedRun;
 use crate::error::HistoryError;
 
 /// Fields in messages that differ between any two runs, or that are only counts and measurements.
-const PASSING: [&str; 16] = [
+const VOLATILE_FIELDS: [&str; 16] = [
     "id",
     "uuid",
     "tool_use_id",
@@ -109,7 +109,7 @@ fn strip(value: &mut Value) {
     match value {
         Value::Array(items) => items.iter_mut().for_each(strip),
         Value::Object(fields) => {
-            fields.retain(|name, _| !PASSING.contains(&name.as_str()));
+            fields.retain(|name, _| !VOLATILE_FIELDS.contains(&name.as_str()));
             fields.values_mut().for_each(strip);
         }
         _ => {}

@@ -12,7 +12,7 @@ use super::reading::SideSummary;
 use super::side::ComparedRun;
 
 /// Maximum length of the last answer, in characters.
-const WORDS: usize = 400;
+const MAX_ANSWER_CHARS: usize = 400;
 
 /// Totals of a run: counts, tokens, cost and duration.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
@@ -105,7 +105,8 @@ impl Totals {
                 None => Ending::Open,
             });
         }
-        totals.last_words = reading.last_words.as_ref().map(|words| clip::first(words.trim(), WORDS));
+        totals.last_words =
+            reading.last_words.as_ref().map(|words| clip::first(words.trim(), MAX_ANSWER_CHARS));
         totals
     }
 }

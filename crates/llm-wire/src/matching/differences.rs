@@ -8,11 +8,11 @@ use super::text_normalizer::Directories;
 use crate::ModelRequest;
 
 /// The most differences reported: the first one is the cause of most others.
-const MOST: usize = 5;
+const MAX_DIFFERENCES: usize = 5;
 /// The most characters shown of a text.
-const SHOWN: usize = 300;
+const MAX_EXCERPT_CHARS: usize = 300;
 /// How many of them come before the difference.
-const BEFORE: usize = 80;
+const CHARS_BEFORE_DIFFERENCE: usize = 80;
 
 /// Returns the first differences of two requests whose first `common` messages are equal.
 pub(super) fn between(
@@ -38,16 +38,16 @@ pub(super) fn between(
         // request.
         let path = news.get(at).or(olds.get(at)).map_or("", |(path, _)| path);
         compare(path, one.as_ref(), two.as_ref(), &mut found);
-        if found.len() >= MOST {
+        if found.len() >= MAX_DIFFERENCES {
             break;
         }
     }
-    found.truncate(MOST);
+    found.truncate(MAX_DIFFERENCES);
     found
 }
 
 fn compare(path: &str, old: Option<&Value>, new: Option<&Value>, found: &mut Vec<RequestDifference>) {
-    if found.len() >= MOST || old == new {
+    if found.len() >= MAX_DIFFERENCES || old == new {
         return;
     }
     match (old, new) {
@@ -86,9 +86,9 @@ fn value_text(value: &Value) -> String {
 
 /// Returns the part of a text around a position, with a mark where something was left out.
 fn excerpt_around(text: &str, at: usize) -> String {
-    let from = at.saturating_sub(BEFORE);
+    let from = at.saturating_sub(CHARS_BEFORE_DIFFERENCE);
     let sign = |left_out: bool| if left_out { "…" } else { "" };
     let mut rest = text.chars().skip(from);
-    let shown: String = rest.by_ref().take(SHOWN - 2).collect();
+    let shown: String = rest.by_ref().take(MAX_EXCERPT_CHARS - 2).collect();
     format!("{}{shown}{}", sign(from > 0), sign(rest.next().is_some()))
 }

@@ -45,7 +45,7 @@ impl Directories {
 /// Returns the normal form of any message text.
 pub(super) fn normalize_text(text: &str, directories: &Directories) -> String {
     /// The shortest length of anything that is replaced, except for directories.
-    const SHORTEST: usize = 11;
+    const MIN_REPLACED_BYTES: usize = 11;
     let mut text = text.to_owned();
     for (path, name) in &directories.all {
         replace_at_marker(&mut text, path.as_bytes(), |text, at| {
@@ -53,7 +53,7 @@ pub(super) fn normalize_text(text: &str, directories: &Directories) -> String {
             stands_alone(text, at, end).then_some((at, end, *name))
         });
     }
-    if text.len() < SHORTEST {
+    if text.len() < MIN_REPLACED_BYTES {
         return text;
     }
     for (label, value) in LABELS {
@@ -168,10 +168,11 @@ fn run(text: &str, belongs: impl Fn(char) -> bool) -> usize {
 
 fn date_length(text: &str) -> Option<usize> {
     /// The longest date that is recognized, in bytes; no language needs more.
-    const LONGEST: usize = 60;
+    const MAX_DATE_BYTES: usize = 60;
     let length = run(text, |letter| letter.is_alphanumeric() || " ,-/".contains(letter));
     let length = text[..length].trim_end().len();
-    (length <= LONGEST && text[..length].contains(|letter: char| letter.is_ascii_digit())).then_some(length)
+    (length <= MAX_DATE_BYTES && text[..length].contains(|letter: char| letter.is_ascii_digit()))
+        .then_some(length)
 }
 
 fn until_tag(text: &str) -> Option<usize> {
@@ -249,8 +250,8 @@ fn find_temporary_name(text: &str, begin: usize) -> Option<(usize, usize, &'stat
 
 /// Replaces times in milliseconds since 1970.
 fn replace_times(text: &mut String) {
-    const DIGITS: usize = 13;
-    if text.len() < DIGITS {
+    const TIMESTAMP_DIGITS: usize = 13;
+    if text.len() < TIMESTAMP_DIGITS {
         return;
     }
     let (mut made, mut done, mut at) = (String::new(), 0, 0);
@@ -263,10 +264,13 @@ fn replace_times(text: &mut String) {
         let length = bytes[at..].iter().take_while(|byte| byte.is_ascii_digit()).count();
         // Inside a name it is still a time (`read_1794766863483_0`); after a decimal point it is a fraction.
         let fraction = at > 0 && (bytes[at - 1] == b'.' || bytes[at - 1].is_ascii_alphabetic());
-        if length == DIGITS && !fraction && text[at..at + DIGITS].parse().is_ok_and(is_time) {
+        if length == TIMESTAMP_DIGITS
+            && !fraction
+            && text[at..at + TIMESTAMP_DIGITS].parse().is_ok_and(is_time)
+        {
             made.push_str(&text[done..at]);
             made.push_str("<time>");
-            done = at + DIGITS;
+            done = at + TIMESTAMP_DIGITS;
         }
         at += length;
     }

@@ -15,9 +15,9 @@ use crate::tool_error::ToolError;
 use crate::toolset::ToolContext;
 
 /// The most paths listed that are left alone or conflict.
-const LEFT: usize = 10;
+const MAX_LISTED_PATHS: usize = 10;
 /// The most changes of a board listed.
-const BOARD: usize = 20;
+const MAX_LISTED_BOARD_CHANGES: usize = 20;
 
 /// Refuses a switch of branches, also as an undo or redo, that would affect others.
 fn expect_allowed(
@@ -44,8 +44,8 @@ fn expect_own(
     if in_the_way.is_empty() {
         return Ok(());
     }
-    let more = in_the_way.len().saturating_sub(LEFT);
-    let mut paths: Vec<String> = in_the_way.iter().take(LEFT).map(ToString::to_string).collect();
+    let more = in_the_way.len().saturating_sub(MAX_LISTED_PATHS);
+    let mut paths: Vec<String> = in_the_way.iter().take(MAX_LISTED_PATHS).map(ToString::to_string).collect();
     if more > 0 {
         paths.push(format!("{more} more"));
     }
@@ -79,11 +79,11 @@ pub(super) fn show_plan(
 fn left(items: &[SkippedPath], kept: &[KeptChange]) -> Vec<String> {
     let conflicts = items.iter().filter(|item| item.is_conflict());
     let mut stays: Vec<String> =
-        conflicts.take(LEFT).map(|item| format!("{}: {}", item.path, item.reason)).collect();
+        conflicts.take(MAX_LISTED_PATHS).map(|item| format!("{}: {}", item.path, item.reason)).collect();
     let by = |item: &KeptChange| format!("{}: changed by {}", item.path, item.author.name(Audience::Agent));
-    stays.extend(kept.iter().take(LEFT).map(by));
-    if kept.len() > LEFT {
-        stays.push(format!("{} more changes of others", kept.len() - LEFT));
+    stays.extend(kept.iter().take(MAX_LISTED_PATHS).map(by));
+    if kept.len() > MAX_LISTED_PATHS {
+        stays.push(format!("{} more changes of others", kept.len() - MAX_LISTED_PATHS));
     }
     stays
 }
@@ -226,7 +226,8 @@ fn told(summary: &str, report: Option<&RewindReport>) -> ToolReply {
         structured["left_alone"] = json!(left_alone);
     }
     if let Some(BoardReplacement { diff, .. }) = &report.board {
-        let said: Vec<&String> = diff.changes.iter().map(|change| &change.sentence).take(BOARD).collect();
+        let said: Vec<&String> =
+            diff.changes.iter().map(|change| &change.sentence).take(MAX_LISTED_BOARD_CHANGES).collect();
         lines.extend(said.iter().map(|sentence| format!("  board: {sentence}")));
         structured["board"] = json!(said);
     }

@@ -12,12 +12,12 @@ use crate::tool_error::ToolError;
 use crate::toolset::ToolContext;
 
 /// The sections of a board.
-const PARTS: [&str; 7] =
+const BOARD_SECTIONS: [&str; 7] =
     ["hypotheses", "contradictions", "beliefs", "gaps", "verifications", "experiments", "notes"];
 /// Default size of a summary, in tokens.
-const BUDGET: u64 = 1500;
+const DEFAULT_BUDGET_TOKENS: u64 = 1500;
 /// The most characters of an item that is requested by name.
-const ITEM: usize = 6000;
+const MAX_ITEM_CHARS: usize = 6000;
 
 pub(super) fn recover() -> Tool {
     Tool {
@@ -44,7 +44,8 @@ pub(super) fn recover() -> Tool {
         run: |ground, args| {
             let session = ground.session()?;
             let moment = moment(ground, args.text("at"))?;
-            let budget = usize::try_from(args.count("budget").unwrap_or(BUDGET)).unwrap_or(usize::MAX);
+            let budget =
+                usize::try_from(args.count("budget").unwrap_or(DEFAULT_BUDGET_TOKENS)).unwrap_or(usize::MAX);
             let recovery =
                 stepback_board::recovery_page(ground.workspace, &session, &moment, budget, ground.now)?;
             let mut structured = json!({ "page": recovery.page });
@@ -66,7 +67,7 @@ pub(super) fn mind() -> Tool {
                 ("at", point_schema("As of this point: #42, 10 minutes ago, a branch")),
                 ("since", point_schema("Only what changed from this point on, in sentences")),
                 ("item", text("One item in full, such as H2 or B3")),
-                ("parts", list("Only these parts", json!({ "type": "string", "enum": PARTS }))),
+                ("parts", list("Only these parts", json!({ "type": "string", "enum": BOARD_SECTIONS }))),
                 ("all", flag("Include archived, settled and filled items")),
                 ("limit", limit_schema(12, 500)),
             ],
@@ -118,7 +119,7 @@ fn look(ground: &ToolContext<'_>, args: &Args) -> Result<ToolReply, ToolError> {
             return Err(ToolError::new(format!("there is no {} {item} on the board", item.kind.noun()))
                 .hint("call mind without item to see what there is"));
         };
-        clip::value(&mut document, ITEM);
+        clip::value(&mut document, MAX_ITEM_CHARS);
         structured["item"] = document.clone();
         return Ok(ToolReply { text: format!("{document:#}"), structured });
     }

@@ -13,9 +13,9 @@ use crate::tool_error::ToolError;
 use crate::toolset::ToolContext;
 
 /// Default time limit of a check, in seconds.
-const PATIENCE: f64 = 60.0;
+const DEFAULT_TIMEOUT_SECONDS: f64 = 60.0;
 /// The most bytes shown of a check's output.
-const PRINTED: usize = 1500;
+const MAX_OUTPUT_BYTES: usize = 1500;
 
 pub(super) fn add() -> Tool {
     Tool {
@@ -69,7 +69,7 @@ pub(super) fn add() -> Tool {
             }
             on_pass.extend(args.name("fills")?.map(OnOutcome::Fill));
             on_fail.extend(args.flag("halt_on_fail").then_some(OnOutcome::Halt));
-            let seconds = args.number("timeout_s").unwrap_or(PATIENCE);
+            let seconds = args.number("timeout_s").unwrap_or(DEFAULT_TIMEOUT_SECONDS);
             change_board(
                 ground,
                 &BoardMutation::AddVerification {
@@ -217,7 +217,7 @@ fn carry_out(ground: &ToolContext<'_>, args: &Args) -> Result<ToolReply, ToolErr
                 let board = editor.board()?;
                 let last = board.runs.iter().rev().find(|(_, run)| run.verification == *id);
                 let mut output = last.map(|(_, run)| run.output.clone()).unwrap_or_default();
-                clip::text(&mut output, PRINTED);
+                clip::text(&mut output, MAX_OUTPUT_BYTES);
                 if !output.trim().is_empty() {
                     lines.push(output.trim_end().to_owned());
                     document["output"] = json!(output);

@@ -15,7 +15,7 @@ use crate::tool_error::ToolError;
 use crate::toolset::ToolContext;
 
 /// The most changes and conflicts of a board listed.
-const TOLD: usize = 30;
+const MAX_LISTED_CHANGES: usize = 30;
 
 pub(super) fn experiment() -> Tool {
     let outcomes: Vec<&str> = (words(ExperimentStatus::ALL, ExperimentStatus::as_str).into_iter())
@@ -146,19 +146,23 @@ pub(super) fn merge() -> Tool {
 /// The reply to a merge of two boards.
 pub(super) fn joined(joined: &BoardReplacement) -> ToolReply {
     let all = &joined.diff.changes;
-    let changes: Vec<&String> = all.iter().map(|change| &change.sentence).take(TOLD).collect();
+    let changes: Vec<&String> = all.iter().map(|change| &change.sentence).take(MAX_LISTED_CHANGES).collect();
     let more = all.len() - changes.len();
     let conflicts: Vec<String> = joined
         .conflicts
         .iter()
-        .take(TOLD)
+        .take(MAX_LISTED_CHANGES)
         .map(|conflict| {
             let kept = if conflict.taken { "theirs was taken" } else { "it stays as it is here" };
             format!("{}; {kept}", conflict.sentence)
         })
         .collect();
-    let renamed: Vec<String> =
-        joined.renamed.iter().take(TOLD).map(|(there, here)| format!("{there} is {here} here")).collect();
+    let renamed: Vec<String> = joined
+        .renamed
+        .iter()
+        .take(MAX_LISTED_CHANGES)
+        .map(|(there, here)| format!("{there} is {here} here"))
+        .collect();
     let mut lines = vec![joined.summary.clone()];
     lines.extend(changes.iter().map(|change| (*change).clone()));
     if more > 0 {

@@ -18,7 +18,7 @@ use crate::tool_error::ToolError;
 use crate::toolset::ToolContext;
 
 /// The most sentences and paths of a comparison listed.
-const TOLD: usize = 20;
+const MAX_LISTED_ITEMS: usize = 20;
 
 pub(super) fn diff() -> Tool {
     Tool {
@@ -228,7 +228,7 @@ pub(super) fn compare() -> Tool {
             let (a, b) = (side(ground, args.need("a")?)?, side(ground, args.need("b")?)?);
             let found = compare::compare(ground.workspace.store(), &a, &b)?;
             let summary: Vec<String> =
-                found.summary.iter().take(TOLD).map(|sentence| short(sentence, 300)).collect();
+                found.summary.iter().take(MAX_LISTED_ITEMS).map(|sentence| short(sentence, 300)).collect();
             let mut structured = json!({ "summary": summary });
             let mut lines = summary;
             if let Some(first) = &found.first_difference {
@@ -236,13 +236,13 @@ pub(super) fn compare() -> Tool {
                 structured["parts_at"] = json!(steps);
             }
             if let Some(changes) = &found.ends.files {
-                let told: Vec<String> = (changes.iter().take(TOLD))
+                let told: Vec<String> = (changes.iter().take(MAX_LISTED_ITEMS))
                     .map(|change| format!("{} {}", change.kind().as_str(), change.path))
                     .collect();
                 lines.extend(told.iter().cloned());
                 structured["files"] = json!(told);
-                if changes.len() > TOLD {
-                    structured["files_more"] = json!(changes.len() - TOLD);
+                if changes.len() > MAX_LISTED_ITEMS {
+                    structured["files_more"] = json!(changes.len() - MAX_LISTED_ITEMS);
                 }
             }
             Ok(ToolReply { text: lines.join("\n"), structured: Value::clone(&structured) })

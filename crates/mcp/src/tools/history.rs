@@ -16,11 +16,11 @@ use crate::tool_error::ToolError;
 use crate::toolset::ToolContext;
 
 /// The most steps indexed before a search, so that a search is never delayed for long.
-const INDEXED: u64 = 2000;
+const MAX_INDEXED_STEPS: u64 = 2000;
 /// The most characters of a search hit.
-const SNIPPET: usize = 240;
+const MAX_SNIPPET_CHARS: usize = 240;
 /// The most changed paths of a step listed.
-const PATHS: usize = 20;
+const MAX_LISTED_PATHS: usize = 20;
 
 pub(super) fn timeline() -> Tool {
     let kinds = StepKind::ALL.map(StepKind::as_str);
@@ -143,7 +143,7 @@ fn show_step(ground: &ToolContext<'_>, args: &Args) -> Result<ToolReply, ToolErr
     }
     let changed = changed_at(ground, &stored)?;
     if !changed.is_empty() {
-        let more = changed.len().saturating_sub(PATHS);
+        let more = changed.len().saturating_sub(MAX_LISTED_PATHS);
         let shown = &changed[..changed.len() - more];
         structured["changed"] = json!(shown);
         lines.push(format!("changed: {}", shown.join(", ")));
@@ -249,7 +249,7 @@ fn look_for(ground: &ToolContext<'_>, args: &Args) -> Result<ToolReply, ToolErro
             .hint("use word, \"a phrase\", begin* or -not; substring: true also matches punctuation")
     })?;
     let engine = &ground.workspace.engine;
-    let (_, complete) = engine.bring_index_forward(INDEXED)?;
+    let (_, complete) = engine.bring_index_forward(MAX_INDEXED_STEPS)?;
     let found = engine.store.search(&SearchRequest {
         pattern,
         workspace: Some(ground.workspace.record.id),
@@ -269,7 +269,7 @@ fn look_for(ground: &ToolContext<'_>, args: &Args) -> Result<ToolReply, ToolErro
         lines.push(brief_line(&hit.stored, ground.now));
         if let Some(snippet) = hit.snippets.first() {
             let text: String = snippet.text.split_whitespace().collect::<Vec<_>>().join(" ");
-            let text = short(&text, SNIPPET);
+            let text = short(&text, MAX_SNIPPET_CHARS);
             lines.push(format!("  {}: {text}", snippet.field.as_str()));
             document["field"] = json!(snippet.field.as_str());
             document["found"] = json!(text);

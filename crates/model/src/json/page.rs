@@ -18,9 +18,9 @@ use crate::hash::{Hash, ObjectKind};
 use crate::object::{ObjectError, ObjectSink};
 
 /// A value whose encoding has more bytes than this does not go on a page.
-const SMALL: usize = 4 << 10;
+const MAX_PAGED_VALUE_BYTES: usize = 4 << 10;
 /// A page with this many bytes takes no more values.
-const FULL: usize = 24 << 10;
+const FULL_PAGE_BYTES: usize = 24 << 10;
 
 /// The location of a value: a node of its own, or an entry of a page.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -107,7 +107,7 @@ impl ValuePage {
     /// Adds an object with these fields and returns its index; `None` if it is too large or nests too deep for a page.
     pub fn add(&mut self, fields: &[(&str, &Value)]) -> Option<u32> {
         let start = self.bytes.len();
-        let mut adding = PageEncoder { bytes: &mut self.bytes, most: start + SMALL };
+        let mut adding = PageEncoder { bytes: &mut self.bytes, most: start + MAX_PAGED_VALUE_BYTES };
         // The page itself is the first container around it.
         if adding.add_object(fields.iter().copied(), 1).is_none() {
             self.bytes.truncate(start);
@@ -124,7 +124,7 @@ impl ValuePage {
 
     /// Whether the page should take no more values.
     pub fn is_full(&self) -> bool {
-        self.bytes.len() >= FULL
+        self.bytes.len() >= FULL_PAGE_BYTES
     }
 
     /// Stores the page and returns its hash.
@@ -167,7 +167,7 @@ impl PageEncoder<'_> {
                 }
             }
             Value::Number(number) if !super::write::is_exact(number) => return None,
-            Value::String(text) if text.len() > SMALL => return None,
+            Value::String(text) if text.len() > MAX_PAGED_VALUE_BYTES => return None,
             scalar => encode_scalar(scalar, &mut self.encoder()).ok()?,
         }
         self.check_size()

@@ -5,10 +5,10 @@ use serde::Serialize;
 use super::{Pattern, Phrase, TextField, Texts, Word, words};
 
 /// Bytes shown before the first mark, and after it.
-const BEFORE: usize = 60;
-const AFTER: usize = 140;
+const BYTES_BEFORE_MARK: usize = 60;
+const BYTES_AFTER_MARK: usize = 140;
 /// Maximum number of marks in one snippet.
-const MOST_MARKS: usize = 32;
+const MAX_MARKS: usize = 32;
 
 /// An excerpt of a text, with the matches in it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
@@ -95,9 +95,9 @@ impl Pattern {
         let snippet = |(field, text): (&TextField, &String)| {
             let places = self.places(text);
             let first = *places.first()?;
-            let start = floor_char_boundary(text, first.0.saturating_sub(BEFORE));
-            let end = ceil_char_boundary(text, (first.0 + AFTER).max(first.1).min(text.len()));
-            let inside = places.iter().filter(|(_, last)| *last <= end).take(MOST_MARKS);
+            let start = floor_char_boundary(text, first.0.saturating_sub(BYTES_BEFORE_MARK));
+            let end = ceil_char_boundary(text, (first.0 + BYTES_AFTER_MARK).max(first.1).min(text.len()));
+            let inside = places.iter().filter(|(_, last)| *last <= end).take(MAX_MARKS);
             Some(TextSnippet {
                 field: *field,
                 text: text[start..end].to_string(),

@@ -12,7 +12,7 @@ use crate::mind::ReasoningBoard;
 use crate::mutation::{BoardMutation, CheckpointCause, MutationEffect};
 
 /// The most beliefs that one can depend on.
-const MOST_DEPENDENCIES: usize = 1000;
+const MAX_DEPENDENCIES: usize = 1000;
 
 impl ReasoningBoard {
     pub(super) fn apply_beliefs(
@@ -127,10 +127,10 @@ impl ReasoningBoard {
                     reason: check_optional_text("reason", reason.as_ref())?,
                 };
                 let known = self.beliefs.known(belief.0)?;
-                if known.depends.len() >= MOST_DEPENDENCIES {
+                if known.depends.len() >= MAX_DEPENDENCIES {
                     return Err(MindError::TooMany {
                         what: "dependencies of one belief",
-                        most: MOST_DEPENDENCIES,
+                        most: MAX_DEPENDENCIES,
                         remedy: "add an intermediate inference",
                     });
                 }

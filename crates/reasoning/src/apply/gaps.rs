@@ -13,7 +13,7 @@ use crate::mind::ReasoningBoard;
 use crate::mutation::{BoardMutation, CheckpointCause, MutationEffect};
 
 /// The longest timeout of a check, in milliseconds: a day.
-const LONGEST_TIMEOUT: u64 = 24 * 60 * 60 * 1000;
+const MAX_TIMEOUT_MILLIS: u64 = 24 * 60 * 60 * 1000;
 /// The longest output kept of a run, in bytes.
 pub const KEPT_OUTPUT: usize = 4000;
 
@@ -120,7 +120,7 @@ impl ReasoningBoard {
                 let said = clip_line(&title);
                 self.check_check(check)?;
                 // Within bounds, so exact as a float.
-                check_range("timeout in milliseconds", *timeout_ms as f64, 1.0, LONGEST_TIMEOUT as f64)?;
+                check_range("timeout in milliseconds", *timeout_ms as f64, 1.0, MAX_TIMEOUT_MILLIS as f64)?;
                 check_count("inputs", inputs.len())?;
                 inputs.iter().try_for_each(|input| check_inside_workspace(input))?;
                 let id = VerificationId(self.verifications.push(Verification {

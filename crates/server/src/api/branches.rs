@@ -21,7 +21,7 @@ use crate::problem::Problem;
 use crate::state::{self, AppState};
 
 /// The shortest prefix of a session id that is accepted, so that `12` is still a step.
-const ENOUGH: usize = 4;
+const MIN_ID_PREFIX_CHARS: usize = 4;
 
 /// Lists all branches of a workspace by name, then reruns that have no branch yet.
 #[utoipa::path(get, path = "/workspaces/{workspace}/branches", tag = "branches",
@@ -170,7 +170,7 @@ fn side(engine: &Engine, workspace: Option<&Workspace>, text: &str) -> Result<Co
     {
         return Ok(ComparedRun::of_branch(workspace, name, &tip)?);
     }
-    let may_be_id = text.len() >= ENOUGH && !text.contains(['#', '@', ':']) && !is_number(text);
+    let may_be_id = text.len() >= MIN_ID_PREFIX_CHARS && !text.contains(['#', '@', ':']) && !is_number(text);
     if may_be_id && let Ok((workspace, session)) = state::session(engine, text) {
         return Ok(ComparedRun::of_session(&workspace, &session)?);
     }

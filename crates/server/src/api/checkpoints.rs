@@ -24,7 +24,7 @@ use crate::problem::Problem;
 use crate::state::{self, AppState};
 
 /// Most tags of a checkpoint.
-const MOST_TAGS: usize = 100;
+const MAX_TAGS: usize = 100;
 
 /// Filters for checkpoints.
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
@@ -39,8 +39,8 @@ pub struct CheckpointsQuery {
 }
 
 fn annotation(label: Option<String>, note: Option<String>, tags: Vec<String>) -> Result<Annotation, Problem> {
-    if tags.len() > MOST_TAGS {
-        return Err(Problem::usage(format!("a checkpoint has at most {MOST_TAGS} tags")));
+    if tags.len() > MAX_TAGS {
+        return Err(Problem::usage(format!("a checkpoint has at most {MAX_TAGS} tags")));
     }
     Ok(checked(Annotation { label, note, tags })?)
 }

@@ -18,7 +18,7 @@ use crate::problem::Problem;
 use crate::state::AppState;
 
 /// Most bytes of changed lines in one answer.
-const MOST_TEXT: usize = 16 << 20;
+const MAX_TEXT_BYTES: usize = 16 << 20;
 
 /// What a diff includes.
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
@@ -94,7 +94,7 @@ fn document(
     let most = usize::try_from(limit + 1).unwrap_or(usize::MAX);
     let rows: Vec<(u64, PathChange)> = places.take(most).collect();
     let shown = pagination::page(rows, limit, &about, |(place, _)| *place, |(_, change)| change.clone());
-    let mut left = MOST_TEXT;
+    let mut left = MAX_TEXT_BYTES;
     let mut items = Vec::with_capacity(shown.items.len());
     for change in &shown.items {
         let text = match wanted.text && left > 0 {

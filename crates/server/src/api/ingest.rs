@@ -20,7 +20,7 @@ use crate::problem::Problem;
 use crate::state::AppState;
 
 /// A body of at most this many bytes is recorded on the thread of its request, if no commit is in progress.
-const LITTLE: usize = 8 << 10;
+const MAX_INLINE_BODY_BYTES: usize = 8 << 10;
 
 /// What applies to all events of a batch that is sent as lines.
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
@@ -69,7 +69,7 @@ pub async fn take(
         });
     };
     let reading = move |engine: &Engine| read(engine, form, &named, key.as_deref(), &bytes, room);
-    let added = match length <= LITTLE && work.ingest().is_idle() && may_wait_here() {
+    let added = match length <= MAX_INLINE_BODY_BYTES && work.ingest().is_idle() && may_wait_here() {
         true => added_here(&work, reading)?,
         false => added_beside(&work, reading).await?,
     };

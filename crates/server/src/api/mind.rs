@@ -25,13 +25,13 @@ use crate::problem::Problem;
 use crate::state::{self, AppState};
 
 /// Most changes returned with a board.
-const CHANGES: usize = 200;
+const MAX_CHANGES: usize = 200;
 /// Most next actions returned with a board.
-const NEXT: usize = 5;
+const MAX_SUGGESTIONS: usize = 5;
 /// Most items in a graph.
-const NODES: u64 = 400;
+const MAX_GRAPH_ITEMS: u64 = 400;
 /// Most moments in a history: more than a chart has points.
-const MOMENTS: usize = 600;
+const MAX_MOMENTS: usize = 600;
 /// Most hypotheses in a history.
 const LINES: usize = 50;
 
@@ -147,7 +147,7 @@ pub async fn get(
             let (items, next_cursor) = (page.items, page.next_cursor);
             parts.push(BoardPartDocument { name: kind.plural().to_owned(), total, items, next_cursor });
         }
-        let told = diff.changes.iter().zip(&changes).take(CHANGES);
+        let told = diff.changes.iter().zip(&changes).take(MAX_CHANGES);
         Ok(Json(BoardDocument {
             session: session.id.to_string(),
             step: seen.step.as_ref().map(ThoughtDocument::of),
@@ -162,7 +162,7 @@ pub async fn get(
                 })
                 .collect(),
             parts,
-            next: (seen.board.next_actions().into_iter().take(NEXT))
+            next: (seen.board.next_actions().into_iter().take(MAX_SUGGESTIONS))
                 .map(|action| NextActionDocument {
                     item: action.item.to_string(),
                     what: action.what,
@@ -273,8 +273,8 @@ pub async fn graph(
     QueryString(around): QueryString<GraphQuery>,
 ) -> Result<Json<BoardGraphDocument>, Problem> {
     let most = match around.limit.unwrap_or(60) {
-        limit if (1..=NODES).contains(&limit) => usize::try_from(limit).unwrap_or(usize::MAX),
-        _ => return Err(Problem::usage(format!("limit must be between 1 and {NODES}"))),
+        limit if (1..=MAX_GRAPH_ITEMS).contains(&limit) => usize::try_from(limit).unwrap_or(usize::MAX),
+        _ => return Err(Problem::usage(format!("limit must be between 1 and {MAX_GRAPH_ITEMS}"))),
     };
     let centre = around.around.as_deref().map(item).transpose()?;
     work.run(move |engine| {
@@ -316,7 +316,7 @@ pub async fn confidence(
 ) -> Result<Json<ConfidenceDocument>, Problem> {
     work.run(move |engine| {
         let (workspace, session) = state::session(engine, &id)?;
-        let mut history = stepback_board::confidence_history(&workspace, &session, MOMENTS)?;
+        let mut history = stepback_board::confidence_history(&workspace, &session, MAX_MOMENTS)?;
         let now = workspace.board_at(&session, &BoardMoment::Now)?.board;
         let mut order: Vec<u32> = now.in_order(ItemKind::Hypothesis).iter().map(|item| item.number).collect();
         let gone: Vec<u32> = history.lines.keys().copied().filter(|number| !order.contains(number)).collect();

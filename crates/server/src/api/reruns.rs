@@ -33,7 +33,7 @@ use crate::problem::Problem;
 use crate::state::{self, AppState};
 
 /// Most reruns at once: each starts an agent.
-const AT_ONCE: usize = 4;
+const MAX_RERUNS: usize = 4;
 
 /// What a server knows of the machine it runs on, besides the store: what reruns need, and the user's settings.
 #[derive(Clone, Debug)]
@@ -167,8 +167,8 @@ fn play(
             timing: Timing::Instant,
             branch: wanted.branch.clone(),
         };
-        if work.running().all().len() >= AT_ONCE {
-            let detail = format!("the limit of {AT_ONCE} concurrent reruns is reached");
+        if work.running().all().len() >= MAX_RERUNS {
+            let detail = format!("the limit of {MAX_RERUNS} concurrent reruns is reached");
             return Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, "busy", detail)
                 .hint("retry when one has finished"));
         }

@@ -27,7 +27,7 @@ use crate::state::{self, AppState};
 /// Largest file that can be imported, in bytes.
 const LARGEST: u64 = 2 << 30;
 /// Bytes read or written at a time.
-const PIECE: usize = 256 << 10;
+const CHUNK_BYTES: usize = 256 << 10;
 
 /// The format of an export.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, ToSchema)]
@@ -91,7 +91,7 @@ pub async fn export(
     ];
     let pieces = stream::unfold(file, |mut file| async move {
         let read = tokio::task::spawn_blocking(move || {
-            let mut piece = vec![0; PIECE];
+            let mut piece = vec![0; CHUNK_BYTES];
             file.read(&mut piece).map(|count| {
                 piece.truncate(count);
                 (piece, file)
@@ -153,7 +153,7 @@ pub async fn import(
     work.run(move |engine| {
         file.rewind()?;
         let mut start = Vec::new();
-        (&file).take(PIECE as u64).read_to_end(&mut start)?;
+        (&file).take(CHUNK_BYTES as u64).read_to_end(&mut start)?;
         file.rewind()?;
         let imported = match stepback_bundle::is_lines(&start) {
             true => stepback_bundle::import_lines(engine, BufReader::new(file))?,

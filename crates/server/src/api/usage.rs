@@ -21,7 +21,7 @@ use crate::state::AppState;
 /// Most model calls that are read, the newest first: the usage of each is in its own record.
 const MOST: u64 = 20_000;
 /// Default of `since`.
-const USUAL: &str = "14 days ago";
+const DEFAULT_SINCE: &str = "14 days ago";
 const HOUR: i64 = 3600 * 1_000_000;
 
 /// The period of a usage report.
@@ -40,7 +40,7 @@ pub async fn get(
     State(work): State<AppState>,
     QueryString(since): QueryString<Since>,
 ) -> Result<Json<UsageDocument>, Problem> {
-    work.run(move |engine| Ok(Json(usage(engine, since.since.as_deref().unwrap_or(USUAL))?))).await
+    work.run(move |engine| Ok(Json(usage(engine, since.since.as_deref().unwrap_or(DEFAULT_SINCE))?))).await
 }
 
 fn usage(engine: &Engine, since: &str) -> Result<UsageDocument, Problem> {

@@ -78,8 +78,8 @@ impl Form {
     /// Returns the most bytes of memory that a body of so many bytes may take.
     pub fn weight(self, length: usize) -> usize {
         /// The best compression ratio that gzip can reach.
-        const BEST: usize = 1032;
-        if self.packed { length.saturating_mul(BEST).min(LARGEST) } else { length }
+        const MAX_GZIP_RATIO: usize = 1032;
+        if self.packed { length.saturating_mul(MAX_GZIP_RATIO).min(LARGEST) } else { length }
     }
 
     /// Returns the decompressed body.

@@ -12,7 +12,7 @@ use stepback_model::time::Timestamp;
 /// Longest name (of an agent, a session, a call, …), in bytes.
 const LONGEST_NAME: usize = 1000;
 /// Longest text in an input or output, in bytes; the rest is cut, with a note in its place.
-const LONGEST_TEXT: usize = 64 << 10;
+const MAX_TEXT_BYTES: usize = 64 << 10;
 /// Most bytes of one event, as JSON.
 const LARGEST: usize = 4 << 20;
 
@@ -82,11 +82,11 @@ fn ready(new: NewStep, at: usize, around: IngestContext<'_>) -> Result<PreparedE
     redact_event(&mut event);
     let mut left_out = 0;
     for value in [&mut event.input, &mut event.output, &mut event.metadata].into_iter().flatten() {
-        left_out += clip::value(value, LONGEST_TEXT);
+        left_out += clip::value(value, MAX_TEXT_BYTES);
     }
     if let Some(error) = &mut event.error {
         for text in [Some(&mut error.message), error.stack.as_mut(), error.cause.as_mut()] {
-            left_out += text.map_or(0, |text| clip::text(text, LONGEST_TEXT));
+            left_out += text.map_or(0, |text| clip::text(text, MAX_TEXT_BYTES));
         }
     }
     event.summary = payload::one_line(&summed_up(&event));
@@ -103,14 +103,14 @@ fn ready(new: NewStep, at: usize, around: IngestContext<'_>) -> Result<PreparedE
     ] {
         *slot = value.map(|mut value| {
             stepback_redact::redact_value(&mut value);
-            left_out += clip::value(&mut value, LONGEST_TEXT);
+            left_out += clip::value(&mut value, MAX_TEXT_BYTES);
             value
         });
     }
     let mut lines = Vec::new();
     for mut message in new.messages {
         stepback_redact::redact_value(&mut message);
-        left_out += clip::value(&mut message, LONGEST_TEXT);
+        left_out += clip::value(&mut message, MAX_TEXT_BYTES);
         lines.push(message.to_string());
     }
     // Earlier messages are kept: there is no transcript to read them from again.

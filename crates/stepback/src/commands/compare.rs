@@ -16,9 +16,9 @@ use crate::failure::CommandFailure;
 use crate::output::{self, Paint};
 
 /// The most changed paths, and the most parts of a value, that are listed.
-const LISTED: usize = 20;
+const MAX_LISTED_ITEMS: usize = 20;
 /// The fewest characters of an abbreviated session id, so that `12` still means a step.
-const ENOUGH: usize = 4;
+const MIN_ID_PREFIX_CHARS: usize = 4;
 
 /// Runs `stepback compare`.
 pub fn compare(context: &Context, arguments: &Compare) -> CommandResult {
@@ -59,7 +59,7 @@ fn side(context: &Context, text: &str) -> Result<ComparedRun, CommandFailure> {
     {
         return Ok(ComparedRun::of_branch(here, name, &tip)?);
     }
-    let is_id = text.len() >= ENOUGH && !text.contains(['#', '@', ':']);
+    let is_id = text.len() >= MIN_ID_PREFIX_CHARS && !text.contains(['#', '@', ':']);
     if (is_id || here.as_ref().is_ok_and(|here| is_agents_id(here, text)))
         && let Ok((workspace, session)) = sessions::find_by_id(context, text)
     {
@@ -166,7 +166,7 @@ fn numbers(totals: &Totals) -> String {
 }
 
 fn files(changes: &[PathChange], paint: Paint) {
-    for change in changes.iter().take(LISTED) {
+    for change in changes.iter().take(MAX_LISTED_ITEMS) {
         let pad = " ".repeat(12_usize.saturating_sub(change.kind().as_str().len()));
         output::line(format!("  {}{pad} {}", paint.change(change), titles::change_path(change)));
     }
@@ -175,7 +175,7 @@ fn files(changes: &[PathChange], paint: Paint) {
 
 fn differences(parts: &[stepback_model::json::ValueDifference], paint: Paint) {
     let width = output::width();
-    for part in parts.iter().take(LISTED) {
+    for part in parts.iter().take(MAX_LISTED_ITEMS) {
         let place = if part.pointer.is_empty() { "/" } else { &part.pointer };
         output::line(format!("  {}", diff_view::safe(place)));
         for (sign, value) in [("-", &part.before), ("+", &part.after)] {
@@ -193,7 +193,7 @@ fn differences(parts: &[stepback_model::json::ValueDifference], paint: Paint) {
 }
 
 fn more(count: usize, paint: Paint) {
-    if let Some(more) = count.checked_sub(LISTED).filter(|more| *more > 0) {
+    if let Some(more) = count.checked_sub(MAX_LISTED_ITEMS).filter(|more| *more > 0) {
         output::line(paint.dim(format!("  … {more} more; --json has all of them")));
     }
 }

@@ -21,7 +21,7 @@ use crate::failure::{CommandFailure, FailureKind};
 use crate::output::{self, Paint};
 
 /// The most snippets shown per step; the JSON document has all.
-const SNIPPETS: usize = 2;
+const MAX_SNIPPETS: usize = 2;
 
 /// Runs `stepback search`.
 pub fn search(context: &Context, arguments: &args::SearchArgs) -> CommandResult {
@@ -72,7 +72,7 @@ pub fn search(context: &Context, arguments: &args::SearchArgs) -> CommandResult 
     let paint = Paint::stdout();
     for hit in &found.hits {
         output::line(places.line(context, engine, hit.workspace, &hit.stored, workspace.is_none())?);
-        for snippet in hit.snippets.iter().take(SNIPPETS) {
+        for snippet in hit.snippets.iter().take(MAX_SNIPPETS) {
             let name = paint.dim(format!("{}:", snippet.field.as_str()));
             output::line(format!("       {name} {}", marked(paint, snippet)));
         }

@@ -106,7 +106,7 @@ pub fn at(context: &Context, point: &str) -> CommandResult {
 /// Prints what is recorded about a step of an agent.
 fn show_step(workspace: &Workspace, stored: &StepRow) -> Result<(), CommandFailure> {
     /// Most lines shown of an input or output; the JSON document has all of it.
-    const SHOWN: usize = 8;
+    const MAX_SHOWN_LINES: usize = 8;
     let step = &stored.step;
     let facts = &step.meta;
     let session = workspace.store().session(step.session).map_err(EngineError::from)?;
@@ -133,11 +133,11 @@ fn show_step(workspace: &Workspace, stored: &StepRow) -> Result<(), CommandFailu
         };
         let lines: Vec<&str> = text.lines().collect();
         output::line(format!("  {name}"));
-        for line in lines.iter().take(SHOWN) {
+        for line in lines.iter().take(MAX_SHOWN_LINES) {
             output::line(format!("    {}", safe(line)));
         }
-        if lines.len() > SHOWN {
-            output::line(format!("    … and {} more lines (--json has all)", lines.len() - SHOWN));
+        if lines.len() > MAX_SHOWN_LINES {
+            output::line(format!("    … and {} more lines (--json has all)", lines.len() - MAX_SHOWN_LINES));
         }
     }
     Ok(())

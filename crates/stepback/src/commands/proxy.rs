@@ -22,7 +22,7 @@ use crate::failure::{CommandFailure, FailureKind};
 use crate::output::{self, Paint};
 
 /// How long calls may continue after the user asked to stop.
-const LAST_WORDS: Duration = Duration::from_secs(5);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Runs `stepback proxy`.
 pub fn proxy(context: &Context, arguments: &ProxyArgs) -> CommandResult {
@@ -72,7 +72,7 @@ pub fn proxy(context: &Context, arguments: &ProxyArgs) -> CommandResult {
         while !ended.load(Ordering::Relaxed) {
             std::thread::sleep(Duration::from_millis(50));
         }
-        let stats = proxy.shutdown(LAST_WORDS);
+        let stats = proxy.shutdown(SHUTDOWN_TIMEOUT);
         output::say_for_people(
             context.json,
             &format!("Forwarded {}.", output::count(stats.exchanges, "model call")),

@@ -25,11 +25,11 @@ use crate::failure::CommandFailure;
 use crate::output::{self, Paint};
 
 /// The longest pause before the next step, however long the agent thought.
-const LONGEST: Duration = Duration::from_secs(5);
+const MAX_PAUSE: Duration = Duration::from_secs(5);
 
 /// Returns how long to wait for the next step at a speed.
 fn pause(gap: Duration, speed: f64) -> Duration {
-    gap.min(LONGEST).div_f64(speed.max(0.001))
+    gap.min(MAX_PAUSE).div_f64(speed.max(0.001))
 }
 
 /// Runs `stepback replay`.
@@ -167,8 +167,8 @@ mod tests {
     #[test]
     fn nobody_waits_longer_than_five_seconds() {
         let hour = Duration::from_secs(3600);
-        assert_eq!(pause(hour, 1.0), LONGEST);
-        assert_eq!(pause(hour, 2.0), LONGEST / 2);
+        assert_eq!(pause(hour, 1.0), MAX_PAUSE);
+        assert_eq!(pause(hour, 2.0), MAX_PAUSE / 2);
         assert_eq!(pause(Duration::from_secs(1), 0.5), Duration::from_secs(2));
         assert_eq!(pause(Duration::ZERO, 0.25), Duration::ZERO);
     }

@@ -19,9 +19,9 @@ use crate::failure::{CommandFailure, FailureKind};
 use crate::output::{self, Paint};
 
 /// The most lines of a plan that are printed.
-const SHOWN: usize = 40;
+const MAX_PLAN_LINES: usize = 40;
 /// The most kept changes that are printed.
-const SHOWN_KEPT: usize = 8;
+const MAX_KEPT_LINES: usize = 8;
 
 /// Runs `stepback rewind`.
 pub fn rewind(context: &Context, arguments: &Rewind) -> CommandResult {
@@ -196,7 +196,7 @@ pub fn show(context: &Context, prepared: &PreparedRewind, is_data: bool) {
     let title = output::capitalized(summary);
     tell(format!("{title}: {}", output::count(plan.changes.len() as u64, "path")));
     let (inside_git, files): (Vec<_>, Vec<_>) = plan.changes.iter().partition(|change| is_inside_git(change));
-    for change in files.iter().take(SHOWN) {
+    for change in files.iter().take(MAX_PLAN_LINES) {
         let verb = match change.verb() {
             "create" => paint.good("create"),
             "delete" => paint.bad("delete"),
@@ -209,8 +209,8 @@ pub fn show(context: &Context, prepared: &PreparedRewind, is_data: bool) {
         };
         tell(format!("  {verb} {}{slash}", change.path));
     }
-    if files.len() > SHOWN {
-        tell(format!("  … and {} more (--dry-run --json lists all)", files.len() - SHOWN));
+    if files.len() > MAX_PLAN_LINES {
+        tell(format!("  … and {} more (--dry-run --json lists all)", files.len() - MAX_PLAN_LINES));
     }
     if !inside_git.is_empty() {
         let count = output::count(inside_git.len() as u64, "path");
@@ -230,11 +230,11 @@ fn is_inside_git(change: &PlannedChange) -> bool {
 
 fn show_left_alone(items: &[SkippedPath], is_data: bool) {
     let paint = if is_data { Paint::stdout() } else { Paint::stderr() };
-    for item in items.iter().take(SHOWN) {
+    for item in items.iter().take(MAX_PLAN_LINES) {
         output::tell(is_data, &format!("  {} {} ({})", paint.note("leave"), item.path, item.reason));
     }
-    if items.len() > SHOWN {
-        output::tell(is_data, &format!("  … and {} more left alone", items.len() - SHOWN));
+    if items.len() > MAX_PLAN_LINES {
+        output::tell(is_data, &format!("  … and {} more left alone", items.len() - MAX_PLAN_LINES));
     }
 }
 
@@ -245,13 +245,13 @@ fn show_kept(context: &Context, prepared: &PreparedRewind, is_data: bool) {
         return;
     }
     let now = context.now();
-    let mut items: Vec<String> = (kept.iter().take(SHOWN_KEPT))
+    let mut items: Vec<String> = (kept.iter().take(MAX_KEPT_LINES))
         .map(|change| {
             format!("{} ({}, {})", change.path, change.author.name(Audience::User), change.at.ago(now))
         })
         .collect();
-    if kept.len() > SHOWN_KEPT {
-        items.push(format!("and {} more (--dry-run --json lists all)", kept.len() - SHOWN_KEPT));
+    if kept.len() > MAX_KEPT_LINES {
+        items.push(format!("and {} more (--dry-run --json lists all)", kept.len() - MAX_KEPT_LINES));
     }
     let paint = if is_data { Paint::stdout() } else { Paint::stderr() };
     output::tell(is_data, &format!("  {} {}", paint.note("kept:"), items.join(", ")));

@@ -32,7 +32,7 @@ use crate::failure::{CommandFailure, FailureKind};
 use crate::output::{self, Paint};
 
 /// How long model calls may continue after the agent has ended.
-const LAST_WORDS: Duration = Duration::from_secs(2);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Runs `stepback run`.
 pub fn run(arguments: &Arguments, wanted: &RunArgs) -> CommandResult {
@@ -129,7 +129,7 @@ fn carried(
         scope.spawn(|| take_in(&workspace, taken));
         let status = with_hooks(&plan, run.place, run.binary, directory);
         for proxy in proxies {
-            proxy.shutdown(LAST_WORDS);
+            proxy.shutdown(SHUTDOWN_TIMEOUT);
         }
         if let Some(why) = recorder.first_error() {
             without(why);

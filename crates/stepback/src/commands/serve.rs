@@ -25,7 +25,7 @@ use crate::output::{self, Paint};
 use crate::settings::Settings;
 
 /// The default limit of requests per second from one remote address.
-const RATE_ELSEWHERE: u32 = 100;
+const DEFAULT_REMOTE_RATE: u32 = 100;
 
 /// Opens the file that requests are logged to.
 fn log(to: &Path) -> Result<Box<dyn Write + Send>, CommandFailure> {
@@ -101,7 +101,7 @@ pub(super) fn listen(context: &Context, arguments: &Serve) -> Result<Listening, 
         tls,
         allow_commands: arguments.allow_commands,
         log: arguments.log.as_deref().map(log).transpose()?,
-        rate: arguments.rate.or((!is_local).then_some(RATE_ELSEWHERE)).filter(|rate| *rate > 0),
+        rate: arguments.rate.or((!is_local).then_some(DEFAULT_REMOTE_RATE)).filter(|rate| *rate > 0),
         ..ServerConfig::new(listen, token_file.clone())
     };
     let wanted = !arguments.no_watcher && context.uses_watcher();

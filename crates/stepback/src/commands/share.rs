@@ -18,7 +18,7 @@ use crate::failure::{CommandFailure, FailureKind};
 use crate::output::{self, Paint};
 
 /// How many bytes of a file are read to detect its format.
-const START: u64 = 64 << 10;
+const FORMAT_PROBE_BYTES: u64 = 64 << 10;
 
 /// Runs `stepback export`.
 pub fn export(context: &Context, arguments: &Export) -> CommandResult {
@@ -123,7 +123,7 @@ pub fn look(path: &Path) -> io::Result<ImportFormat> {
     }
     file.rewind()?;
     let mut start = Vec::new();
-    (&file).take(START).read_to_end(&mut start)?;
+    (&file).take(FORMAT_PROBE_BYTES).read_to_end(&mut start)?;
     file.rewind()?;
     Ok(if stepback_bundle::is_lines(&start) { ImportFormat::Lines(file) } else { ImportFormat::Other })
 }

@@ -21,9 +21,9 @@ use crate::failure::{CommandFailure, FailureKind};
 use crate::output::{self, Paint};
 
 /// The name of that file, in the store's directory on this machine.
-const NOTICE: &str = "server.json";
+const SERVER_FILE: &str = "server.json";
 /// How long a server may take to answer.
-const PATIENCE: Duration = Duration::from_secs(5);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
 /// The longest answer that is read, in bytes.
 const LONGEST: u64 = 64 << 10;
 
@@ -34,7 +34,7 @@ pub(super) struct ServerFile(Option<PathBuf>);
 impl ServerFile {
     /// Writes the file. If that fails, `studio` cannot find the server, which otherwise works normally.
     pub(super) fn leave(dir: &Path, url: &str) -> Self {
-        let path = dir.join(NOTICE);
+        let path = dir.join(SERVER_FILE);
         let text = json!({ "url": url, "pid": std::process::id() }).to_string();
         let written = replace_file(&path, text.as_bytes(), 0o600, Durability::Unsynced);
         Self(written.is_ok().then_some(path))
@@ -42,7 +42,7 @@ impl ServerFile {
 
     /// Returns the address of a running server.
     fn find(dir: &Path) -> Option<String> {
-        let said: Value = serde_json::from_slice(&fs::read(dir.join(NOTICE)).ok()?).ok()?;
+        let said: Value = serde_json::from_slice(&fs::read(dir.join(SERVER_FILE)).ok()?).ok()?;
         let is_running = is_running(u32::try_from(said["pid"].as_u64()?).ok()?);
         said["url"].as_str().filter(|_| is_running).map(str::to_owned)
     }
@@ -141,9 +141,9 @@ fn sign_in(dir: &Path, url: &str) -> Result<String, CommandFailure> {
 /// Sends a POST request without a body; returns the status and the answer's body.
 fn post(host: &str, path: &str, token: &str) -> io::Result<(u16, Vec<u8>)> {
     let address = host.to_socket_addrs()?.next().ok_or(io::ErrorKind::AddrNotAvailable)?;
-    let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+    let mut stream = TcpStream::connect_timeout(&address, RESPONSE_TIMEOUT)?;
+    stream.set_read_timeout(Some(RESPONSE_TIMEOUT))?;
+    stream.set_write_timeout(Some(RESPONSE_TIMEOUT))?;
     write!(
         stream,
         "POST {path} HTTP/1.1\r\nhost: {host}\r\nauthorization: Bearer {token}\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
@@ -181,7 +181,8 @@ mod tests {
         drop(notice);
         assert_eq!(ServerFile::find(dir.path()), None);
         // A server that was killed leaves its file behind.
-        fs::write(dir.path().join(NOTICE), r#"{"url": "http://127.0.0.1:1", "pid": 2147483646}"#).unwrap();
+        fs::write(dir.path().join(SERVER_FILE), r#"{"url": "http://127.0.0.1:1", "pid": 2147483646}"#)
+            .unwrap();
         assert_eq!(ServerFile::find(dir.path()), None);
     }
 

@@ -19,7 +19,7 @@ use crate::settings::Settings;
 use crate::watcher::WatcherMode;
 
 /// How long to wait for a watcher to end after it was asked to.
-const ENDING: Duration = Duration::from_secs(3);
+const EXIT_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// What is known about the watcher of a store.
 pub struct WatcherState {
@@ -222,7 +222,7 @@ pub fn stop_in(dir: &Path) -> Result<Option<u32>, CommandFailure> {
         Ok(true) => {
             let started = Instant::now();
             while lock_holder(dir).is_some() {
-                if started.elapsed() > ENDING {
+                if started.elapsed() > EXIT_TIMEOUT {
                     process::kill_silent(dir);
                     break;
                 }

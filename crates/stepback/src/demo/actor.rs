@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::stage::GLANCE;
 
 /// How long an agent that was asked to end may take to record its state.
-const TO_END: Duration = Duration::from_secs(5);
+const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A running agent process.
 #[derive(Debug)]
@@ -69,7 +69,7 @@ impl Drop for Actor {
             return;
         }
         let _ = kill_process(id, Signal::TERM);
-        let until = Instant::now() + TO_END;
+        let until = Instant::now() + EXIT_TIMEOUT;
         while !is_over(&mut self.child) {
             if Instant::now() > until {
                 let _ = self.child.kill();

@@ -83,7 +83,7 @@ pub const CLEAN_UP: &str = "rm -rf .env tests && git reset --hard";
 pub const DISASTER: &str = "rm -rf ./* .git .gitignore .env";
 
 /// The line that plan A breaks, and that plan B describes in words.
-const CHECK: &str = "[ \"$expires\" -gt \"$2\" ]\n}\n";
+const EXPIRY_CHECK: &str = "[ \"$expires\" -gt \"$2\" ]\n}\n";
 
 /// Creates the project in `root`.
 pub fn make(root: &Path) -> io::Result<()> {
@@ -118,7 +118,7 @@ pub fn script(thinks_ms: u64) -> Value {
                 edit("src/session.sh", "# A session is a token for an hour.\n", hour),
             ]),
             turn("Now the check in valid(), and a word about it in the README.", &[
-                edit("src/auth.sh", CHECK, by_sorting),
+                edit("src/auth.sh", EXPIRY_CHECK, by_sorting),
                 edit("README.md", "in shell.", "in readable shell."),
             ]),
             turn("That reads well. The tests, to be sure.", &[call("bash", &[("command", TEST)])]),
@@ -131,7 +131,7 @@ pub fn script(thinks_ms: u64) -> Value {
             "says": "numbers",
             "turns": [
                 turn("Good point: as text, 12600 would come before 9001. Numbers it is.", &[
-                    edit("src/auth.sh", CHECK, by_number),
+                    edit("src/auth.sh", EXPIRY_CHECK, by_number),
                     call("bash", &[("command", TEST)]),
                 ]),
                 turn("All tests pass.", &[]),

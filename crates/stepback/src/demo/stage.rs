@@ -17,15 +17,15 @@ use crate::failure::{CommandFailure, FailureKind};
 use crate::output::{self, Paint};
 
 /// The widest line of narration, in columns, for readability.
-const WIDEST: usize = 78;
+const MAX_LINE_COLUMNS: usize = 78;
 /// The width of suggested commands, in columns, if they fit.
-const SUGGESTED: usize = 30;
+const SUGGESTION_COLUMNS: usize = 30;
 /// The path of the model's script, relative to the project.
 pub const SCRIPT: &str = "../agent.json";
 /// How often a waiting loop checks whether it can end.
 pub const GLANCE: Duration = Duration::from_millis(50);
 /// Variables that point git to another repository. The user's environment may have them set.
-const FOREIGN: [&str; 4] = ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR"];
+const GIT_VARIABLES: [&str; 4] = ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR"];
 
 /// A project, a store, and a terminal.
 #[derive(Debug)]
@@ -91,7 +91,7 @@ impl DemoProject {
 
     /// Prints a command that the user may type later, and what it is for.
     pub fn suggest(&self, command: &str, what: &str) -> Result<(), CommandFailure> {
-        let pad = " ".repeat(SUGGESTED.saturating_sub(command.width()));
+        let pad = " ".repeat(SUGGESTION_COLUMNS.saturating_sub(command.width()));
         let what = if what.is_empty() { String::new() } else { format!("{pad}  {}", self.paint.dim(what)) };
         self.line(format!("  {}{what}", self.paint.name(command)))
     }
@@ -110,7 +110,7 @@ impl DemoProject {
     }
 
     fn width(&self) -> usize {
-        output::width().min(WIDEST)
+        output::width().min(MAX_LINE_COLUMNS)
     }
 
     /// Prints a command as the user would type it, and pauses briefly.
@@ -227,7 +227,7 @@ impl DemoProject {
         let mut command = Command::new(program);
         command.current_dir(&self.root).env("STEPBACK_HOME", &self.store).stdin(Stdio::null());
         command.stderr(io::stdout());
-        FOREIGN.iter().for_each(|name| {
+        GIT_VARIABLES.iter().for_each(|name| {
             command.env_remove(name);
         });
         command

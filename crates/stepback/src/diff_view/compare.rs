@@ -15,7 +15,7 @@ use super::{FileDiff, PathSide};
 const SEARCH: Duration = Duration::from_millis(1500);
 
 /// How many leading bytes decide whether content is text, as in git.
-const SNIFF: usize = 8000;
+const TEXT_PROBE_BYTES: usize = 8000;
 
 /// One side of a part: something that has bytes.
 #[derive(Clone, Copy, Debug)]
@@ -127,7 +127,7 @@ impl<'a> Part<'a> {
 
 /// Whether content is not worth showing as lines: a NUL byte near the start, or mostly not UTF-8.
 pub(super) fn is_binary(bytes: &[u8]) -> bool {
-    let head = &bytes[..bytes.len().min(SNIFF)];
+    let head = &bytes[..bytes.len().min(TEXT_PROBE_BYTES)];
     if head.contains(&0) {
         return true;
     }

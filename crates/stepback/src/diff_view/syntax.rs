@@ -16,13 +16,13 @@ use two_face::theme::EmbeddedThemeName;
 use super::paint::Kind;
 
 /// Bytes highlighted in one file.
-const PER_FILE: usize = 160 << 10;
+const MAX_FILE_BYTES: usize = 160 << 10;
 
 /// Bytes highlighted in one rendering: about a second.
-const PER_RENDERING: usize = 320 << 10;
+const MAX_RENDERING_BYTES: usize = 320 << 10;
 
 /// A longer line is generated code, on which grammars are slow.
-const PER_LINE: usize = 2000;
+const MAX_LINE_BYTES: usize = 2000;
 
 struct Assets {
     syntaxes: SyntaxSet,
@@ -65,13 +65,13 @@ pub(super) struct Budget(usize);
 impl Budget {
     /// Starts a rendering. With `on` false nothing is highlighted, and nothing is loaded.
     pub fn new(on: bool) -> Self {
-        Self(if on { PER_RENDERING } else { 0 })
+        Self(if on { MAX_RENDERING_BYTES } else { 0 })
     }
 
     /// Highlights `lines` of the file called `path`, if they fit.
     pub fn highlight(&mut self, path: &str, lines: &[&[u8]]) -> Colored {
         let size: usize = lines.iter().map(|line| line.len()).sum();
-        if lines.is_empty() || size > PER_FILE || size > self.0 {
+        if lines.is_empty() || size > MAX_FILE_BYTES || size > self.0 {
             return Colored::default();
         }
         let Some(colored) = highlight(assets(), path, lines) else { return Colored::default() };
@@ -96,7 +96,7 @@ fn highlight(assets: &Assets, path: &str, lines: &[&[u8]]) -> Option<Colored> {
     let mut states = themes.each_ref().map(|theme| HighlightState::new(theme, ScopeStack::new()));
     let mut colored = Colored::default();
     for line in lines {
-        let text = std::str::from_utf8(line).ok().filter(|text| text.len() <= PER_LINE);
+        let text = std::str::from_utf8(line).ok().filter(|text| text.len() <= MAX_LINE_BYTES);
         // A grammar that fails, or a line it cannot read, costs the colours of that line only.
         let ops = text.and_then(|text| parser.parse_line(text, syntaxes).ok()).unwrap_or_default();
         let [terminal, dark] = &mut states;

@@ -30,7 +30,7 @@ pub(super) struct Batch<'a> {
 }
 
 /// Smaller blobs, in bytes, cost less to store than to borrow.
-const WORTH_BORROWING: usize = 128;
+const MIN_BORROWED_BYTES: usize = 128;
 
 /// An object in its stored form.
 struct StoredForm {
@@ -50,7 +50,7 @@ impl StoredForm {
 
 /// An object is stored against the base of its predecessor as long as the delta is smaller than its size divided by this:
 /// about the cost, spread over a chain, of beginning a new chain with a whole object.
-const CLOSE: usize = 16;
+const MIN_DELTA_RATIO: usize = 16;
 
 /// Maximum number of deltas in a batch. A delta requires reading the base and searching it: worth it for the few objects of
 /// a usual checkpoint, too slow when thousands of files changed at once.
@@ -58,15 +58,15 @@ const MAX_DIFFERENCES: u32 = 96;
 
 /// Objects of an agent's record up to this size come by the thousand. They are looked up and compressed when there are many
 /// of them or the batch is complete: in one database query, and on all cores.
-const SMALL: usize = 32 << 10;
+const MAX_DEFERRED_OBJECT_BYTES: usize = 32 << 10;
 /// Maximum number of bytes of such objects that wait in memory.
-const WAITING: usize = 4 << 20;
+const MAX_DEFERRED_BYTES: usize = 4 << 20;
 /// Below this number of bytes another thread costs more than it saves.
-const WORTH_A_THREAD: usize = 64 << 10;
+const MIN_BYTES_PER_THREAD: usize = 64 << 10;
 
 /// Records of a batch go into the database if they have no more bytes than this together: a pack is one more file to sync.
 /// So little does not fill a page in a pack, and does not make the database's log long.
-const LITTLE: usize = 16 << 10;
+const MAX_INLINE_RECORD_BYTES: usize = 16 << 10;
 
 /// A small object that waits.
 struct SmallObject {
@@ -92,7 +92,7 @@ impl Pending {
     /// Whether a record of this length still goes into the database, together with all before it.
     fn is_little(&self, record_len: u64) -> bool {
         let all = (self.record_bytes as u64).saturating_add(record_len);
-        self.current.is_none() && self.full.is_empty() && all <= LITTLE as u64
+        self.current.is_none() && self.full.is_empty() && all <= MAX_INLINE_RECORD_BYTES as u64
     }
 }
 
@@ -208,7 +208,7 @@ impl Batch<'_> {
             pending.small_bytes += bytes.len();
             pending.small.push(SmallObject { kind, hash, bytes: bytes.to_vec() });
         }
-        match pending.small_bytes > WAITING {
+        match pending.small_bytes > MAX_DEFERRED_BYTES {
             true => self.write_small(&mut pending),
             false => Ok(()),
         }
@@ -321,7 +321,7 @@ impl Batch<'_> {
             })
         };
         let location = self.store.locate(kind, similar).ok()??;
-        let beside = location.base.and_then(|base| against(base, location.depth, CLOSE));
+        let beside = location.base.and_then(|base| against(base, location.depth, MIN_DELTA_RATIO));
         beside.or_else(|| {
             (location.depth < codec::MAX_DEPTH).then(|| against(similar, location.depth + 1, 2)).flatten()
         })
@@ -331,7 +331,7 @@ impl Batch<'_> {
     /// merely pending, and its chain is short enough), or compressed on its own.
     fn encode(&self, kind: ObjectKind, bytes: &[u8], similar_to: Option<Hash>) -> StoredForm {
         if kind == ObjectKind::Blob
-            && bytes.len() >= WORTH_BORROWING
+            && bytes.len() >= MIN_BORROWED_BYTES
             && let Some(lenders) = self.lenders.get()
         {
             let oid = git_pack::blob_oid(bytes);
@@ -361,7 +361,7 @@ impl ObjectSink for Batch<'_> {
     fn write(&self, kind: ObjectKind, bytes: &[u8], similar_to: Option<Hash>) -> Result<Hash, ObjectError> {
         let hash = Hash::of(kind, bytes);
         let is_of_a_record = matches!(kind, ObjectKind::Json | ObjectKind::Message | ObjectKind::State);
-        if is_of_a_record && similar_to.is_none() && bytes.len() <= SMALL {
+        if is_of_a_record && similar_to.is_none() && bytes.len() <= MAX_DEFERRED_OBJECT_BYTES {
             self.wait(kind, hash, bytes)?;
             return Ok(hash);
         }
@@ -385,7 +385,7 @@ fn compress_all(small: &[SmallObject]) -> Vec<Option<Vec<u8>>> {
     let compress =
         |some: &[SmallObject]| some.iter().map(|small| codec::compress(&small.bytes)).collect::<Vec<_>>();
     let bytes: usize = small.iter().map(|small| small.bytes.len()).sum();
-    let worth = bytes / WORTH_A_THREAD;
+    let worth = bytes / MIN_BYTES_PER_THREAD;
     // The number of cores is read from files, which a hook's commit need not do.
     let threads = if worth < 2 || small.len() < 2 { 1 } else { thread_count().min(worth) };
     if threads < 2 {

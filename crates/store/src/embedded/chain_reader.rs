@@ -18,7 +18,7 @@ use crate::codec::{self, Codec};
 use crate::pack::RecordHeader;
 
 /// How many bytes before a record are read along with it: at first, and once all of those proved useful.
-const AHEAD: (u64, u64) = (4 << 10, 128 << 10);
+const READAHEAD_BYTES: (u64, u64) = (4 << 10, 128 << 10);
 
 /// A part of a pack, in memory.
 struct Window {
@@ -70,7 +70,7 @@ impl EmbeddedStore {
         location: &Location,
         window: &mut Option<Window>,
     ) -> Option<Vec<u8>> {
-        if location.kind != kind || location.base.is_some() || location.record_len > AHEAD.1 {
+        if location.kind != kind || location.base.is_some() || location.record_len > READAHEAD_BYTES.1 {
             return None;
         }
         let from_database;
@@ -103,7 +103,7 @@ impl EmbeddedStore {
         let last = last.filter(|last| last.pack == location.pack);
         // As long as the chain leads backwards through the pack without large gaps.
         let near = last.as_ref().filter(|last| end <= last.start && last.start - end <= last.ahead);
-        let ahead = near.map_or(AHEAD.0, |last| (last.ahead * 2).min(AHEAD.1));
+        let ahead = near.map_or(READAHEAD_BYTES.0, |last| (last.ahead * 2).min(READAHEAD_BYTES.1));
         let start = end.saturating_sub(ahead.max(location.record_len));
         let (file, mut bytes) = match last {
             Some(last) => (last.file, last.bytes),

@@ -129,7 +129,7 @@ fn needed_indexes(workspace: Option<WorkspaceId>, query: &StepQuery) -> Vec<&'st
 }
 
 /// With fewer steps than this, scanning them in order is fast enough.
-const MANY: u64 = 20_000;
+const MIN_STEPS_FOR_INDEX: u64 = 20_000;
 
 /// Whether there are enough steps for queries to have their own indexes.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -143,7 +143,7 @@ pub(super) enum Size {
 /// Creates the indexes that a query needs. They only make it faster, so failures (another process writes, the disk is full)
 /// are ignored.
 fn make_indexes(db: &Connection, workspace: Option<WorkspaceId>, query: &StepQuery) -> Size {
-    if newest_position(db).is_ok_and(|steps| steps < MANY) {
+    if newest_position(db).is_ok_and(|steps| steps < MIN_STEPS_FOR_INDEX) {
         return Size::Few;
     }
     for index in needed_indexes(workspace, query) {

@@ -45,15 +45,16 @@ CREATE TABLE texts (
 CREATE INDEX texts_said ON texts (position) WHERE said IS NOT NULL;
 ";
 
-/// Whether a step has anything that can change after it was indexed. Must be the same expression as in [`SAID_INDEX`], or
+/// Whether a step has anything that can change after it was indexed. Must be the same expression as in [`CREATE_ANNOTATION_INDEX`], or
 /// SQLite would not use it.
-const IS_SAID: &str = "(s.label IS NOT NULL OR s.note IS NOT NULL OR s.tags <> '[]' OR s.purged = 1)";
+const IS_ANNOTATED_SQL: &str =
+    "(s.label IS NOT NULL OR s.note IS NOT NULL OR s.tags <> '[]' OR s.purged = 1)";
 /// Created in the log by the first search. SQLite keeps it up to date, whichever program writes.
-const SAID_INDEX: &str = "CREATE INDEX IF NOT EXISTS steps_said ON steps (purged)
+const CREATE_ANNOTATION_INDEX: &str = "CREATE INDEX IF NOT EXISTS steps_said ON steps (purged)
     WHERE (label IS NOT NULL OR note IS NOT NULL OR tags <> '[]' OR purged = 1)";
 
 /// Maximum cache size of the connection for searches, in kilobytes.
-const SEARCHING_CACHE: i64 = 16 << 10;
+const SEARCH_CACHE_KILOBYTES: i64 = 16 << 10;
 
 /// An open index.
 pub(super) struct Index {
@@ -94,7 +95,7 @@ impl EmbeddedStore {
                 Some(match &*slot {
                     Some(index) => index.search(search),
                     None => self.open_index().and_then(|index| {
-                        index.db.pragma_update(None, "cache_size", -SEARCHING_CACHE)?;
+                        index.db.pragma_update(None, "cache_size", -SEARCH_CACHE_KILOBYTES)?;
                         slot.insert(index).search(search)
                     }),
                 })
@@ -114,7 +115,7 @@ impl EmbeddedStore {
 
     fn open_index(&self) -> Result<Index, StoreError> {
         // It only makes queries faster, so failures (another process writes, the disk is full) are ignored.
-        let _ = self.connection().execute_batch(SAID_INDEX);
+        let _ = self.connection().execute_batch(CREATE_ANNOTATION_INDEX);
         let path = self.dir.join(INDEX);
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
             | OpenFlags::SQLITE_OPEN_CREATE
@@ -226,10 +227,10 @@ impl Index {
         let changed = format!(
             "SELECT {COLUMNS} FROM log.steps s WHERE s.position IN (
                  SELECT s.position FROM log.steps s JOIN texts t ON t.position = s.position
-                 WHERE {IS_SAID} AND t.said IS NOT json_array(s.label, s.note, s.tags, s.purged)
+                 WHERE {IS_ANNOTATED_SQL} AND t.said IS NOT json_array(s.label, s.note, s.tags, s.purged)
                  UNION ALL
                  SELECT t.position FROM texts t JOIN log.steps s ON s.position = t.position
-                 WHERE t.said IS NOT NULL AND NOT {IS_SAID})
+                 WHERE t.said IS NOT NULL AND NOT {IS_ANNOTATED_SQL})
              ORDER BY s.position LIMIT ?1"
         );
         let mut steps = read(&changed, most)?;

@@ -24,9 +24,9 @@ pub(super) const COLUMNS: &str = "s.id, s.session, s.number, s.parent, s.kind, s
 /// The number of these columns.
 pub(super) const WIDTH: usize = 21;
 
-const SESSION: &str = "SELECT id, workspace, agent, started_at, info FROM sessions";
+const SELECT_SESSION: &str = "SELECT id, workspace, agent, started_at, info FROM sessions";
 
-const OPERATION: &str =
+const SELECT_OPERATION: &str =
     "SELECT id, workspace, number, at, summary, action, status, undone, journal FROM operations";
 
 pub(super) fn workspace_at(db: &Connection, root: &[u8]) -> Result<Option<WorkspaceRecord>, StoreError> {
@@ -39,22 +39,23 @@ pub(super) fn workspaces(db: &Connection) -> Result<Vec<WorkspaceRecord>, StoreE
 }
 
 pub(super) fn sessions(db: &Connection, workspace: WorkspaceId) -> Result<Vec<Session>, StoreError> {
-    let sql = format!("{SESSION} WHERE workspace = ?1 ORDER BY started_at, id");
+    let sql = format!("{SELECT_SESSION} WHERE workspace = ?1 ORDER BY started_at, id");
     collect(db, &sql, [blob(workspace.as_bytes())], read_session)
 }
 
 /// The sessions of a workspace with open calls. Parsing a session's info takes longer than finding it, and a workspace may
 /// have hundreds of past sessions; those whose text has an empty or missing list of open calls are not parsed.
 pub(super) fn working_sessions(db: &Connection, workspace: WorkspaceId) -> Result<Vec<Session>, StoreError> {
-    let sql =
-        format!("{SESSION} WHERE workspace = ?1 AND instr(info, '\"open\":[{{') > 0 ORDER BY started_at, id");
+    let sql = format!(
+        "{SELECT_SESSION} WHERE workspace = ?1 AND instr(info, '\"open\":[{{') > 0 ORDER BY started_at, id"
+    );
     let mut sessions = collect(db, &sql, [blob(workspace.as_bytes())], read_session)?;
     sessions.retain(|session| !session.info.open.is_empty());
     Ok(sessions)
 }
 
 pub(super) fn session(db: &Connection, session: SessionId) -> Result<Option<Session>, StoreError> {
-    let mut statement = db.prepare_cached(&format!("{SESSION} WHERE id = ?1"))?;
+    let mut statement = db.prepare_cached(&format!("{SELECT_SESSION} WHERE id = ?1"))?;
     Ok(statement.query_row([blob(session.as_bytes())], read_session).optional()?)
 }
 
@@ -134,7 +135,7 @@ pub(super) fn checkpoints(db: &Connection, workspace: WorkspaceId) -> Result<Vec
 }
 
 pub(super) fn operation(db: &Connection, op: OpId) -> Result<Option<Operation>, StoreError> {
-    let mut statement = db.prepare_cached(&format!("{OPERATION} WHERE id = ?1"))?;
+    let mut statement = db.prepare_cached(&format!("{SELECT_OPERATION} WHERE id = ?1"))?;
     Ok(statement.query_row([blob(op.as_bytes())], read_operation).optional()?)
 }
 
@@ -149,7 +150,7 @@ pub(super) fn operations(
     } else {
         "ORDER BY number DESC"
     };
-    let sql = format!("{OPERATION} WHERE workspace = ?1 {rest}");
+    let sql = format!("{SELECT_OPERATION} WHERE workspace = ?1 {rest}");
     collect(db, &sql, [blob(workspace.as_bytes())], read_operation)
 }
 

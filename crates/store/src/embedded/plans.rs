@@ -9,7 +9,7 @@ use super::{EmbeddedStore, schema};
 use crate::error::StoreError;
 use crate::port::{KEPT_PLANS, PlanStore, StoredPlan};
 
-const PLAN: &str = "SELECT id, workspace, created_at, body FROM plans";
+const SELECT_PLAN: &str = "SELECT id, workspace, created_at, body FROM plans";
 
 impl EmbeddedStore {
     /// Whether the table exists: a store of an older format gets it with its first plan.
@@ -52,7 +52,7 @@ impl PlanStore for EmbeddedStore {
         if !self.has_plans(&db)? {
             return Ok(None);
         }
-        Ok(db.query_row(&format!("{PLAN} WHERE id = ?1"), [id], read_plan).optional()?)
+        Ok(db.query_row(&format!("{SELECT_PLAN} WHERE id = ?1"), [id], read_plan).optional()?)
     }
 
     fn remove_plan(&self, id: &str) -> Result<bool, StoreError> {
@@ -64,7 +64,7 @@ impl PlanStore for EmbeddedStore {
         if !self.has_plans(&db)? {
             return Ok(Vec::new());
         }
-        let sql = format!("{PLAN} WHERE workspace = ?1 ORDER BY created_at DESC, id DESC");
+        let sql = format!("{SELECT_PLAN} WHERE workspace = ?1 ORDER BY created_at DESC, id DESC");
         collect(&db, &sql, [blob(workspace.as_bytes())], read_plan)
     }
 

@@ -19,11 +19,11 @@ use crate::rank::{Ranking, take_apart, weight};
 use crate::search::unpack;
 
 /// Number of the newest matches that are ranked; older ones follow in order of time.
-const RANKED: u64 = 500;
+const MAX_RANKED_MATCHES: u64 = 500;
 /// Number of the newest matches that are tried against conditions before all of them are.
-const NEAR: u64 = 10_000;
+const MAX_FILTERED_MATCHES: u64 = 10_000;
 /// Number of texts verified to contain a substring after which counting stops.
-const VERIFIED: u64 = 1000;
+const MAX_VERIFIED_TEXTS: u64 = 1000;
 
 /// The positions of matching steps with scores, in order.
 #[derive(Default)]
@@ -56,7 +56,7 @@ impl Index {
         let enough = end.saturating_add(1);
         let newest = search.ranked || (search.among.by == SortKey::Commit && !search.among.oldest_first);
         let (found, is_all) = match (newest, search.ranked) {
-            (true, true) => matching.newest_matches(enough, RANKED.max(enough))?,
+            (true, true) => matching.newest_matches(enough, MAX_RANKED_MATCHES.max(enough))?,
             (true, false) => matching.newest_matches(enough, enough)?,
             (false, _) => matching.ordered_matches(&find::order_by(None, &search.among), enough)?,
         };
@@ -65,7 +65,7 @@ impl Index {
             false => matching.count_matches(found.len() as u64)?,
         };
         // The best of the newest matches come first; pages beyond them are not ranked.
-        let ranked = if search.ranked { found.len().min(usize(RANKED)) } else { 0 };
+        let ranked = if search.ranked { found.len().min(usize(MAX_RANKED_MATCHES)) } else { 0 };
         let mut places = self.rank_matches(&found[..ranked], with, without)?;
         places.extend(found[ranked..].iter().map(|at| (*at, 0.0)));
         let more = places.len() as u64 > end && search.limit > 0;
@@ -160,7 +160,7 @@ impl Index {
             places.more = places.total >= end && search.limit > 0;
             places.total += 1;
             // Enough to show a page, and enough to say that there are many.
-            if places.total > end && places.total >= VERIFIED {
+            if places.total > end && places.total >= MAX_VERIFIED_TEXTS {
                 places.at_least = true;
                 break;
             }
@@ -242,8 +242,8 @@ impl<'i> WordMatches<'i> {
     fn newest_matches(&self, enough: u64, most: u64) -> Result<(Vec<i64>, bool), StoreError> {
         let order = " ORDER BY w.rowid DESC";
         let most = most.saturating_add(1);
-        if self.is_limited() && self.has_more_than(NEAR)? {
-            let mut found = self.run(Some(NEAR), order, true, most)?;
+        if self.is_limited() && self.has_more_than(MAX_FILTERED_MATCHES)? {
+            let mut found = self.run(Some(MAX_FILTERED_MATCHES), order, true, most)?;
             if found.len() as u64 >= enough {
                 found.truncate(usize::try_from(most - 1).unwrap_or(usize::MAX));
                 return Ok((found, false));
@@ -264,7 +264,8 @@ impl<'i> WordMatches<'i> {
 
     /// The number of matches, and whether it is only a lower bound. At least `known` were seen.
     fn count_matches(&self, known: u64) -> Result<(u64, bool), StoreError> {
-        let near = (self.is_limited() && self.has_more_than(NEAR)?).then_some(NEAR);
+        let near =
+            (self.is_limited() && self.has_more_than(MAX_FILTERED_MATCHES)?).then_some(MAX_FILTERED_MATCHES);
         let (from, mut values) = self.steps_sql(near, false);
         values.push(integer_value(COUNTED + 1));
         let sql = format!("SELECT count(*) FROM (SELECT 1{from} LIMIT ?)");
@@ -299,7 +300,7 @@ fn fts_expression(with: &[Phrase], without: &[Phrase]) -> String {
 }
 
 /// Maximum number of trigrams of a substring that are searched for; reading the texts decides the rest.
-const MOST_TRIGRAMS: usize = 24;
+const MAX_TRIGRAMS: usize = 24;
 
 /// The trigrams of this substring as an expression; `None` if it is too short to have one.
 fn trigram_expression(wanted: &str) -> Option<String> {
@@ -311,7 +312,7 @@ fn trigram_expression(wanted: &str) -> Option<String> {
         .filter(|three: &String| seen.insert(three.clone()))
         .collect();
     // Trigrams spread over the whole substring are more selective than neighbours.
-    let step = all.len().div_ceil(MOST_TRIGRAMS).max(1);
+    let step = all.len().div_ceil(MAX_TRIGRAMS).max(1);
     let quoted: Vec<String> =
         all.iter().step_by(step).map(|three| format!("\"{}\"", three.replace('"', "\"\""))).collect();
     (!quoted.is_empty() && !wanted.contains('\0')).then(|| quoted.join(" AND "))

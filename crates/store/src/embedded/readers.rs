@@ -12,7 +12,7 @@ use super::{EmbeddedStore, schema};
 use crate::error::StoreError;
 
 /// Number of idle connections that stay open.
-const KEPT: usize = 4;
+const MAX_IDLE_CONNECTIONS: usize = 4;
 
 /// Maximum cache size of each connection, in kilobytes.
 const CACHE: u32 = 16 << 10;
@@ -41,7 +41,7 @@ impl Drop for Reader<'_> {
     fn drop(&mut self) {
         if let Self::Own(store, connection) = self {
             let mut idle = store.readers.lock().unwrap_or_else(PoisonError::into_inner);
-            if idle.len() < KEPT {
+            if idle.len() < MAX_IDLE_CONNECTIONS {
                 idle.extend(connection.take());
             }
         }

@@ -26,20 +26,20 @@ use crate::port::{
 /// A process that opens the store while no other process uses it reads the whole log, so it must stay short; a checkpoint
 /// costs two syncs, so it must not happen at every commit. SQLite's automatic checkpoint does not help here: it keeps its
 /// progress in shared memory, which is gone with the process, so the log would never restart.
-const LONGEST_LOG: i64 = 60;
+const MAX_LOG_PAGES: i64 = 60;
 
 /// The file of the log is truncated when a large commit has made it longer than this, in bytes.
-const LONGEST_LOG_FILE: u64 = 1 << 20;
+const MAX_LOG_FILE_BYTES: u64 = 1 << 20;
 
 /// A process that has committed this often is not a hook but long-lived. While it runs, no other process has to read the
 /// whole log, and pages that many commits change are written to the database once for all of them.
-const STAYS: u64 = 32;
+const LONG_LIVED_COMMITS: u64 = 32;
 /// The factor by which the log of such a process may be longer.
-const LONGER: u64 = 64;
+const LONG_LIVED_LOG_FACTOR: u64 = 64;
 /// The number of bytes by which the file of its log is extended, and by which it must be longer than its log. They are
 /// synced once, with a file that grew; later writes that replace them need no such sync.
-const AHEAD: usize = 1 << 20;
-const ROOM: u64 = 128 << 10;
+const LOG_EXTENSION_BYTES: usize = 1 << 20;
+const LOG_SLACK_BYTES: u64 = 128 << 10;
 /// Bytes that a page takes in the log's file: the page and SQLite's frame header.
 const LOGGED_PAGE: u64 = 4096 + 24;
 
@@ -53,7 +53,7 @@ impl EmbeddedStore {
             let mut statement = connection.prepare_cached(&format!("PRAGMA wal_checkpoint({mode})"))?;
             statement.query_row([], |row| row.get(1))
         };
-        let longest = LONGEST_LOG * self.log_length_factor() as i64;
+        let longest = MAX_LOG_PAGES * self.log_length_factor() as i64;
         let found = pages("NOOP").ok()?;
         if found > longest {
             // Another process that reads the log right now makes this stop halfway; the next commit tries again.
@@ -67,28 +67,30 @@ impl EmbeddedStore {
     fn make_room(&self, pages: Option<u64>) {
         let Some(pages) = pages.filter(|_| self.is_long_lived()) else { return };
         let log = self.dir.join(schema::LOG);
-        if std::fs::metadata(&log).is_ok_and(|metadata| metadata.len() < pages * LOGGED_PAGE + ROOM) {
+        if std::fs::metadata(&log)
+            .is_ok_and(|metadata| metadata.len() < pages * LOGGED_PAGE + LOG_SLACK_BYTES)
+        {
             // A full disk is reported by the commit itself, which may still have room.
             let _ = std::fs::OpenOptions::new()
                 .append(true)
                 .open(&log)
-                .and_then(|mut file| file.write_all(&vec![0; AHEAD]));
+                .and_then(|mut file| file.write_all(&vec![0; LOG_EXTENSION_BYTES]));
         }
     }
 
     /// The factor by which the log may be longer than that of a short-lived process.
     fn log_length_factor(&self) -> u64 {
-        if self.is_long_lived() { LONGER } else { 1 }
+        if self.is_long_lived() { LONG_LIVED_LOG_FACTOR } else { 1 }
     }
 
     fn is_long_lived(&self) -> bool {
-        self.commits.load(Ordering::Relaxed) > STAYS
+        self.commits.load(Ordering::Relaxed) > LONG_LIVED_COMMITS
     }
 
     fn shorten_log(&self, connection: &Connection) {
         let log = self.dir.join(schema::LOG);
         if std::fs::metadata(log)
-            .is_ok_and(|metadata| metadata.len() > LONGEST_LOG_FILE * self.log_length_factor())
+            .is_ok_and(|metadata| metadata.len() > MAX_LOG_FILE_BYTES * self.log_length_factor())
         {
             let _ = connection.busy_timeout(std::time::Duration::ZERO);
             let _ = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));

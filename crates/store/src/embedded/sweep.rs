@@ -20,7 +20,7 @@ use crate::pack::{self, IfAbsent, PackWriter};
 use crate::port::{CommitMark, ObjectInfo, Swept};
 
 /// A pack is rewritten when less than this share of it (in percent) is live.
-const WORTH_KEEPING: i128 = 70;
+const MIN_LIVE_PERCENT: i128 = 70;
 
 struct PackedObject {
     hash: Hash,
@@ -112,7 +112,7 @@ impl EmbeddedStore {
         for (id, committed, alive) in packs {
             let path = pack::path_of(&self.packs, id as u64);
             // In 128 bits, so that a damaged row cannot overflow.
-            if i128::from(alive) * 100 < i128::from(committed) * WORTH_KEEPING {
+            if i128::from(alive) * 100 < i128::from(committed) * MIN_LIVE_PERCENT {
                 self.rewrite(id)?;
             } else if fs::metadata(&path).is_ok_and(|metadata| metadata.len() > committed as u64) {
                 // Locking truncates what a dead writer left; no other writer may append for a long time.

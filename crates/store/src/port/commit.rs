@@ -11,7 +11,7 @@ use super::FinishedBatch;
 use crate::error::StoreError;
 
 /// Poll interval of [`CommitLog::wait_for_commit`] in a store without notifications.
-const BETWEEN_LOOKS: Duration = Duration::from_millis(25);
+const POLL_INTERVAL: Duration = Duration::from_millis(25);
 
 /// Changes the log, and says when it changed.
 ///
@@ -32,7 +32,7 @@ pub trait CommitLog {
             if mark != after || left.is_zero() {
                 return Ok(mark);
             }
-            std::thread::sleep(left.min(BETWEEN_LOOKS));
+            std::thread::sleep(left.min(POLL_INTERVAL));
         }
     }
 }

@@ -22,7 +22,7 @@ use crate::model::{ItemRole, ReceivedRequest, ScriptedAgent, history};
 use crate::tree::scratch_place;
 
 /// Names the directory of the run that a process is to play the model of.
-const PLAY: &str = "STEPBACK_TEST_MODEL";
+const MODEL_DIR_VARIABLE: &str = "STEPBACK_TEST_MODEL";
 
 /// `$0` is the directory of the run, `$1` the test binary, `$2` the limit in seconds, the rest the agent.
 const SHELL: &str = r#"
@@ -45,7 +45,7 @@ exit "$code"
 
 /// Plays the model if this process was started to do so. Called by [`scripted_model!`](crate::scripted_model).
 pub fn play_if_asked() {
-    if let Some(run) = std::env::var_os(PLAY) {
+    if let Some(run) = std::env::var_os(MODEL_DIR_VARIABLE) {
         server::play(Path::new(&run), PORT).unwrap();
     }
 }

@@ -21,7 +21,7 @@ use super::wire::{self, ConversationItem, ItemRole, ScriptedAnswer};
 use super::{ReceivedRequest, RequestOutcome, ScriptedAgent, tools};
 
 /// The longest a turn waits for its file.
-const PATIENCE: Duration = Duration::from_secs(300);
+const TURN_FILE_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// All a server has to know, as it is handed to one in another process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -123,7 +123,9 @@ impl Record {
             Answering::Later(turn, reply) => {
                 thread::sleep(Duration::from_millis(turn.delay));
                 let begun = Instant::now();
-                while turn.until.as_ref().is_some_and(|file| !file.exists()) && begun.elapsed() < PATIENCE {
+                while turn.until.as_ref().is_some_and(|file| !file.exists())
+                    && begun.elapsed() < TURN_FILE_TIMEOUT
+                {
                     thread::sleep(Duration::from_millis(5));
                 }
                 reply

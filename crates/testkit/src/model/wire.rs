@@ -134,13 +134,14 @@ fn plain(text: &str) -> String {
 
 /// Whether an item is one that no person and no model said.
 fn added(item: &ConversationItem) -> bool {
-    const BY_THE_AGENT: [&str; 4] =
+    const AGENT_TEXT_PREFIXES: [&str; 4] =
         ["<environment_context>", "<user_instructions>", "# AGENTS.md instructions", "<session_context>"];
-    const AS_THE_MODEL: [&str; 2] = ["No response requested.", "[The previous response was interrupted"];
+    const PLACEHOLDER_ANSWER_PREFIXES: [&str; 2] =
+        ["No response requested.", "[The previous response was interrupted"];
     let begins = |starts: &[&str]| starts.iter().any(|start| item.text.starts_with(start));
     match item.role {
-        ItemRole::User => item.text.is_empty() || begins(&BY_THE_AGENT),
-        ItemRole::Model => item.text.is_empty() || begins(&AS_THE_MODEL),
+        ItemRole::User => item.text.is_empty() || begins(&AGENT_TEXT_PREFIXES),
+        ItemRole::Model => item.text.is_empty() || begins(&PLACEHOLDER_ANSWER_PREFIXES),
         ItemRole::Call | ItemRole::Result => false,
     }
 }

@@ -8,9 +8,9 @@ use crate::effect::{AppEffect, Loaded};
 use crate::source::SourceResult;
 
 /// Rows for the details of the selected item, including the line above them.
-const ABOUT: usize = 4;
+const DETAIL_ROWS: usize = 4;
 /// The fewest rows at which these details are shown.
-const ROOM: usize = 14;
+const MIN_ROWS_FOR_DETAILS: usize = 14;
 
 /// A row of a board.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -173,7 +173,7 @@ impl BoardView {
 
 /// Returns how many of the board's `rows` belong to the list; the rest shows the selected item.
 pub fn list_rows(rows: usize) -> usize {
-    if rows >= ROOM { rows - ABOUT } else { rows }
+    if rows >= MIN_ROWS_FOR_DETAILS { rows - DETAIL_ROWS } else { rows }
 }
 
 fn items<'m>(mind: &'m BoardDocument, name: &str) -> impl Iterator<Item = &'m BoardItemDocument> + use<'m> {

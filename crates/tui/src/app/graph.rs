@@ -6,7 +6,7 @@ use super::board::{BoardRow, rests};
 use super::pager::Mood;
 
 /// The greatest depth that is drawn; deeper items have a row of their own.
-const DEEPEST: usize = 4;
+const MAX_DEPTH: usize = 4;
 /// The most rows below one belief. An item that several beliefs depend on is drawn below each of them.
 const MOST: usize = 40;
 
@@ -50,7 +50,7 @@ fn draw<'m>(
             ..BoardRow::default()
         });
         // A board has no cycles; if a document has one, it is not followed.
-        if let Some(other) = other.filter(|other| path.len() < DEEPEST && !path.contains(&&other.id)) {
+        if let Some(other) = other.filter(|other| path.len() < MAX_DEPTH && !path.contains(&&other.id)) {
             path.push(&other.id);
             draw(other, all, &format!("{indent}{on}"), path, rows);
             path.pop();

@@ -3,11 +3,11 @@
 use stepback_model::escape;
 
 /// The longest row, in characters; longer lines continue in another row.
-const LONGEST: usize = 400;
+const MAX_ROW_CHARS: usize = 400;
 /// The most rows of one text.
 const MOST: usize = 200_000;
 /// The most bytes of one text.
-const MOST_BYTES: usize = 16 << 20;
+const MAX_BYTES: usize = 16 << 20;
 
 /// The style of a row. The text also shows the meaning, never the colour alone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -63,14 +63,14 @@ impl RowBuilder {
             return;
         }
         // The part that does not fit is not processed: a line may have tens of megabytes.
-        let room = MOST_BYTES - self.bytes;
+        let room = MAX_BYTES - self.bytes;
         let end = line.char_indices().map(|(at, _)| at).take_while(|at| *at <= room).last();
         let kept = if line.len() > room { line.split_at(end.unwrap_or(0)).0 } else { line };
         self.left_out += usize::from(kept.len() < line.len());
         let safe = escape::safe(&kept.replace('\t', "    "));
         let mut rest = safe.as_str();
         loop {
-            let end = rest.char_indices().nth(LONGEST).map_or(rest.len(), |(at, _)| at);
+            let end = rest.char_indices().nth(MAX_ROW_CHARS).map_or(rest.len(), |(at, _)| at);
             let (part, after) = rest.split_at(end);
             self.bytes += part.len() + indent.len();
             self.rows.push(PagerRow { text: format!("{indent}{part}"), mood });
@@ -94,7 +94,7 @@ impl RowBuilder {
     }
 
     fn is_full(&self) -> bool {
-        self.rows.len() >= MOST || self.bytes >= MOST_BYTES
+        self.rows.len() >= MOST || self.bytes >= MAX_BYTES
     }
 
     /// Returns the rows; the last one says how much was left out.

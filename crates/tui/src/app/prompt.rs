@@ -79,12 +79,12 @@ pub struct InputLine {
 }
 
 /// The longest line, in characters: an edited input may be large, but not more than a user can read.
-const LONGEST: usize = 64 << 10;
+const MAX_LINE_CHARS: usize = 64 << 10;
 
 impl InputLine {
     /// Creates a prompt with an initial text.
     pub fn new(purpose: Purpose, text: &str) -> Self {
-        let chars: Vec<char> = text.chars().take(LONGEST).collect();
+        let chars: Vec<char> = text.chars().take(MAX_LINE_CHARS).collect();
         Self { purpose, at: chars.len(), chars }
     }
 
@@ -107,7 +107,7 @@ impl InputLine {
     }
 
     fn insert(&mut self, c: char) {
-        if self.chars.len() < LONGEST {
+        if self.chars.len() < MAX_LINE_CHARS {
             self.chars.insert(self.at, c);
             self.at += 1;
         }

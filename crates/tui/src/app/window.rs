@@ -9,7 +9,7 @@ use stepback_api::steps::StepDocument;
 /// Steps requested at a time.
 pub const PAGE: usize = 200;
 /// More steps are requested when the current one is this close to an end of the loaded ones.
-const NEAR: usize = 100;
+const PREFETCH_DISTANCE: usize = 100;
 /// The most steps that are kept.
 const MOST: usize = 4000;
 
@@ -102,8 +102,8 @@ impl Window {
         let (first, last) = self.numbers()?;
         let side = match self.asked {
             Some(_) => return None,
-            None if !self.begins && self.at < NEAR => WindowSide::Before,
-            None if !self.ends && self.at + NEAR >= self.steps.len() => WindowSide::After,
+            None if !self.begins && self.at < PREFETCH_DISTANCE => WindowSide::Before,
+            None if !self.ends && self.at + PREFETCH_DISTANCE >= self.steps.len() => WindowSide::After,
             None => return None,
         };
         self.asked = Some(side);

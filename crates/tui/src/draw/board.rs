@@ -14,9 +14,9 @@ use crate::effect::Loaded;
 /// Bars for confidence, from low to high.
 const BARS: [&str; 8] = ["▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"];
 /// Columns for the confidence over time.
-const COURSE: usize = 12;
+const HISTORY_COLUMNS: usize = 12;
 /// The fewest columns at which it is shown.
-const ROOM: u16 = 60;
+const MIN_COLUMNS_FOR_HISTORY: u16 = 60;
 
 /// Draws the board.
 pub fn board(app: &App, area: Rect, buffer: &mut Buffer) {
@@ -33,7 +33,7 @@ fn ready(app: &App, of: &BoardView, area: Rect, buffer: &mut Buffer) {
     let rows = list_rows(usize::from(area.height));
     let number = app.current().map_or(0, |step| step.number);
     for (y, (line, is)) in (area.y..).zip(of.rows(rows)) {
-        let course = match (&line.item, line.course && area.width >= ROOM) {
+        let course = match (&line.item, line.course && area.width >= MIN_COLUMNS_FOR_HISTORY) {
             (Some(item), true) => course(app, item, number),
             _ => String::new(),
         };
@@ -64,5 +64,5 @@ fn course(app: &App, hypothesis: &str, step: u64) -> String {
         Some(sure) => BARS[((sure * 8.0) as usize).min(7)],
         None => " ",
     };
-    confidence.up_to(hypothesis, step, COURSE).into_iter().map(bar).collect()
+    confidence.up_to(hypothesis, step, HISTORY_COLUMNS).into_iter().map(bar).collect()
 }

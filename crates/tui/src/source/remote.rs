@@ -17,9 +17,9 @@ use rustls::pki_types::pem::PemObject;
 use super::{Sending, Transport};
 
 /// The time limit for connecting.
-const CONNECT: Duration = Duration::from_secs(5);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// The time limit for the beginning of an answer.
-const ANSWER: Duration = Duration::from_secs(60);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A server at an address.
 pub struct Remote {
@@ -69,7 +69,7 @@ impl Remote {
                 .with_no_client_auth();
         let mut plain = HttpConnector::new();
         plain.enforce_http(false);
-        plain.set_connect_timeout(Some(CONNECT));
+        plain.set_connect_timeout(Some(CONNECT_TIMEOUT));
         plain.set_nodelay(true);
         let connector = hyper_rustls::HttpsConnectorBuilder::new()
             .with_tls_config(tls)
@@ -124,10 +124,12 @@ impl Transport for Remote {
             parts.uri = address;
             parts.headers.insert(header::AUTHORIZATION, self.token.clone());
             let request = Request::from_parts(parts, Full::new(body));
-            match tokio::time::timeout(ANSWER, self.client.request(request)).await {
+            match tokio::time::timeout(RESPONSE_TIMEOUT, self.client.request(request)).await {
                 Ok(Ok(answer)) => Ok(answer.map(|body| body.map_err(Into::into).boxed_unsync())),
                 Ok(Err(error)) => Err(format!("{} does not respond: {}", self.shown, deepest(&error))),
-                Err(_) => Err(format!("{} did not respond within {} s", self.shown, ANSWER.as_secs())),
+                Err(_) => {
+                    Err(format!("{} did not respond within {} s", self.shown, RESPONSE_TIMEOUT.as_secs()))
+                }
             }
         })
     }

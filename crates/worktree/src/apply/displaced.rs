@@ -22,7 +22,7 @@ use crate::anchored_path::Beneath;
 use crate::error::WorktreeError;
 
 /// The most bytes that are kept.
-const MOST_BYTES: u64 = 256 << 20;
+const MAX_KEPT_BYTES: u64 = 256 << 20;
 
 /// Files under temporary names that hold only what the plan saved.
 #[derive(Debug, Default)]
@@ -46,7 +46,7 @@ impl Applier<'_> {
             _ => 0,
         };
         let mut displaced = lock(&self.displaced);
-        if displaced.bytes.saturating_add(size) <= MOST_BYTES {
+        if displaced.bytes.saturating_add(size) <= MAX_KEPT_BYTES {
             displaced.bytes += size;
             displaced.at.push(at);
             return Ok(());

@@ -14,7 +14,7 @@ use stepback_model::tree::TreeNode;
 use crate::anchored_path::{Beneath, open_file};
 
 /// Syncing more files than this one by one takes longer than syncing the file system.
-const FEW: usize = 8;
+const MAX_SINGLE_SYNCS: usize = 8;
 
 /// Makes `changes`, which were applied beneath `root`, durable.
 pub(super) fn make_durable(root: &Beneath, changes: &[PlannedChange]) -> io::Result<()> {
@@ -28,7 +28,8 @@ pub(super) fn make_durable(root: &Beneath, changes: &[PlannedChange]) -> io::Res
 
 fn only_few_files(changes: &[PlannedChange]) -> bool {
     let is_file = |node: &Option<TreeNode>| matches!(node, None | Some(TreeNode::File { .. }));
-    changes.len() <= FEW && changes.iter().all(|change| is_file(&change.now) && is_file(&change.then))
+    changes.len() <= MAX_SINGLE_SYNCS
+        && changes.iter().all(|change| is_file(&change.now) && is_file(&change.then))
 }
 
 fn sync_each(beneath: &mut Beneath, changes: &[PlannedChange]) -> io::Result<()> {

@@ -331,8 +331,8 @@ impl Assembly<'_> {
     }
 
     pub(super) fn has_many_outdated_dirs(&self) -> bool {
-        const MANY: usize = 32;
-        self.dirs.iter().filter(|dir| dir.outdated).count() > MANY
+        const MAX_OUTDATED_DIRS: usize = 32;
+        self.dirs.iter().filter(|dir| dir.outdated).count() > MAX_OUTDATED_DIRS
     }
 
     /// Whether every subdirectory still is a directory with the same times, which are as reliable as before: then its

@@ -24,7 +24,7 @@ use crate::statcache::{CachedEntry, CachedKind, Dir, IGNORED, LINKED, NONE, RACY
 use crate::vault::Kept;
 
 /// Files above this size wait until the walk is over, so that all threads can share the work.
-const DEFER: u64 = 8 << 20;
+const DEFER_ABOVE_BYTES: u64 = 8 << 20;
 /// How often a file that changes while it is read is tried.
 const ATTEMPTS: usize = 4;
 /// Files changed this shortly before the scan (in nanoseconds) could change again within the same timestamp.
@@ -278,7 +278,7 @@ impl<'s, 'a> Examiner<'s, 'a> {
             DirKind::Git => {}
         }
         let previous = known.filter(|known| matches!(known.kind, CachedKind::Whole | CachedKind::Chunked));
-        if found.size > DEFER {
+        if found.size > DEFER_ABOVE_BYTES {
             let old = previous.filter(|known| known.kind == CachedKind::Chunked).map(|known| known.hash);
             return Ok(ExamineResult::Large(
                 self.entry(name, CachedKind::Chunked, found, NO_HASH, flags),

@@ -82,7 +82,7 @@ pub struct FullScanCost<'a> {
 pub const FULL_EVERY: Duration = Duration::from_secs(5 * 60);
 
 /// The most directories that are visited one by one or kept beside the cache; with more, a full scan costs no more.
-const MOST: usize = 512;
+const MAX_HINTED_DIRS: usize = 512;
 
 /// Which directories a scan visits, as a tree of names.
 #[derive(Debug, Default)]
@@ -144,7 +144,7 @@ impl Scan<'_> {
             && meta.epoch == self.epoch
             && meta.boot == self.boot
             && (0..FULL_EVERY.as_nanos() as i64).contains(&age);
-        if !sound || cache.overlay().len() + cache.unsettled().len() + changed.len() > MOST {
+        if !sound || cache.overlay().len() + cache.unsettled().len() + changed.len() > MAX_HINTED_DIRS {
             return None;
         }
         let mut visit = Visit::default();

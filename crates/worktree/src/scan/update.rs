@@ -10,7 +10,7 @@ use super::{CacheForm, CacheUpdate, Scan};
 use crate::statcache::{CacheOverlay, CachedKind, IgnoredTotals, Meta, NONE, StatCache};
 
 /// The most directories that are remembered as unsettled; with more, the next scan is a full one.
-const MOST_UNSETTLED: usize = 512;
+const MAX_UNSETTLED_DIRS: usize = 512;
 
 impl Assembly<'_> {
     /// The update of the cache; `None` if it stays as it is.
@@ -45,7 +45,7 @@ impl Assembly<'_> {
             }
         };
         let root_stat = walked.dirs.first().filter(|root| !root.racy).map(|root| root.stat);
-        let rests = walked.unsettled.len() <= MOST_UNSETTLED;
+        let rests = walked.unsettled.len() <= MAX_UNSETTLED_DIRS;
         // Files that do not fit into the budget are found by a full scan, when there may be room.
         let room_may_have_come =
             ignored.waiting > 0 && before.is_none_or(|before| before.ignored.bytes != ignored.bytes);

@@ -11,7 +11,7 @@ use std::sync::OnceLock;
 use super::DIR_RECORD;
 
 /// The number of directory records read together: less than a page.
-const TOGETHER: usize = 64;
+const DIRS_PER_READ: usize = 64;
 
 /// The records of all directories, followed by their entries and names.
 #[derive(Debug)]
@@ -40,7 +40,7 @@ pub(super) struct Group {
 impl Body {
     /// The part `within` of the file, which begins with a table of `table` bytes. Nothing is read yet.
     pub(super) fn new(file: File, within: Range<usize>, table: usize) -> Self {
-        let groups = (table / DIR_RECORD).div_ceil(TOGETHER);
+        let groups = (table / DIR_RECORD).div_ceil(DIRS_PER_READ);
         let groups = std::iter::repeat_with(OnceLock::new).take(groups).collect();
         Self::Parts { file, within, table, groups }
     }
@@ -61,7 +61,7 @@ impl Body {
         match self {
             Self::Whole { bytes, table } => bytes[..*table].get(dir * DIR_RECORD..)?.first_chunk(),
             Self::Parts { .. } => {
-                self.load_group(dir)?.records.get(dir % TOGETHER * DIR_RECORD..)?.first_chunk()
+                self.load_group(dir)?.records.get(dir % DIRS_PER_READ * DIR_RECORD..)?.first_chunk()
             }
         }
     }
@@ -69,13 +69,13 @@ impl Body {
     fn load_group(&self, dir: usize) -> Option<&Group> {
         let Self::Parts { file, within, table, groups } = self else { return None };
         let read = || {
-            let start = dir / TOGETHER * TOGETHER * DIR_RECORD;
-            let end = (start + TOGETHER * DIR_RECORD).min(*table);
+            let start = dir / DIRS_PER_READ * DIRS_PER_READ * DIR_RECORD;
+            let end = (start + DIRS_PER_READ * DIR_RECORD).min(*table);
             let records = read_at(file, within.start + start..within.start + end)?;
             let loaded = std::iter::repeat_with(OnceLock::new).take(records.len() / DIR_RECORD).collect();
             Some(Group { records, loaded })
         };
-        groups.get(dir / TOGETHER)?.get_or_init(read).as_ref()
+        groups.get(dir / DIRS_PER_READ)?.get_or_init(read).as_ref()
     }
 
     /// Entries and names of a directory; their offsets count from the end of the table.
@@ -102,7 +102,7 @@ impl Body {
                     file.read_exact_at(second, (start + names.start) as u64).ok()?;
                     Some(bytes.into_boxed_slice())
                 };
-                let loaded = self.load_group(dir as usize)?.loaded.get(dir as usize % TOGETHER)?;
+                let loaded = self.load_group(dir as usize)?.loaded.get(dir as usize % DIRS_PER_READ)?;
                 loaded.get_or_init(read).as_deref()?.split_at_checked(records.len())
             }
         }

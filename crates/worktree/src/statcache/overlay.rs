@@ -22,11 +22,11 @@ use super::{CachedEntry, Dir, ENTRY_RECORD, append_entry, u32_at, u64_at, write_
 const MAGIC: [u8; 8] = *b"SBSTATO\x02";
 /// Magic, checksum of the base, meta, length of the list of paths, length of the directories.
 const HEADER: usize = 8 + 32 + Meta::LEN + 8 + 8;
-const SUM: usize = 32;
+const CHECKSUM_BYTES: usize = 32;
 /// Number, entries, length of names, tree.
 const DIR_HEADER: usize = 4 + 4 + 8 + 32;
 /// A file is not rewritten before its size exceeds what is needed by this many bytes plus a quarter of what is needed.
-const SPARE: usize = 64 << 10;
+const SPARE_BYTES: usize = 64 << 10;
 
 /// Directories that differ from the cache below.
 #[derive(Clone, Debug, Default)]
@@ -38,7 +38,7 @@ pub struct CacheOverlay {
 /// The sections that were read from the file, if more can be appended.
 #[derive(Clone, Copy, Debug)]
 struct AppendPoint {
-    last: [u8; SUM],
+    last: [u8; CHECKSUM_BYTES],
     len: usize,
 }
 
@@ -131,7 +131,7 @@ impl CacheOverlay {
         let path = Self::path(cache);
         let needed: usize = self.dirs.values().map(OverlayDir::written_len).sum();
         if let Some(row) = &self.file
-            && row.len <= needed + needed / 4 + SPARE
+            && row.len <= needed + needed / 4 + SPARE_BYTES
             && append_if_unchanged(
                 &path,
                 row.len,
@@ -155,7 +155,7 @@ impl CacheOverlay {
         encode_paths(unsettled, &mut paths);
         let parts = || self.dirs.iter().filter(|(_, dir)| is_part(dir));
         let len: usize = parts().map(|(_, dir)| dir.written_len()).sum();
-        let mut bytes = Vec::with_capacity(HEADER + paths.len() + len + SUM);
+        let mut bytes = Vec::with_capacity(HEADER + paths.len() + len + CHECKSUM_BYTES);
         bytes.extend_from_slice(&MAGIC);
         bytes.extend_from_slice(below);
         meta.encode(&mut bytes);
@@ -195,7 +195,7 @@ struct Section {
     meta: Meta,
     paths: Range<usize>,
     dirs: Range<usize>,
-    sum: [u8; SUM],
+    sum: [u8; CHECKSUM_BYTES],
     end: usize,
 }
 
@@ -210,9 +210,15 @@ impl Section {
         let paths = start + HEADER;
         let dirs = paths.checked_add(usize::try_from(u64_at(header, HEADER - 16)).ok()?)?;
         let dirs_end = dirs.checked_add(usize::try_from(u64_at(header, HEADER - 8)).ok()?)?;
-        let sum: [u8; SUM] = *bytes.get(dirs_end..)?.first_chunk()?;
+        let sum: [u8; CHECKSUM_BYTES] = *bytes.get(dirs_end..)?.first_chunk()?;
         let is_whole = *Hash::of(ObjectKind::Blob, &bytes[start..dirs_end]).as_bytes() == sum;
-        is_whole.then_some(Self { meta, paths: paths..dirs, dirs: dirs..dirs_end, sum, end: dirs_end + SUM })
+        is_whole.then_some(Self {
+            meta,
+            paths: paths..dirs,
+            dirs: dirs..dirs_end,
+            sum,
+            end: dirs_end + CHECKSUM_BYTES,
+        })
     }
 
     /// Adds its directories, and returns which are unsettled.

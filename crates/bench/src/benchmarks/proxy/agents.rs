@@ -13,10 +13,10 @@ use anyhow::{Context, Result, anyhow, ensure};
 use super::model::{DIGITS, MARK, RequestedAnswer, build_request};
 
 /// An agent waits no longer than this for the next byte.
-const PATIENCE: Duration = Duration::from_secs(60);
+const READ_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Paced answers begin within this time.
-const SPREAD: Duration = Duration::from_secs(1);
+const START_WINDOW: Duration = Duration::from_secs(1);
 
 /// What one agent saw of one answer.
 #[derive(Debug, Default)]
@@ -49,7 +49,7 @@ impl TestClient {
     pub fn connect(addr: SocketAddr, epoch: Instant) -> Result<Self> {
         let stream = TcpStream::connect(addr).with_context(|| format!("cannot connect to {addr}"))?;
         stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(READ_TIMEOUT))?;
         Ok(Self { stream, epoch })
     }
 
@@ -60,7 +60,7 @@ impl TestClient {
         body: usize,
         buffer: &mut [u8],
     ) -> Result<AnswerTiming> {
-        const END: &[u8] = b"\r\n0\r\n\r\n";
+        const LAST_CHUNK: &[u8] = b"\r\n0\r\n\r\n";
         let request = build_request(wanted, body);
         let mut seen = AnswerTiming::default();
         let begun = Instant::now();
@@ -91,12 +91,12 @@ impl TestClient {
                     done = at + 1 + DIGITS;
                 }
             }
-            if tail.ends_with(END) {
+            if tail.ends_with(LAST_CHUNK) {
                 ensure!(wanted.every.is_zero() || seen.lags.len() == wanted.pieces, "pieces are missing");
                 seen.between = Some((begun, Instant::now()));
                 return Ok(seen);
             }
-            let kept = (END.len() + DIGITS).min(tail.len() - done);
+            let kept = (LAST_CHUNK.len() + DIGITS).min(tail.len() - done);
             tail.drain(..tail.len() - kept);
         }
     }
@@ -118,7 +118,9 @@ pub fn run_concurrently(
             // Spread over a time: answers do not begin, and so do not end, all at one moment.
             let phase = match wanted.every.is_zero() {
                 true => Duration::ZERO,
-                false => SPREAD * u32::try_from(number).unwrap_or(0) / u32::try_from(streams).unwrap_or(1),
+                false => {
+                    START_WINDOW * u32::try_from(number).unwrap_or(0) / u32::try_from(streams).unwrap_or(1)
+                }
             };
             let wanted = RequestedAnswer { phase, ..*wanted };
             let agent = thread::Builder::new().stack_size(256 << 10).spawn_scoped(scope, move || {

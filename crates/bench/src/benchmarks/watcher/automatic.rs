@@ -21,7 +21,7 @@ use crate::report::results::{ms, percentile, samples_json};
 use crate::run::{Run, SETTLE, flush};
 
 /// Calls before these numbers count.
-const FIRST: usize = 2;
+const WARMUP_CALLS: usize = 2;
 
 /// The hooks of all calls of one session, in order.
 struct SessionCosts {
@@ -50,7 +50,7 @@ pub fn measure(run: &mut Run<'_>, area: &Path, tree: &SourceTree) -> Result<Auto
         Ok((costs, session, Candidates::find(&tree.origin, 6)?))
     })
     .collect::<Result<Vec<_>>>()?;
-    for number in 0..run.options.runs + FIRST {
+    for number in 0..run.options.runs + WARMUP_CALLS {
         if number % 10 == 0 {
             flush(&run.area);
             run.monitor.begin_block("watcher, hooks");
@@ -86,7 +86,7 @@ impl SessionCosts {
 }
 
 fn wall_percentile(costs: &[Cost], percent: f64) -> Option<f64> {
-    let counted = costs.get(FIRST..).unwrap_or_default();
+    let counted = costs.get(WARMUP_CALLS..).unwrap_or_default();
     percentile(&counted.iter().map(|cost| ms(cost.wall)).collect::<Vec<_>>(), percent)
 }
 
@@ -96,8 +96,8 @@ impl AutomaticCosts {
         let sessions = self.sessions.iter().map(|session| {
             let hooks = session.hook_costs().map(|(moment, costs)| {
                 let value = json!({
-                    "first calls": samples_json(&costs[..FIRST.min(costs.len())]),
-                    "later calls": samples_json(costs.get(FIRST..).unwrap_or_default()),
+                    "first calls": samples_json(&costs[..WARMUP_CALLS.min(costs.len())]),
+                    "later calls": samples_json(costs.get(WARMUP_CALLS..).unwrap_or_default()),
                 });
                 (moment.to_owned(), value)
             });
@@ -134,7 +134,7 @@ impl AutomaticCosts {
                 let (moment, costs) = session.hook_costs()[at];
                 let first: Vec<_> =
                     costs.iter().take(3).map(|cost| format!("{:.0}", ms(cost.wall))).collect();
-                let counted = costs.get(FIRST..).unwrap_or_default();
+                let counted = costs.get(WARMUP_CALLS..).unwrap_or_default();
                 let cpu: Vec<f64> = counted.iter().map(|cost| ms(cost.cpu)).collect();
                 table.rows.push(vec![
                     format!("{moment} a command"),

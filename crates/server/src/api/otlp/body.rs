@@ -12,7 +12,7 @@ use super::room::ReservedMemory;
 use crate::problem::Problem;
 
 /// Bytes decompressed at a time.
-const PIECE: usize = 64 << 10;
+const CHUNK_BYTES: usize = 64 << 10;
 
 /// The compression of a body.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -59,7 +59,7 @@ pub fn unpacked(
 ) -> Result<Vec<u8>, Problem> {
     let Packed::Gzip = packed;
     let mut decoder = MultiGzDecoder::new(bytes);
-    let (mut whole, mut piece) = (Vec::new(), vec![0; PIECE]);
+    let (mut whole, mut piece) = (Vec::new(), vec![0; CHUNK_BYTES]);
     loop {
         match decoder.read(&mut piece) {
             Ok(0) => return Ok(whole),

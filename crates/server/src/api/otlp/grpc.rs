@@ -18,7 +18,7 @@ use crate::problem::Problem;
 use crate::state::AppState;
 
 /// Bytes of the prefix of a message.
-const PREFIX: usize = 5;
+const PREFIX_BYTES: usize = 5;
 
 /// The services that the protocol defines.
 pub fn router() -> Router<AppState> {
@@ -38,7 +38,7 @@ async fn export(State(work): State<AppState>, request: Request, signal: Signal) 
     }
     let packing = body::packing(parts.headers.get("grpc-encoding"))?;
     let mut room = work.receiver().room.turn().await?;
-    let whole = body::whole(body, LARGEST + PREFIX, &mut room).await?;
+    let whole = body::whole(body, LARGEST + PREFIX_BYTES, &mut room).await?;
     let (is_packed, message) = message(whole)?;
     let packed = match (is_packed, packing) {
         (false, _) => None,
@@ -54,10 +54,10 @@ async fn export(State(work): State<AppState>, request: Request, signal: Signal) 
 /// Returns the one message of a request, and whether it is compressed.
 fn message(mut whole: Bytes) -> Result<(bool, Bytes), Problem> {
     let broken = || Problem::usage("the body is not a single gRPC message");
-    if whole.len() < PREFIX {
+    if whole.len() < PREFIX_BYTES {
         return Err(broken());
     }
-    let message = whole.split_off(PREFIX);
+    let message = whole.split_off(PREFIX_BYTES);
     let length = u32::from_be_bytes([whole[1], whole[2], whole[3], whole[4]]);
     match (whole[0], usize::try_from(length)) {
         (packed @ (0 | 1), Ok(length)) if length == message.len() => Ok((packed == 1, message)),
@@ -66,7 +66,7 @@ fn message(mut whole: Bytes) -> Result<(bool, Bytes), Problem> {
 }
 
 fn answer(message: &[u8]) -> Response {
-    let mut bytes = BytesMut::with_capacity(PREFIX + message.len());
+    let mut bytes = BytesMut::with_capacity(PREFIX_BYTES + message.len());
     bytes.put_u8(0);
     // Answers are a few hundred bytes, so the length always fits.
     bytes.put_u32(message.len() as u32);

@@ -18,7 +18,7 @@ use super::content_type;
 /// Most bytes of a problem document that are read; none is that long.
 const MOST: usize = 64 << 10;
 /// Seconds after which a client that was turned away should retry.
-const RETRY: u64 = 1;
+const RETRY_AFTER_SECONDS: u64 = 1;
 /// What a `grpc-message` header escapes, besides bytes that are not ASCII.
 const GRPC_ESCAPED: &AsciiSet = &CONTROLS.add(b'%');
 
@@ -84,13 +84,17 @@ fn refusal(asker: Asker, status: StatusCode, words: &str) -> Response {
             headers.insert("grpc-status", HeaderValue::from(code as u32));
             insert(headers, "grpc-message", &utf8_percent_encode(words, GRPC_ESCAPED).to_string());
             if retry {
-                insert(headers, "grpc-status-details-bin", &reply::retry_details(code, words, RETRY));
+                insert(
+                    headers,
+                    "grpc-status-details-bin",
+                    &reply::retry_details(code, words, RETRY_AFTER_SECONDS),
+                );
             }
             response
         }
     };
     if retry && asker != Asker::Grpc {
-        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(RETRY));
+        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(RETRY_AFTER_SECONDS));
     }
     response
 }

@@ -14,7 +14,7 @@ use crate::problem::Problem;
 /// Most mebibytes of bodies, compressed and decompressed, held at a time.
 const MOST: usize = 192;
 /// How long a request waits for its turn.
-const PATIENCE: Duration = Duration::from_secs(2);
+const QUEUE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The memory budget for the bodies of requests.
 #[derive(Clone, Debug)]
@@ -38,7 +38,7 @@ pub struct ReservedMemory {
 impl Room {
     /// Waits until there is room for one more request. Fails if that times out.
     pub async fn turn(&self) -> Result<ReservedMemory, Problem> {
-        match tokio::time::timeout(PATIENCE, self.mebibytes.clone().acquire_owned()).await {
+        match tokio::time::timeout(QUEUE_TIMEOUT, self.mebibytes.clone().acquire_owned()).await {
             Ok(Ok(permit)) => Ok(ReservedMemory { room: self.clone(), permit }),
             _ => Err(busy()),
         }

@@ -8,16 +8,16 @@ use crate::diff_view;
 use crate::output::{self, Paint};
 
 /// Equal steps shown before and after one that differs.
-const AROUND: usize = 2;
+const CONTEXT_STEPS: usize = 2;
 /// The separator between the columns.
 const GAP: &str = " │ ";
 /// The narrowest width of a column.
-const NARROWEST: usize = 24;
+const MIN_COLUMN_WIDTH: usize = 24;
 
 /// Returns the table, fitted to `width` columns. Equal steps far from any difference are included only with `all`.
 pub fn lines(rows: &[ComparisonRow], all: bool, paint: Paint, width: usize) -> Vec<String> {
     // A mark, a space, two columns.
-    let column = (width.saturating_sub(2 + GAP.chars().count()) / 2).max(NARROWEST);
+    let column = (width.saturating_sub(2 + GAP.chars().count()) / 2).max(MIN_COLUMN_WIDTH);
     let near = near_differences(rows);
     let mut lines = vec![format!("  {}{}{}", pad("A", column), paint.dim(GAP), "B")];
     let mut folded = 0;
@@ -44,8 +44,8 @@ fn fold(lines: &mut Vec<String>, folded: &mut u64, paint: Paint) {
 fn near_differences(rows: &[ComparisonRow]) -> Vec<bool> {
     let mut near = vec![false; rows.len()];
     for at in (0..rows.len()).filter(|at| !rows[*at].is_same()) {
-        let end = (at + AROUND + 1).min(rows.len());
-        near[at.saturating_sub(AROUND)..end].fill(true);
+        let end = (at + CONTEXT_STEPS + 1).min(rows.len());
+        near[at.saturating_sub(CONTEXT_STEPS)..end].fill(true);
     }
     near
 }

@@ -26,12 +26,12 @@ pub struct Lanes {
 }
 
 /// The minimum number of lanes that space is reserved for.
-const ROOM: usize = 2;
+const MIN_LANES: usize = 2;
 
 /// Draws steps, newest first.
 pub fn draw<K: Copy + PartialEq>(steps: &[Drawn<K>]) -> Vec<Lanes> {
     // The step that each lane waits for. The first lane is that of the current line.
-    let mut waiting: Vec<Option<K>> = vec![None; ROOM];
+    let mut waiting: Vec<Option<K>> = vec![None; MIN_LANES];
     let mut drawn = Vec::new();
     for step in steps {
         let own = Some(step.step);
@@ -52,7 +52,7 @@ pub fn draw<K: Copy + PartialEq>(steps: &[Drawn<K>]) -> Vec<Lanes> {
         for other in joined {
             waiting[other] = None;
         }
-        while waiting.len() > ROOM.max(lane + 1) && waiting.last().is_some_and(Option::is_none) {
+        while waiting.len() > MIN_LANES.max(lane + 1) && waiting.last().is_some_and(Option::is_none) {
             waiting.pop();
         }
         let cell = |lane: &Option<K>| if lane.is_some() { "│ " } else { "  " };
@@ -69,7 +69,7 @@ pub fn draw<K: Copy + PartialEq>(steps: &[Drawn<K>]) -> Vec<Lanes> {
             waiting[goes] = None;
             text
         });
-        while waiting.len() > ROOM && waiting.last().is_some_and(Option::is_none) {
+        while waiting.len() > MIN_LANES && waiting.last().is_some_and(Option::is_none) {
             waiting.pop();
         }
         drawn.push(Lanes { joins, row: (left, step.glyph, right), merge });

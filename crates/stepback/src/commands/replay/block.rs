@@ -16,7 +16,7 @@ use crate::output::{self, Paint};
 /// The most lines shown of an input or an output.
 const FEW: usize = 6;
 /// The most lines shown of a user's message.
-const MANY: usize = 40;
+const MAX_MESSAGE_LINES: usize = 40;
 /// The most changed paths shown.
 const PATHS: usize = 12;
 /// The indentation of lines that belong to a step.
@@ -113,7 +113,7 @@ fn body(shown: &StepBlock<'_>) -> Vec<(String, LineStyle)> {
             // A single line is already in the summary.
             let texts = said.map(texts).unwrap_or_default();
             if texts.len() > 1 || texts.iter().any(|text| *text != step.summary) {
-                put(texts, MANY, LineStyle::Said);
+                put(texts, MAX_MESSAGE_LINES, LineStyle::Said);
             }
         }
         StepKind::ToolStart => put(get("input").map(texts).unwrap_or_default(), FEW, LineStyle::Quiet),
