@@ -180,7 +180,7 @@ mod tests {
         let begun = Instant::now();
         let done = sh("echo begun; sleep 1000 & sleep 1000", Duration::from_millis(300));
         assert_eq!(done.end, CommandEnd::TimedOut);
-        assert_eq!(done.output, b"begun\n", "the pipe was closed, so nobody is left who holds it");
+        assert_eq!(done.output, b"begun\n", "the pipe was closed, so no process holds it");
         assert!(begun.elapsed() < Duration::from_secs(30));
     }
 

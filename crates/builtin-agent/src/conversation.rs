@@ -138,7 +138,7 @@ mod tests {
         talk.push(json!({ "role": "user", "content": [] }));
         let third = talk.new_messages(second.cursor.as_ref(), None);
         talk.say("one more thing");
-        assert_eq!(talk.messages().len(), 3, "it joins the message that nobody has answered");
+        assert_eq!(talk.messages().len(), 3, "it joins the message that was not answered");
         let fourth = talk.new_messages(third.cursor.as_ref(), None);
         assert_eq!((fourth.keep, fourth.lines.len()), (Some(2), 1));
         assert!(fourth.lines[0].contains("one more thing"));

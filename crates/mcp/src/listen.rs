@@ -313,7 +313,7 @@ mod tests {
             service.recorded.store(1, Ordering::SeqCst);
             let before = service.looks.load(Ordering::SeqCst);
             until(&|| service.looks.load(Ordering::SeqCst) > before + 2);
-            assert!(told.lock().unwrap().is_empty(), "nobody knows what to tell");
+            assert!(told.lock().unwrap().is_empty(), "there is nothing to send");
             // Nothing else is recorded after this.
             service.fails.store(false, Ordering::SeqCst);
             until(&|| !told.lock().unwrap().is_empty());

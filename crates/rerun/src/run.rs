@@ -162,7 +162,7 @@ pub(crate) fn run(
         prices: stage.around.prices.clone(),
     };
     let (recorder, notes) = ModelCallSink::new(writer);
-    let sink: Arc<dyn Sink> = if records { Arc::new(recorder) } else { Arc::new(Nobody) };
+    let sink: Arc<dyn Sink> = if records { Arc::new(recorder) } else { Arc::new(DiscardingSink) };
     let (proxies, told) = proxies(routes, &mut fence, &sink, &replayer, stage)?;
     let inside = inside(&told, &fence.strength)?;
 
@@ -180,9 +180,9 @@ pub(crate) fn run(
 }
 
 /// A sink that records nothing.
-struct Nobody;
+struct DiscardingSink;
 
-impl Sink for Nobody {
+impl Sink for DiscardingSink {
     fn begun(
         &self,
         _: &str,

@@ -378,12 +378,12 @@ mod tests {
                 engine.remote_workspace(name).unwrap();
             }
             let before = engine.store.commit_seq().unwrap().0;
-            let (first, nobody) = ingest.add(remote("a"), vec![ready("s", 1, 1), ready("s", 2, 1)]);
-            assert!(nobody, "the first one sees to the commit");
+            let (first, is_first) = ingest.add(remote("a"), vec![ready("s", 1, 1), ready("s", 2, 1)]);
+            assert!(is_first, "the first one sees to the commit");
             let mut others = Vec::new();
             for (name, session) in [("b", "s"), ("a", "s"), ("a", "t")] {
-                let (answer, nobody) = ingest.add(remote(name), vec![ready(session, 3, 1)]);
-                assert!(!nobody);
+                let (answer, is_first) = ingest.add(remote(name), vec![ready(session, 3, 1)]);
+                assert!(!is_first);
                 others.push(answer);
             }
             ingest.commit(engine);

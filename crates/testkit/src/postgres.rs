@@ -76,7 +76,7 @@ impl PostgresServer {
         server
     }
 
-    /// The address of a database that nobody else uses.
+    /// The address of a database that no other test uses.
     pub fn database(&self) -> String {
         let name = format!("test{}", self.databases.fetch_add(1, Ordering::Relaxed));
         self.sql("postgres", &format!("CREATE DATABASE {name}"));
@@ -126,7 +126,7 @@ impl PostgresServer {
         std::thread::sleep(Duration::from_millis(300));
     }
 
-    /// From now on, the server has this certificate and its key, in PEM form, and speaks TLS with whoever wants to.
+    /// From now on, the server has this certificate and its key, in PEM form, and speaks TLS with clients that ask for it.
     pub fn use_tls(&self, certificate: &str, key: &str) {
         for (name, text) in [("server.crt", certificate), ("server.key", key)] {
             let path = self.dir.path().join("data").join(name);

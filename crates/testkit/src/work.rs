@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use crate::tree::Draw;
 
-/// Somebody who works in a directory.
+/// A user or an agent that works in a directory.
 #[derive(Debug)]
 pub struct FileWorker {
     /// Where.

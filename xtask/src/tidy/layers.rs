@@ -139,7 +139,7 @@ impl Layers {
                 _ => None,
             },
             // Tools and test helpers may use whatever they test. `faults` is the exception: everybody
-            // may use it, so it may use nobody, or an edge through it could point up.
+            // may use it, so it may use none, or an edge through it could point up.
             (None, Some(_)) if from == "faults" && kind != DependencyKind::Dev => {
                 Some("every layer may use `faults`, so it depends on no layer".to_owned())
             }

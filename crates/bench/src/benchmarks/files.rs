@@ -2,7 +2,7 @@
 //!
 //! Within an operation the systems take turns, and the order rotates, so that a slow moment of the machine
 //! hits all alike. What is changed is prepared before the clock starts, and what a system wrote is flushed
-//! before the next one is measured, so that nobody pays for another's writes.
+//! before the next one is measured, so that no system pays for another's writes.
 
 use std::collections::HashMap;
 use std::path::Path;

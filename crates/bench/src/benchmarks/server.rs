@@ -135,7 +135,7 @@ fn take_in(
         saver_version: String::new(),
         saver_ms: Vec::new(),
     };
-    // First: after the rounds, a database has hundreds of megabytes to put in order, whoever appends meanwhile.
+    // First: after the rounds, a database has hundreds of megabytes to reorganize, which slows every append.
     measure_single_appends(run, server, beside, &mut taken)?;
     for round in 0..rounds {
         flush(&run.area);
@@ -230,7 +230,7 @@ fn measure_answers(server: &ServerProcess, runs: usize) -> Result<Vec<(&'static 
         .filter_map(|session| session["id"].as_str())
         .collect();
     ensure!(!ids.is_empty(), "there are no sessions");
-    // The words of a million steps are sorted when somebody first searches; what is asked about is what comes after.
+    // The words of a million steps are sorted at the first search; what is measured comes after that.
     let begun = Instant::now();
     while connection.get("/search?q=refactor")?["complete"] == false {
         ensure!(begun.elapsed() < INDEXING_TIMEOUT, "the index is still not complete");

@@ -42,7 +42,7 @@ impl Run<'_> {
             let mut system = systems::by_name(name, &area, &self.binary)?;
             remove(&system.work_dirs().tree)?;
             fs::create_dir_all(&system.work_dirs().tree)?;
-            // A repository of its own: nobody should find one further up and look at that.
+            // A repository of its own, so that no program uses one in a parent directory.
             run_untimed(
                 git::command().args(["init", "-q", "-b", "main"]).current_dir(&system.work_dirs().tree),
             )?;

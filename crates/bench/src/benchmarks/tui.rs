@@ -1,6 +1,6 @@
 //! `bench tui`: how long the TUI takes to show a session of 100,000 steps, and a key to be seen, at a pseudo-terminal.
 //!
-//! Times are those of somebody outside: from the start of the process, or the write of a key, to the last byte of the frame
+//! Times are measured from outside: from the start of the process, or the write of a key, to the last byte of the frame
 //! that shows it. The session is reported to a server first; then the TUI opens the store itself, and asks the server in turn.
 
 use std::fs::File;
@@ -52,7 +52,7 @@ pub fn measure(run: &mut Run<'_>) -> Result<TuiResults> {
     }
     ensure!(server.count_steps()? == steps, "not all steps are stored");
     let sessions = connection.get("/sessions")?;
-    // Whoever gives commands in a workspace has a session of their own.
+    // The user of a workspace has a session of their own.
     let sent = sessions["items"].as_array().into_iter().flatten().find(|one| one["agent"] != "person");
     let session = sent.and_then(|one| one["id"].as_str()).context("there is no session")?.to_owned();
     let mut measured = TuiResults { steps, ..TuiResults::default() };

@@ -49,7 +49,7 @@ pub fn load_or_generate(cache: &Path, name: &str, files: usize) -> Result<Source
     Ok(SourceTree { name: name.to_owned(), origin, files })
 }
 
-/// Takes a directory somebody named; it is only ever read.
+/// Takes a directory that the user named; it is only read.
 pub fn from_directory(directory: &Path) -> Result<SourceTree> {
     let origin = directory.canonicalize().with_context(|| format!("cannot open {}", directory.display()))?;
     if !origin.is_dir() {

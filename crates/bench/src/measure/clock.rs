@@ -6,7 +6,7 @@
 //! caller does between two commands counts too, as it would in the peer.
 //!
 //! Input and output go through files in memory: pipes would need a helper thread per child, which would
-//! be charged to whoever starts the most processes.
+//! be charged to the system that starts the most processes.
 
 use std::fs::File;
 use std::io;

@@ -1,7 +1,7 @@
 //! Backup programs, when installed: not made for checkpoints, but what people have.
 //!
 //! They run without compression tuning and with a local repository. Their restores are not measured: they
-//! rewrite whole trees and would only look bad for something nobody uses them for.
+//! rewrite whole trees and would only look bad for something they are not used for.
 
 use std::process::Command;
 

@@ -171,7 +171,7 @@ impl Running {
         if namespace.trim().is_empty() || own == Path::new(namespace.trim()) {
             let _ = self.child.kill();
         } else {
-            // Whoever starts a process while this looks is found in the next round.
+            // A process that is started meanwhile is found in the next round.
             while end_all_in(Path::new(namespace.trim())) > 0 {
                 thread::sleep(Duration::from_millis(2));
                 if self.begun.elapsed() > self.limit + Duration::from_secs(30) {

@@ -133,7 +133,7 @@ pub fn a_query_is_gone_through_page_by_page(store: &dyn Store) {
     assert!(nothing.steps.is_empty() && nothing.next.is_none() && nothing.total >= 5);
 }
 
-/// Whoever follows the log sees every step once, in order of the commits, whatever is committed meanwhile.
+/// A reader that follows the log sees every step once, in order of the commits, whatever is committed meanwhile.
 pub fn commits_are_followed_without_a_gap(store: &dyn Store) {
     assert_eq!(store.newest_position().unwrap(), 0);
     assert!(store.follow(0, 10).unwrap().is_empty());

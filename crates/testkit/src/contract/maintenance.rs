@@ -1,4 +1,4 @@
-//! Promises about collection: the living stay, the dead go, and nobody builds on what has gone.
+//! Promises about collection: what is reachable stays, the rest is freed, and no commit refers to what was freed.
 
 use std::collections::HashSet;
 

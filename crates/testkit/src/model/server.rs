@@ -1,6 +1,6 @@
 //! The server: which turn answers a request, and the record of all requests.
 //!
-//! One thread for each connection; connections stay open. A request is recorded *before* it is answered, so whoever sees
+//! One thread for each connection; connections stay open. A request is recorded *before* it is answered, so a test that sees
 //! an effect of an answer finds the request that led to it.
 
 use std::collections::HashMap;
@@ -155,7 +155,7 @@ impl Record {
         };
         let offered = wire::offered(body);
         if offered.is_empty() {
-            // Whoever asks for JSON asks for a title or a choice of model.
+            // A request for JSON asks for a title or a choice of model.
             answer.text = Some(
                 "{\"title\":\"Scripted\",\"model_choice\":\"pro\",\"reasoning\":\"scripted\"}".to_owned(),
             );

@@ -124,7 +124,7 @@ impl Database {
 
 impl Drop for Database {
     fn drop(&mut self) {
-        // It ends when nobody holds its input open any more.
+        // It ends when no process holds its input open any more.
         drop(self.child.stdin.take());
         let _ = self.child.wait();
     }

@@ -284,7 +284,7 @@ mod tests {
         press(&mut player, " ");
         assert_eq!((at(&player), player.playing), (10, true));
         press(&mut player, "n");
-        assert!(!player.playing, "whoever goes by hand looks around");
+        assert!(!player.playing, "stepping by hand stops the playback");
         assert_eq!(player.press(PlayerKey::Interrupt), PlayerStep::Quit, "while typing too");
     }
 
