@@ -12,7 +12,7 @@ use stepback_worktree::WorktreeError;
 use crate::branch::BranchError;
 use crate::changes::SelectionError;
 use crate::checkpoint::AnnotationError;
-use crate::path_filter::PatternError;
+use crate::path_filter::PathPatternError;
 
 /// An error of the engine.
 #[derive(Debug, thiserror::Error)]
@@ -70,7 +70,7 @@ pub enum EngineError {
     Selection(#[from] SelectionError),
     /// A path pattern cannot be used.
     #[error(transparent)]
-    Pattern(#[from] PatternError),
+    Pattern(#[from] PathPatternError),
     /// A label, a note or a tag is not valid.
     #[error(transparent)]
     Annotation(#[from] AnnotationError),

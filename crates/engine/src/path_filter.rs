@@ -9,7 +9,7 @@ use crate::error::EngineError;
 
 /// Why a path pattern cannot be used.
 #[derive(Clone, Debug, thiserror::Error)]
-pub enum PatternError {
+pub enum PathPatternError {
     /// It is absolute, or leaves the workspace.
     #[error("the path {0} must be relative to the workspace and stay inside it")]
     Outside(String),
@@ -40,16 +40,16 @@ impl PathFilter {
         for pattern in patterns {
             let clean = pattern.trim_start_matches("./").trim_end_matches('/');
             if clean.starts_with('/') || clean.split('/').any(|part| part == "..") {
-                return Err(PatternError::Outside(pattern.clone()).into());
+                return Err(PathPatternError::Outside(pattern.clone()).into());
             }
             let glob = GlobBuilder::new(clean)
                 .literal_separator(true)
                 .build()
-                .map_err(|error| PatternError::Invalid { pattern: pattern.clone(), error })?;
+                .map_err(|error| PathPatternError::Invalid { pattern: pattern.clone(), error })?;
             builder.add(glob);
             cleaned.push(clean.to_string());
         }
-        let globs = builder.build().map_err(PatternError::TooComplex)?;
+        let globs = builder.build().map_err(PathPatternError::TooComplex)?;
         Ok(Self { globs, patterns: cleaned })
     }
 

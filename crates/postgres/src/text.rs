@@ -26,7 +26,7 @@ pub(crate) fn escape_text(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Reverses [`stored`].
+/// Reverses [`escape_text`].
 pub(crate) fn unescape_text(text: String) -> String {
     if !text.contains(ESCAPE_CHAR) {
         return text;

@@ -180,9 +180,7 @@ impl<'s, 'a> Examiner<'s, 'a> {
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::RegularFile => {
                 let mut examined = self.examine_regular(dir, name, found, known.as_ref())?;
-                if let (true, ExamineResult::New(entry) | ExamineResult::Large(entry, _)) =
-                    (linked, &mut examined)
-                {
+                if linked && let ExamineResult::New(entry) | ExamineResult::Large(entry, _) = &mut examined {
                     entry.flags |= LINKED;
                 }
                 Ok(examined)
