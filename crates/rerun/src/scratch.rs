@@ -10,12 +10,17 @@ use std::io::{self, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use stepback_model::record::WorkspaceRecord;
 use tempfile::TempDir;
 
 /// The directory of the locked files, in the local part of a store.
 const LEASES: &str = "reruns";
+/// The start of the name of a lease that is not locked and complete yet.
+const NEW_LEASE_PREFIX: &str = ".new-";
+/// Age after which such a lease is a leftover: creating one takes microseconds.
+const NEW_LEASE_MAX_AGE: Duration = Duration::from_secs(3600);
 
 /// The directory of a rerun. It is removed when this is dropped.
 #[derive(Debug)]
@@ -71,7 +76,7 @@ impl Lease {
         let leases = local.join(LEASES);
         DirBuilder::new().recursive(true).mode(0o700).create(&leases)?;
         // It gets its name once it is locked and complete, so that other processes never see it unlocked.
-        let mut file = tempfile::Builder::new().prefix(".new-").tempfile_in(&leases)?;
+        let mut file = tempfile::Builder::new().prefix(NEW_LEASE_PREFIX).tempfile_in(&leases)?;
         file.as_file().lock()?;
         file.write_all(dir.as_os_str().as_bytes())?;
         let path = leases.join(dir.file_name().unwrap_or_default());
@@ -88,7 +93,7 @@ pub fn remove_leftovers(local: &Path) {
         let Ok(file) = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW).open(&lease) else {
             continue;
         };
-        if file.try_lock().is_err() {
+        if file.try_lock().is_err() || is_being_created(&lease, &file) {
             continue;
         }
         let dir = fs::read(&lease).map(|bytes| PathBuf::from(std::ffi::OsString::from_vec(bytes)));
@@ -96,6 +101,13 @@ pub fn remove_leftovers(local: &Path) {
             let _ = fs::remove_file(&lease);
         }
     }
+}
+
+/// Whether a lease has no name yet, and its process may be about to lock it.
+fn is_being_created(lease: &Path, file: &File) -> bool {
+    let name = lease.file_name().unwrap_or_default().as_bytes();
+    let age = file.metadata().and_then(|metadata| metadata.modified()).map(|time| time.elapsed());
+    name.starts_with(NEW_LEASE_PREFIX.as_bytes()) && !matches!(age, Ok(Ok(age)) if age > NEW_LEASE_MAX_AGE)
 }
 
 /// Whether a path is the directory of a rerun that may be removed.
@@ -168,6 +180,19 @@ mod tests {
         std::mem::forget(scratch);
         remove_leftovers(store.path());
         assert!(!path.exists());
+        assert_eq!(leases(store.path()), 0);
+    }
+
+    #[test]
+    fn a_lease_that_is_being_created_stays_and_an_abandoned_one_goes() {
+        let store = tempfile::tempdir().unwrap();
+        let dir = store.path().join(LEASES);
+        fs::create_dir(&dir).unwrap();
+        let file = File::create(dir.join(".new-abc")).unwrap();
+        remove_leftovers(store.path());
+        assert_eq!(leases(store.path()), 1, "its process locks it next");
+        file.set_modified(std::time::SystemTime::now() - NEW_LEASE_MAX_AGE * 2).unwrap();
+        remove_leftovers(store.path());
         assert_eq!(leases(store.path()), 0);
     }
 
