@@ -100,7 +100,8 @@ pub struct NewPrune {
     pub keep_days: Option<u64>,
     /// Keep the newest manual ones, whatever the other rules say.
     pub keep_manual: bool,
-    /// Keep as much as fits into so many bytes.
+    /// Remove automatic checkpoints, the oldest first, until the store has at most so many bytes. Refused if that cannot be
+    /// reached; without `now`, checkpoints of the last 24 hours stay.
     pub max_size: Option<u64>,
     /// Free the bytes at once, so that the prune cannot be undone.
     pub now: bool,
@@ -131,7 +132,7 @@ pub struct PruneReportDocument {
     pub items: Vec<StepDocument>,
     /// Checkpoints that stay.
     pub kept: u64,
-    /// Checkpoints hidden earlier whose bytes are freed.
+    /// Checkpoints whose bytes are freed: hidden more than 24 hours ago, or removed by `now` or `max_size`.
     pub freed_checkpoints: u64,
     /// Reruns whose intermediate files were removed; their branches stay.
     pub reruns: u64,
@@ -139,6 +140,10 @@ pub struct PruneReportDocument {
     pub freed_objects: u64,
     /// Bytes by which the store shrank.
     pub freed_bytes: u64,
+    /// Bytes of the store before the prune.
+    pub size_before: u64,
+    /// Bytes of the store after it: computed in a preview, measured in a result.
+    pub size_after: u64,
     /// The operation, which undo takes; none if nothing was applied.
     pub operation: Option<OperationDocument>,
 }

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 
 use stepback_model::hash::{Hash, ObjectKind};
 use stepback_store::StoreError;
-use stepback_store::port::{StepQuery, Swept};
+use stepback_store::port::{StepQuery, StepRow, Swept};
 
 use crate::engine::Engine;
 use crate::error::EngineError;
@@ -33,22 +33,7 @@ impl Engine {
     fn alive(&self) -> Result<(Alive, Vec<String>), EngineError> {
         let source = StoreSource(self.store());
         let mut marker = Marker::new(&source);
-        for workspace in self.store.workspaces()? {
-            for stored in self.store.steps(workspace.id, &StepQuery::default())? {
-                marker.push_step(&stored.step, stored.purged);
-            }
-            for session in self.store.sessions(workspace.id)? {
-                marker.push_session(&session.info);
-            }
-            for operation in self.store.unfinished(workspace.id)? {
-                if let Some(journal) = operation.journal {
-                    marker.push(ObjectKind::Plan, journal);
-                }
-                if let Some(detail) = operation.action.moved().and_then(|moved| moved.detail) {
-                    marker.push(ObjectKind::Json, detail);
-                }
-            }
-        }
+        self.push_roots(&mut marker, &|_| false)?;
         marker.run();
         let Marker { mut alive, problems, .. } = marker;
         // An object that is stored as a delta needs its base.
@@ -67,6 +52,32 @@ impl Engine {
             }
         }
         Ok((alive, problems))
+    }
+
+    /// Adds everything that steps, sessions and open journals of all workspaces refer to. The states of purged steps are not
+    /// needed, nor are those of steps for which `is_freed` holds.
+    pub(crate) fn push_roots(
+        &self,
+        marker: &mut Marker<'_>,
+        is_freed: &dyn Fn(&StepRow) -> bool,
+    ) -> Result<(), EngineError> {
+        for workspace in self.store.workspaces()? {
+            for stored in self.store.steps(workspace.id, &StepQuery::default())? {
+                marker.push_step(&stored.step, stored.purged || is_freed(&stored));
+            }
+            for session in self.store.sessions(workspace.id)? {
+                marker.push_session(&session.info);
+            }
+            for operation in self.store.unfinished(workspace.id)? {
+                if let Some(journal) = operation.journal {
+                    marker.push(ObjectKind::Plan, journal);
+                }
+                if let Some(detail) = operation.action.moved().and_then(|moved| moved.detail) {
+                    marker.push(ObjectKind::Json, detail);
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Frees the objects that nothing needs. Other processes may write and read meanwhile; a process that relied on a freed

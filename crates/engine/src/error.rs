@@ -38,6 +38,18 @@ pub enum EngineError {
         /// Description of the checkpoint.
         what: String,
     },
+    /// A prune cannot make the store as small as it should be.
+    #[error(
+        "the store cannot be pruned to {limit} bytes: {smallest} bytes are left when everything that may go has gone"
+    )]
+    CannotFit {
+        /// The wanted size in bytes.
+        limit: u64,
+        /// The smallest size that can be reached, in bytes.
+        smallest: u64,
+        /// Whether checkpoints within the undo window were allowed to go.
+        freed_at_once: bool,
+    },
     /// The step was recorded before the first scan of the files.
     #[error("the files had not been scanned yet at {what}")]
     NoFiles {

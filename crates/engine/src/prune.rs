@@ -1,11 +1,15 @@
-//! Pruning: which checkpoints are removed, and when their bytes are freed.
+//! Pruning: which checkpoints are removed, when their bytes are freed, and how large the store is then.
 //!
-//! A prune hides checkpoints, which can be undone. Their bytes are freed by the next prune, or at once if the caller wants
-//! space now. Objects that a kept checkpoint needs are never freed: collecting starts from what is kept.
+//! A prune hides checkpoints, which can be undone. The bytes of a hidden checkpoint are freed once it has been hidden for
+//! [`UNDO_WINDOW`], or at once if the caller wants space now. Objects that a kept checkpoint needs are never freed:
+//! collecting starts from what is kept. Every plan says what size results; `fit` chooses what goes for a given size.
 
-use std::collections::HashSet;
+mod fit;
 
-use stepback_model::ids::StepId;
+use std::collections::{HashMap, HashSet};
+use std::time::Duration;
+
+use stepback_model::ids::{OpId, StepId};
 use stepback_model::record::{Operation, OperationAction, Trigger};
 use stepback_model::time::Timestamp;
 use stepback_store::Mutation;
@@ -17,6 +21,9 @@ use crate::workspace::Workspace;
 /// How many of the newest manual checkpoints are kept when no rule is given; older ones follow the same rules as automatic
 /// ones.
 pub const KEPT_MANUAL: usize = 50;
+
+/// How long a checkpoint that was hidden can be brought back by undo, and how long the states that an undo needs are kept.
+pub const UNDO_WINDOW: Duration = Duration::from_secs(24 * 3600);
 
 /// Microseconds in an hour.
 const HOUR: i64 = 3_600_000_000;
@@ -30,9 +37,10 @@ pub struct Rules {
     pub keep_days: Option<u64>,
     /// Keep the newest manual ones ([`KEPT_MANUAL`]) in addition to the other rules. Without other rules they are kept anyway.
     pub keep_manual: bool,
-    /// Remove checkpoints until the store has at most this many bytes.
+    /// Remove automatic checkpoints, the oldest first, until the store has at most this many bytes. What the rules above keep
+    /// stays. Only checkpoints older than [`UNDO_WINDOW`] are removed, unless `now` is set.
     pub max_size: Option<u64>,
-    /// Free the bytes at once instead of with the next prune.
+    /// Free the bytes of everything hidden at once, so that it cannot be undone.
     pub now: bool,
 }
 
@@ -41,11 +49,15 @@ pub struct Rules {
 pub struct PrunePlan {
     /// Checkpoints that will be hidden, newest first.
     pub hide: Vec<StepRow>,
-    /// Checkpoints hidden earlier whose bytes will be freed.
+    /// Checkpoints whose bytes will be freed: hidden earlier, or now.
     pub purge: Vec<StepId>,
     /// How many checkpoints stay.
     pub keep: usize,
-    rules: Rules,
+    /// Bytes of the store now.
+    pub size_before: u64,
+    /// Bytes of the store when the plan has been carried out.
+    pub size_after: u64,
+    now: bool,
 }
 
 /// The result of a prune.
@@ -55,29 +67,82 @@ pub struct Pruned {
     pub operation: Option<Operation>,
     /// How many checkpoints were hidden.
     pub hidden: usize,
+    /// How many of these can be brought back by undo.
+    pub undoable: usize,
     /// How many checkpoints are left.
     pub kept: usize,
     /// How many reruns had the states of their own workspaces freed; their branches stay.
     pub reruns: usize,
     /// The objects and bytes that were freed.
     pub swept: Swept,
+    /// Bytes of the store now.
+    pub size_after: u64,
 }
 
 impl Workspace {
-    /// Plans a prune and changes nothing.
+    /// Plans a prune and changes nothing. Fails with [`EngineError::CannotFit`] if the size of the rules cannot be reached.
     pub fn plan_prune(&self, rules: Rules) -> Result<PrunePlan, EngineError> {
         let all = self.store().checkpoints(self.record.id)?;
-        let protected = self.protected()?;
-        let manual = newest_manual(&all);
+        let operations = self.operations()?;
+        let protected = self.protected(&operations)?;
+        let window_start = self.undo_window_start();
+        // What is hidden within the window is not freed, so hiding it harms no undo; freeing it would.
+        let needed_by_undo =
+            moves_since(&operations, if rules.now { Timestamp::from_micros(i64::MAX) } else { window_start });
+        let hide: Vec<&StepRow> = self
+            .not_kept(&rules, &all)
+            .into_iter()
+            .filter(|stored| !protected.contains(&stored.step.id))
+            .collect();
+        let hidden_at: HashMap<OpId, Timestamp> = operations.iter().map(|op| (op.id, op.at)).collect();
+        let is_past_window = |stored: &StepRow| {
+            stored.hidden_by.and_then(|op| hidden_at.get(&op)).is_none_or(|at| *at < window_start)
+        };
+        let mut purge: Vec<StepId> = all
+            .iter()
+            .filter(|stored| stored.hidden_by.is_some() && !stored.purged)
+            .filter(|stored| rules.now || is_past_window(stored))
+            .map(|stored| stored.step.id)
+            .filter(|id| !protected.contains(id) && !needed_by_undo.contains(id))
+            .collect();
+        if rules.now {
+            purge.extend(hide.iter().map(|stored| stored.step.id));
+        }
+        let candidates = match rules.max_size {
+            Some(_) => {
+                let stays = |id: &StepId| protected.contains(id) || needed_by_undo.contains(id);
+                size_candidates(&rules, &all, &hide, stays, window_start)
+            }
+            None => Vec::new(),
+        };
+        let sizes = fit::PruneSizes::measure(self, &hide, &purge, &candidates, rules.now)?;
+        let size_before = self.store().usage()?.total_bytes;
+        let (count, size_after) = match rules.max_size {
+            Some(limit) => sizes.smallest_removal(limit)?,
+            None => (0, sizes.size_after(0)?),
+        };
+        let removed: HashSet<StepId> = candidates[..count].iter().map(|stored| stored.step.id).collect();
+        let hidden: HashSet<StepId> =
+            hide.iter().map(|stored| stored.step.id).chain(removed.iter().copied()).collect();
+        purge.extend(removed);
+        let is_visible = |stored: &&StepRow| stored.hidden_by.is_none();
+        let hide: Vec<StepRow> =
+            all.iter().filter(is_visible).filter(|row| hidden.contains(&row.step.id)).cloned().collect();
+        let keep = all.iter().filter(is_visible).count() - hide.len();
+        Ok(PrunePlan { keep, hide, purge, size_before, size_after, now: rules.now })
+    }
+
+    /// The visible checkpoints that no rule keeps.
+    fn not_kept<'a>(&self, rules: &Rules, all: &'a [StepRow]) -> Vec<&'a StepRow> {
+        let manual = newest_manual(all);
         let now = self.engine.env.now();
-        let visible: Vec<&StepRow> = all.iter().filter(|stored| stored.hidden_by.is_none()).collect();
         let only_size = rules.max_size.is_some() && rules.keep_last.is_none() && rules.keep_days.is_none();
-        let mut hide = Vec::new();
         let mut hours: HashSet<i64> = HashSet::new();
-        for (index, stored) in visible.iter().enumerate() {
+        let visible = all.iter().filter(|stored| stored.hidden_by.is_none());
+        let mut is_kept = |(index, stored): &(usize, &StepRow)| {
             let step = &stored.step;
             let first_of_hour = hours.insert(step.at.as_micros() / HOUR);
-            let kept = match (rules.keep_last, rules.keep_days) {
+            match (rules.keep_last, rules.keep_days) {
                 // The default rules: keep manual checkpoints, everything of the last hour, then one per hour.
                 (None, None) => {
                     only_size
@@ -86,31 +151,26 @@ impl Workspace {
                         || now.as_micros() - step.at.as_micros() < HOUR
                 }
                 (last, days) => {
-                    last.is_some_and(|count| index < count)
+                    last.is_some_and(|count| *index < count)
                         || (rules.keep_manual && manual.contains(&step.id))
                         || days.is_some_and(|days| age_in_days(step.at, now) < days)
                 }
-            };
-            if !kept && !protected.contains(&step.id) {
-                hide.push((*stored).clone());
             }
-        }
-        let purge = all
-            .iter()
-            .filter(|stored| stored.hidden_by.is_some() && !stored.purged)
-            .map(|stored| stored.step.id)
-            .filter(|id| !protected.contains(id))
-            .collect();
-        Ok(PrunePlan { keep: visible.len() - hide.len(), hide, purge, rules })
+        };
+        visible.enumerate().filter(|item| !is_kept(item)).map(|(_, stored)| stored).collect()
     }
 
-    /// Returns the checkpoints that no rule may hide: the head, the tips of branches, and what the next undo needs.
-    fn protected(&self) -> Result<HashSet<StepId>, EngineError> {
+    /// When the undo window begins: what was hidden or moved before can no longer be brought back after a prune.
+    fn undo_window_start(&self) -> Timestamp {
+        let window = i64::try_from(UNDO_WINDOW.as_micros()).unwrap_or(i64::MAX);
+        Timestamp::from_micros(self.engine.env.now().as_micros().saturating_sub(window))
+    }
+
+    /// Returns the checkpoints that no rule may hide: the head, the tips of branches, and what an undo of the last move needs.
+    fn protected(&self, operations: &[Operation]) -> Result<HashSet<StepId>, EngineError> {
         let mut protected: HashSet<StepId> = self.head_id()?.into_iter().collect();
         protected.extend(self.branches()?.into_iter().map(|branch| branch.tip.step.id));
-        let last_move =
-            self.operations()?.into_iter().find_map(|operation| operation.action.moved().cloned());
-        if let Some(moved) = last_move {
+        if let Some(moved) = operations.iter().find_map(|op| op.action.moved()) {
             protected.extend([moved.before, moved.after]);
         }
         Ok(protected)
@@ -120,90 +180,78 @@ impl Workspace {
     pub fn prune(&self, plan: PrunePlan) -> Result<Pruned, EngineError> {
         // Other processes may have recorded more since the plan was made: what they need now stays.
         let lock = self.lock_exclusive()?;
+        let size_before = self.store().usage()?.total_bytes;
         let all = self.store().checkpoints(self.record.id)?;
-        let protected = self.protected()?;
-        let visible: HashSet<StepId> =
-            all.iter().filter(|stored| stored.hidden_by.is_none()).map(|stored| stored.step.id).collect();
+        let protected = self.protected(&self.operations()?)?;
         let mut purge = plan.purge;
         purge.retain(|step| !protected.contains(step));
-        let mut steps: Vec<StepId> = plan.hide.iter().map(|stored| stored.step.id).collect();
-        steps.retain(|step| visible.contains(step) && !protected.contains(step));
-        let mut operation = None;
+        let planned: HashSet<StepId> = plan.hide.iter().map(|stored| stored.step.id).collect();
+        let steps: Vec<StepId> = all
+            .iter()
+            .filter(|stored| stored.hidden_by.is_none())
+            .map(|stored| stored.step.id)
+            .filter(|step| planned.contains(step) && !protected.contains(step))
+            .collect();
+        let freed: HashSet<&StepId> = purge.iter().collect();
+        let undoable = steps.iter().filter(|step| !freed.contains(step)).count();
+        let hidden = steps.len();
+        let (mutations, operation) = self.prune_mutations(steps, purge);
+        self.store().commit(None, &mutations)?;
+        drop(lock);
+        let reruns = self.engine.discard_reruns(plan.now)?;
+        let mut swept = self.engine.collect()?;
+        let size_after = self.store().usage()?.total_bytes;
+        swept.bytes = size_before.saturating_sub(size_after);
+        let kept = self.checkpoints()?.len();
+        Ok(Pruned { operation, hidden, undoable, kept, reruns, swept, size_after })
+    }
+
+    /// The changes of the log that hide `steps` and free `purge`, and the operation that is recorded.
+    fn prune_mutations(&self, steps: Vec<StepId>, purge: Vec<StepId>) -> (Vec<Mutation>, Option<Operation>) {
         let mut mutations = Vec::new();
+        let mut operation = None;
         if !steps.is_empty() {
             let count = steps.len();
             let record = self.operation(
                 format!("prune {count} checkpoint{}", if count == 1 { "" } else { "s" }),
                 OperationAction::Prune { steps: steps.clone() },
             );
-            mutations.push(Mutation::SetHidden { steps: steps.clone(), by: Some(record.id) });
+            mutations.push(Mutation::SetHidden { steps, by: Some(record.id) });
             mutations.push(Mutation::AppendOp(record.clone()));
             operation = Some(record);
         }
-        if plan.rules.now {
-            purge.extend(&steps);
-        }
         mutations.push(Mutation::Purge { steps: purge });
-        self.store().commit(None, &mutations)?;
-        drop(lock);
-        let is_over = |limit: u64| Ok::<_, EngineError>(self.store().usage()?.total_bytes > limit);
-        let now = plan.rules.now || plan.rules.max_size.map_or(Ok(false), is_over)?;
-        let reruns = self.engine.give_up_reruns(now)?;
-        let mut swept = self.engine.collect()?;
-        let mut hidden = steps.len();
-        if let Some(limit) = plan.rules.max_size {
-            let (more, freed) = self.shrink_to(limit, plan.rules.keep_manual)?;
-            hidden += more;
-            swept.objects += freed.objects;
-            swept.bytes += freed.bytes;
-        }
-        let kept = self.checkpoints()?.len();
-        Ok(Pruned { operation, hidden, kept, reruns, swept })
+        (mutations, operation)
     }
+}
 
-    /// Purges checkpoints until the store has at most `limit` bytes: automatic ones before manual ones, oldest first, an
-    /// eighth at a time.
-    fn shrink_to(&self, limit: u64, keep_manual: bool) -> Result<(usize, Swept), EngineError> {
-        let mut total = Swept::default();
-        let mut hidden = 0;
-        while self.store().usage()?.total_bytes > limit {
-            let lock = self.lock_exclusive()?;
-            let all = self.store().checkpoints(self.record.id)?;
-            let protected = self.protected()?;
-            let candidates: Vec<&StepRow> = all
-                .iter()
-                .rev()
-                .filter(|stored| !stored.purged && !protected.contains(&stored.step.id))
-                .collect();
-            let (automatic, manual): (Vec<_>, Vec<_>) =
-                candidates.into_iter().partition(|stored| stored.trigger != Some(Trigger::Manual));
-            let group = match (automatic.is_empty(), keep_manual) {
-                (true, false) => manual,
-                _ => automatic,
-            };
-            let share = group.len().div_ceil(8);
-            let steps: Vec<StepId> = group.into_iter().take(share).map(|stored| stored.step.id).collect();
-            if steps.is_empty() {
-                break;
-            }
-            hidden += steps.len();
-            let record = self.operation(
-                format!("prune {} checkpoints to fit {limit} bytes", steps.len()),
-                OperationAction::Prune { steps: steps.clone() },
-            );
-            let mutations = [
-                Mutation::SetHidden { steps: steps.clone(), by: Some(record.id) },
-                Mutation::Purge { steps },
-                Mutation::AppendOp(record),
-            ];
-            self.store().commit(None, &mutations)?;
-            drop(lock);
-            let swept = self.engine.collect()?;
-            total.objects += swept.objects;
-            total.bytes += swept.bytes;
-        }
-        Ok((hidden, total))
-    }
+/// The checkpoints that may go to reach a size, in the order in which they go: automatic ones that nobody labelled, noted or
+/// tagged, the oldest first.
+fn size_candidates<'a>(
+    rules: &Rules,
+    all: &'a [StepRow],
+    hide: &[&'a StepRow],
+    stays: impl Fn(&StepId) -> bool,
+    window_start: Timestamp,
+) -> Vec<&'a StepRow> {
+    let has_rules = rules.keep_last.is_some() || rules.keep_days.is_some();
+    let not_kept: HashSet<StepId> = hide.iter().map(|stored| stored.step.id).collect();
+    let is_candidate = |stored: &&StepRow| {
+        let id = stored.step.id;
+        stored.hidden_by.is_none()
+            && stored.trigger != Some(Trigger::Manual)
+            && stored.annotation.is_empty()
+            && !stays(&id)
+            && (!has_rules || not_kept.contains(&id))
+            && (rules.now || stored.step.at < window_start)
+    };
+    all.iter().rev().filter(is_candidate).collect()
+}
+
+/// The states that an undo of the moves since `start` needs.
+fn moves_since(operations: &[Operation], start: Timestamp) -> HashSet<StepId> {
+    let recent = operations.iter().filter(|op| op.at >= start);
+    recent.filter_map(|op| op.action.moved()).flat_map(|moved| [moved.before, moved.after]).collect()
 }
 
 /// Returns the newest manual checkpoints, which stay when no rule is given.

@@ -39,6 +39,8 @@ pub trait Visitor {
     fn object(&mut self, kind: ObjectKind, hash: Hash);
     /// Called when a tree names a file of this size.
     fn file(&mut self, size: u64, content: &Content) -> Result<(), ObjectError>;
+    /// Called when a git file in the vault is reached for the first time.
+    fn vaulted(&mut self, _name: &[u8]) {}
 }
 
 impl<'a> Marker<'a> {
@@ -188,7 +190,14 @@ impl<'a> Marker<'a> {
         }
         match node {
             TreeNode::File { content: Content::Vaulted, .. } => {
-                self.alive.vaulted.extend(stepback_worktree::vault::name_of(dir, name));
+                if let Some(name) = stepback_worktree::vault::name_of(dir, name)
+                    && !self.alive.vaulted.contains(&name)
+                {
+                    if let Some(visitor) = self.visitor.as_mut() {
+                        visitor.vaulted(&name);
+                    }
+                    self.alive.vaulted.insert(name);
+                }
             }
             TreeNode::File { content, .. } => {
                 if let Some((kind, hash)) = content.object() {

@@ -98,8 +98,26 @@ impl Engine {
     /// Purges the states in the scratch workspaces of reruns that have ended; the next collection frees what only they needed.
     /// What a rerun did stays recorded, and its files are those of its branch. Reruns of the last hour are kept unless `now`
     /// is set. Returns how many workspaces were purged.
-    pub fn give_up_reruns(&self, now: bool) -> Result<usize, EngineError> {
-        let mut given_up = 0;
+    pub fn discard_reruns(&self, now: bool) -> Result<usize, EngineError> {
+        let discarded = self.discardable_reruns(now)?;
+        for (workspace, steps) in &discarded {
+            let operation = workspace
+                .operation("discard a rerun".to_owned(), OperationAction::Prune { steps: steps.clone() });
+            let mutations = [
+                Mutation::SetHidden { steps: steps.clone(), by: Some(operation.id) },
+                Mutation::Purge { steps: steps.clone() },
+                Mutation::AppendOp(operation),
+            ];
+            self.store.commit(None, &mutations)?;
+            // Only hidden steps can be purged; shown again, what the rerun did can still be read and compared.
+            self.store.commit(None, &[Mutation::SetHidden { steps: steps.clone(), by: None }])?;
+        }
+        Ok(discarded.len())
+    }
+
+    /// The scratch workspaces of reruns that have ended, with the checkpoints whose states can be freed.
+    pub(crate) fn discardable_reruns(&self, now: bool) -> Result<Vec<(Workspace, Vec<StepId>)>, EngineError> {
+        let mut found = Vec::new();
         for record in self.store.workspaces()?.into_iter().filter(record::WorkspaceRecord::is_rerun) {
             let root = PathBuf::from(OsString::from_vec(record.root.clone()));
             let newest =
@@ -114,22 +132,11 @@ impl Engine {
             let all = self.store.checkpoints(record.id)?;
             let steps: Vec<StepId> =
                 all.iter().filter(|stored| !stored.purged).map(|stored| stored.step.id).collect();
-            if steps.is_empty() {
-                continue;
+            if !steps.is_empty() {
+                found.push((workspace, steps));
             }
-            let operation = workspace
-                .operation("discard a rerun".to_owned(), OperationAction::Prune { steps: steps.clone() });
-            let mutations = [
-                Mutation::SetHidden { steps: steps.clone(), by: Some(operation.id) },
-                Mutation::Purge { steps: steps.clone() },
-                Mutation::AppendOp(operation),
-            ];
-            self.store.commit(None, &mutations)?;
-            // Only hidden steps can be purged; shown again, what the rerun did can still be read and compared.
-            self.store.commit(None, &[Mutation::SetHidden { steps, by: None }])?;
-            given_up += 1;
         }
-        Ok(given_up)
+        Ok(found)
     }
 }
 

@@ -6,7 +6,7 @@ use std::pin::pin;
 use futures_util::TryStreamExt;
 use stepback_model::hash::{Hash, ObjectKind};
 use stepback_store::StoreError;
-use stepback_store::port::{CommitMark, MaintenanceStore, ObjectInfo, StoreUsage, Swept};
+use stepback_store::port::{CommitMark, MaintenanceStore, Mutation, ObjectInfo, StoreUsage, Swept};
 use tokio_postgres::types::ToSql;
 
 use crate::commit::COLLECTING;
@@ -159,6 +159,26 @@ impl MaintenanceStore for PostgresStore {
             drop(vacuumed);
         }
         Ok(Swept { objects: dead.len() as u64, bytes: before.saturating_sub(self.total_bytes()?) })
+    }
+
+    /// An estimate: the server decides when it returns which pages to the system.
+    fn usage_after(&self, _: &[Mutation], live: &HashSet<Hash>) -> Result<StoreUsage, StoreError> {
+        let mut all = Vec::new();
+        self.visit_objects(&mut |object| all.push((object.hash, object.base)))?;
+        let mut usage = self.usage()?;
+        for some in dead_among(all, live).chunks(OBJECTS_PER_DELETE) {
+            let hashes: Vec<&[u8]> = some.iter().map(|hash| hash.as_bytes().as_slice()).collect();
+            let sql = "SELECT count(*), coalesce(sum(raw_len), 0)::bigint,
+                              coalesce(sum(octet_length(payload)), 0)::bigint
+                       FROM stepback_objects WHERE hash = ANY($1)";
+            let row = self.pool.ask(async |connection| connection.client.query_one(sql, &[&hashes]).await)?;
+            let freed = rows::get::<i64>(&row, 2)? as u64;
+            usage.objects = usage.objects.saturating_sub(rows::get::<i64>(&row, 0)? as u64);
+            usage.raw_bytes = usage.raw_bytes.saturating_sub(rows::get::<i64>(&row, 1)? as u64);
+            usage.stored_bytes = usage.stored_bytes.saturating_sub(freed);
+            usage.total_bytes = usage.total_bytes.saturating_sub(freed);
+        }
+        Ok(usage)
     }
 
     fn usage(&self) -> Result<StoreUsage, StoreError> {

@@ -34,6 +34,7 @@ mod pagination;
 mod problem;
 mod service;
 mod signin;
+mod single_flight;
 mod state;
 mod static_files;
 mod strict;

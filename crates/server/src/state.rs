@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use stepback_api::maintenance::StatisticsDocument;
 use stepback_engine::{Engine, Workspace};
 use stepback_model::ids::WorkspaceId;
 use stepback_model::record::Session;
@@ -20,6 +21,7 @@ use crate::api::reruns::{Running, ServerHost};
 use crate::ingest::Ingest;
 use crate::live::LiveUpdates;
 use crate::problem::Problem;
+use crate::single_flight::SingleFlight;
 
 /// The shared state of the server: store, environment, queues. Cheap to clone.
 #[derive(Clone)]
@@ -37,6 +39,7 @@ struct Inner {
     watcher: OnceLock<Arc<dyn ScanHints>>,
     ingest: Ingest,
     live: LiveUpdates,
+    statistics: SingleFlight<StatisticsDocument>,
 }
 
 /// Steps indexed per batch in the background; between batches, a process that ends is noticed.
@@ -60,7 +63,9 @@ impl AppState {
         let (running, receiver) = (Running::default(), Receiver::default());
         let (ingest, live) = (Ingest::default(), LiveUpdates::default());
         let (indexing, watcher) = (AtomicBool::new(false), OnceLock::new());
-        Self { inner: Arc::new(Inner { engine, stage, running, indexing, receiver, watcher, ingest, live }) }
+        let statistics = SingleFlight::default();
+        let inner = Inner { engine, stage, running, indexing, receiver, watcher, ingest, live, statistics };
+        Self { inner: Arc::new(inner) }
     }
 
     /// What reruns need; `None` if they cannot run here.
@@ -71,6 +76,11 @@ impl AppState {
     /// The running reruns.
     pub(crate) fn running(&self) -> &Running {
         &self.inner.running
+    }
+
+    /// The statistics of the store, shared by the requests for them.
+    pub(crate) fn statistics(&self) -> &SingleFlight<StatisticsDocument> {
+        &self.inner.statistics
     }
 
     /// Interrupts all reruns because the program is about to end, and waits a while for them to finish.

@@ -374,7 +374,7 @@ pub enum Command {
     Op(Op),
     /// Prune old checkpoints and free space
     #[command(
-        after_help = "Without rules: keeps the newest 50 manual checkpoints, everything of the last hour, then one per hour. With rules: keeps what they say. Always kept: the current checkpoint, and what the next undo needs. \"stepback undo\" restores pruned checkpoints until the next prune frees their space; --now and --max-size free it immediately.\n\nExamples:\n  stepback prune --dry-run\n  stepback prune --keep-last 20\n  stepback prune --keep-days 14 --now\n  stepback prune --max-size 2GB"
+        after_help = "Without rules: keeps the newest 50 manual checkpoints, everything of the last hour, then one per hour. With rules: keeps what they say. Always kept: the current checkpoint, the tips of branches, and what the next undo needs. \"stepback undo\" restores pruned checkpoints; a prune frees their space after 24 hours, or immediately with --now. --max-size frees the space of what it removes, and removes nothing of the last 24 hours without --now, and nothing that you made, labelled, noted or tagged. If the store cannot become that small, nothing is pruned.\n\nExamples:\n  stepback prune --dry-run\n  stepback prune --keep-last 20\n  stepback prune --keep-days 14 --now\n  stepback prune --max-size 2GB"
     )]
     Prune(Prune),
     /// Verify the integrity of the store

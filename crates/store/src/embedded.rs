@@ -32,6 +32,7 @@ mod plans;
 mod ranked_hits;
 mod readers;
 mod schema;
+mod size;
 mod store;
 mod sweep;
 

@@ -279,6 +279,14 @@ impl MaintenanceStore for MemoryStore {
         Ok(Swept { objects: (objects - inner.objects.len()) as u64, bytes: bytes - inner.bytes })
     }
 
+    fn usage_after(&self, _: &[Mutation], live: &HashSet<Hash>) -> Result<StoreUsage, StoreError> {
+        let inner = self.inner();
+        let kept = inner.objects.iter().filter(|((_, hash), _)| live.contains(hash));
+        let (objects, bytes) =
+            kept.fold((0, 0), |(objects, bytes), (_, object)| (objects + 1, bytes + object.len() as u64));
+        Ok(StoreUsage { objects, raw_bytes: bytes, stored_bytes: bytes, total_bytes: bytes })
+    }
+
     fn usage(&self) -> Result<StoreUsage, StoreError> {
         let inner = self.inner();
         Ok(StoreUsage {

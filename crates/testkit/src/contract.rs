@@ -109,6 +109,7 @@ clauses! { $
     maintenance::a_freed_object_can_be_written_again,
     maintenance::sweeping_an_empty_store_is_no_harm,
     maintenance::usage_grows_and_shrinks,
+    maintenance::the_usage_after_a_sweep_is_known_before,
     maintenance::a_healthy_store_has_no_complaints,
 }
 

@@ -185,6 +185,20 @@ impl Vault {
         Ok(())
     }
 
+    /// Counts the bytes that [`Self::retain`] would free.
+    pub fn bytes_without(&self, wanted: impl Fn(&[u8]) -> bool) -> io::Result<u64> {
+        let mut bytes = 0;
+        for entry in fs::read_dir(&self.path)? {
+            let entry = entry?;
+            let metadata = entry.metadata()?;
+            if !wanted(entry.file_name().as_bytes()) && std::os::unix::fs::MetadataExt::nlink(&metadata) == 1
+            {
+                bytes += metadata.len();
+            }
+        }
+        Ok(bytes)
+    }
+
     /// Removes every file whose key is not wanted; returns how many files and bytes were freed.
     pub fn retain(&self, wanted: impl Fn(&[u8]) -> bool) -> io::Result<(u64, u64)> {
         let (mut files, mut bytes) = (0, 0);

@@ -15,6 +15,9 @@ impl PruneReportDocument {
             items: plan.hide.iter().map(StepDocument::of).collect(),
             kept: plan.keep as u64,
             freed_checkpoints: plan.purge.len() as u64,
+            freed_bytes: plan.size_before.saturating_sub(plan.size_after),
+            size_before: plan.size_before,
+            size_after: plan.size_after,
             ..Self::default()
         }
     }
@@ -28,6 +31,7 @@ impl PruneReportDocument {
             reruns: pruned.reruns as u64,
             freed_objects: pruned.swept.objects,
             freed_bytes: pruned.swept.bytes,
+            size_after: pruned.size_after,
             operation: operation.map(|operation| OperationDocument::stored(store, operation)).transpose()?,
             ..self
         })

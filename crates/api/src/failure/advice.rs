@@ -32,6 +32,18 @@ pub fn of(error: &EngineError) -> (FailureKind, Option<&'static str>) {
         EngineError::Purged { .. } => {
             (FailureKind::Nothing, Some("\"stepback checkpoint list\" lists the remaining ones"))
         }
+        EngineError::CannotFit { freed_at_once: false, .. } => (
+            FailureKind::Refused,
+            Some(
+                "nothing was pruned; with --now checkpoints of the last 24 hours may go too, which cannot be undone; manual and labelled checkpoints are only deleted by name or by --keep-last and --keep-days",
+            ),
+        ),
+        EngineError::CannotFit { .. } => (
+            FailureKind::Refused,
+            Some(
+                "nothing was pruned; delete labelled or manual checkpoints by name, use --keep-last or --keep-days, or prune other workspaces",
+            ),
+        ),
         EngineError::NothingTo(_) => (FailureKind::Nothing, Some("\"stepback op log\" lists the operations")),
         EngineError::CannotUndo(_) => (
             FailureKind::Nothing,

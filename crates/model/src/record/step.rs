@@ -222,6 +222,11 @@ pub struct Annotation {
 }
 
 impl Annotation {
+    /// Whether there is no label, no note and no tag.
+    pub fn is_empty(&self) -> bool {
+        self.label.is_none() && self.note.is_none() && self.tags.is_empty()
+    }
+
     /// An annotation that is only a label.
     pub fn labelled(label: impl Into<String>) -> Self {
         Self { label: Some(label.into()), ..Self::default() }

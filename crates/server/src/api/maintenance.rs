@@ -1,7 +1,10 @@
 //! Statistics of a store, and pruning.
 
+use std::time::Instant;
+
 use axum::extract::State;
 use stepback_api::maintenance::{NewPrune, PruneReportDocument, StatisticsDocument};
+use stepback_engine::Engine;
 use stepback_engine::prune::Rules;
 use stepback_model::record::Session;
 use stepback_store::port::StepQuery as Steps;
@@ -14,54 +17,60 @@ use crate::state::{self, AppState};
 #[utoipa::path(get, path = "/statistics", tag = "upkeep",
     responses((status = 200, body = StatisticsDocument), (status = "default", body = Problem)))]
 pub async fn statistics(State(work): State<AppState>) -> Result<Json<StatisticsDocument>, Problem> {
+    let (arrival, state) = (Instant::now(), work.clone());
     let budget_bytes = work.stage().and_then(|stage| stage.budget);
     work.run(move |engine| {
-        let usage = engine.store.usage()?;
-        let mut found = StatisticsDocument {
-            objects: usage.objects,
-            raw_bytes: usage.raw_bytes,
-            stored_bytes: usage.stored_bytes,
-            total_bytes: usage.total_bytes,
-            budget_bytes,
-            ..StatisticsDocument::default()
-        };
-        let mut cost = 0_u64;
-        for workspace in engine.store.workspaces()? {
-            if workspace.is_rerun() {
-                // Answers from the recording cost nothing, but model calls beyond it did.
-                for session in engine.store.sessions(workspace.id)? {
-                    found.reruns += u64::from(session.agent != Session::PERSON);
-                    cost = cost.saturating_add(session.info.cost);
-                }
-                continue;
-            }
-            found.workspaces += 1;
-            found.operations += engine.store.operations(workspace.id)?.len() as u64;
-            for session in engine.store.sessions(workspace.id)? {
-                if session.agent != Session::PERSON {
-                    *found.sessions.entry(session.agent.clone()).or_default() += 1;
-                    cost = cost.saturating_add(session.info.cost);
-                }
-            }
-            for tally in engine.store.tally(workspace.id)? {
-                *found.steps.entry(tally.kind.as_str().to_owned()).or_default() += tally.steps;
-                let agent = found.agents.entry(tally.agent).or_default();
-                *agent.steps.entry(tally.kind.as_str().to_owned()).or_default() += tally.steps;
-                agent.failed += tally.failed;
-            }
-            let visible = Steps {
-                checkpoint: Some(true),
-                hidden: Some(false),
-                limit: Some(0),
-                count_all: true,
-                ..Steps::default()
-            };
-            found.checkpoints += engine.store.find(Some(workspace.id), &visible)?.total;
-        }
-        found.cost_usd = cost as f64 / 1e6;
-        Ok(Json(found))
+        let mark = || Ok(engine.store.commit_seq()?);
+        state.statistics().get(arrival, mark, || collect_statistics(engine, budget_bytes)).map(Json)
     })
     .await
+}
+
+fn collect_statistics(engine: &Engine, budget_bytes: Option<u64>) -> Result<StatisticsDocument, Problem> {
+    let usage = engine.store.usage()?;
+    let mut found = StatisticsDocument {
+        objects: usage.objects,
+        raw_bytes: usage.raw_bytes,
+        stored_bytes: usage.stored_bytes,
+        total_bytes: usage.total_bytes,
+        budget_bytes,
+        ..StatisticsDocument::default()
+    };
+    let mut cost = 0_u64;
+    for workspace in engine.store.workspaces()? {
+        if workspace.is_rerun() {
+            // Answers from the recording cost nothing, but model calls beyond it did.
+            for session in engine.store.sessions(workspace.id)? {
+                found.reruns += u64::from(session.agent != Session::PERSON);
+                cost = cost.saturating_add(session.info.cost);
+            }
+            continue;
+        }
+        found.workspaces += 1;
+        found.operations += engine.store.operations(workspace.id)?.len() as u64;
+        for session in engine.store.sessions(workspace.id)? {
+            if session.agent != Session::PERSON {
+                *found.sessions.entry(session.agent.clone()).or_default() += 1;
+                cost = cost.saturating_add(session.info.cost);
+            }
+        }
+        for tally in engine.store.tally(workspace.id)? {
+            *found.steps.entry(tally.kind.as_str().to_owned()).or_default() += tally.steps;
+            let agent = found.agents.entry(tally.agent).or_default();
+            *agent.steps.entry(tally.kind.as_str().to_owned()).or_default() += tally.steps;
+            agent.failed += tally.failed;
+        }
+        let visible = Steps {
+            checkpoint: Some(true),
+            hidden: Some(false),
+            limit: Some(0),
+            count_all: true,
+            ..Steps::default()
+        };
+        found.checkpoints += engine.store.find(Some(workspace.id), &visible)?.total;
+    }
+    found.cost_usd = cost as f64 / 1e6;
+    Ok(found)
 }
 
 /// Removes checkpoints by rules, or reports which would be removed.

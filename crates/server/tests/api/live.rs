@@ -174,7 +174,10 @@ fn the_store_is_counted_and_pruned_only_when_somebody_means_it() {
     let did = place.post(&prune, &json!({ "keep_last": 2, "dry_run": false })).with(200);
     assert_eq!((&did["applied"], &did["items"]), (&json!(true), &would["items"]));
     assert_eq!(did["operation"]["kind"], "prune");
-    assert_eq!(place.get("/statistics").with(200)["checkpoints"], did["kept"]);
+    assert_eq!((&did["size_before"], &did["size_after"]), (&would["size_before"], &would["size_after"]));
+    let after = place.get("/statistics").with(200);
+    assert_eq!((&after["checkpoints"], &after["total_bytes"]), (&did["kept"], &did["size_after"]));
+    place.post(&prune, &json!({ "max_size": 1 })).problem(409);
     for wrong in [
         json!({ "keep_last": -1 }),
         json!({ "keep_days": "x" }),

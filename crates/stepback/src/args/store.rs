@@ -41,10 +41,10 @@ pub struct Prune {
     /// Keep the newest 50 manual checkpoints, regardless of other rules
     #[arg(long)]
     pub keep_manual: bool,
-    /// Prune the oldest until the store fits: 500MB, 2GB
+    /// Remove automatic checkpoints, oldest first, until the store fits: 500MB, 2GB
     #[arg(long, value_name = "S", value_parser = parse_size)]
     pub max_size: Option<u64>,
-    /// Free the space immediately; this cannot be undone
+    /// Free the space immediately, also of the last 24 hours; this cannot be undone
     #[arg(long)]
     pub now: bool,
     /// Show what would be pruned and change nothing

@@ -26,12 +26,17 @@ pub fn log(
     let workspace = context.workspace()?;
     let session = session.map(|text| workspace.find_session(text)).transpose()?;
     let head = workspace.head_id()?;
-    let query = StepQuery { session: session.map(|session| session.id), kinds, ..StepQuery::default() };
-    let mut steps = workspace.store().steps(workspace.record.id, &query).map_err(EngineError::from)?;
-    steps.retain(|stored| stored.hidden_by.is_none());
+    let query = StepQuery {
+        session: session.map(|session| session.id),
+        kinds,
+        hidden: Some(false),
+        limit: limit.map(|limit| limit as u64),
+        ..StepQuery::default()
+    };
+    let steps = workspace.store().steps(workspace.record.id, &query).map_err(EngineError::from)?;
     let rolled_back = workspace.lines()?;
     let is_head = |stored: &StepRow| Some(stored.step.id) == head;
-    let shown = steps.iter().take(limit.unwrap_or(usize::MAX));
+    let shown = steps.iter();
     if context.json {
         let items: Vec<_> = shown
             .map(|stored| {

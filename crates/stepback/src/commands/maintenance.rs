@@ -1,10 +1,11 @@
 //! The commands `stepback prune`, `stepback fsck` and `stepback stats`.
 
+use std::collections::HashSet;
 use std::process::ExitCode;
 
 use serde_json::json;
 use stepback_api::maintenance::PruneReportDocument;
-use stepback_engine::prune::Rules;
+use stepback_engine::prune::{PrunePlan, Pruned, Rules};
 use stepback_store::port::StepQuery;
 
 use super::{CommandResult, DONE, titles};
@@ -25,30 +26,15 @@ pub fn prune(context: &Context, arguments: &Prune) -> CommandResult {
     };
     let plan = workspace.plan_prune(rules)?;
     let document = PruneReportDocument::planned(&plan);
-    let (keep, purge) = (plan.keep, plan.purge.len());
-    let by_size = arguments.max_size.map(output::bytes);
-    let paint = Paint::stdout();
     if arguments.dry_run {
         if context.json {
             output::document(&json!(document));
-            return DONE;
-        }
-        for stored in &plan.hide {
-            output::line(format!("would prune #{}  {}", stored.step.number, titles::title(stored)));
-        }
-        output::line(format!(
-            "{} would be pruned, {} kept; the space of {} pruned before would be freed",
-            output::count(plan.hide.len() as u64, "checkpoint"),
-            output::grouped(keep as u64),
-            output::count(purge as u64, "checkpoint"),
-        ));
-        if let Some(size) = by_size {
-            output::line(format!(
-                "Then the oldest would be pruned, automatic ones first, until the store fits into {size}."
-            ));
+        } else {
+            print_prune_plan(&plan);
         }
         return DONE;
     }
+    let size_before = plan.size_before;
     let pruned = workspace.prune(plan)?;
     if context.json {
         let mut value = json!(document.applied(workspace.store(), &pruned)?);
@@ -57,6 +43,32 @@ pub fn prune(context: &Context, arguments: &Prune) -> CommandResult {
         output::document(&value);
         return DONE;
     }
+    print_pruned(&pruned, size_before);
+    DONE
+}
+
+fn print_prune_plan(plan: &PrunePlan) {
+    for stored in &plan.hide {
+        output::line(format!("would prune #{}  {}", stored.step.number, titles::title(stored)));
+    }
+    let freed: HashSet<_> = plan.purge.iter().collect();
+    let undoable = plan.hide.iter().filter(|stored| !freed.contains(&stored.step.id)).count();
+    output::line(format!(
+        "{} would be pruned, {} kept; the space of {} would be freed",
+        output::count(plan.hide.len() as u64, "checkpoint"),
+        output::grouped(plan.keep as u64),
+        output::count(plan.purge.len() as u64, "checkpoint"),
+    ));
+    output::line(size_line("The store would have", plan.size_before, plan.size_after));
+    if undoable > 0 {
+        output::line(format!(
+            "\"stepback undo\" would restore {}; a prune frees their space after 24 hours (--now: immediately).",
+            output::count(undoable as u64, "checkpoint")
+        ));
+    }
+}
+
+fn print_pruned(pruned: &Pruned, size_before: u64) {
     output::line(format!(
         "Pruned {}, kept {}; freed {} in {}",
         output::count(pruned.hidden as u64, "checkpoint"),
@@ -64,20 +76,23 @@ pub fn prune(context: &Context, arguments: &Prune) -> CommandResult {
         output::bytes(pruned.swept.bytes),
         output::count(pruned.swept.objects, "object"),
     ));
+    output::line(size_line("The store has", size_before, pruned.size_after));
     if pruned.reruns > 0 {
         output::line(format!(
             "Removed the intermediate files of {}; branches of reruns are kept",
             output::count(pruned.reruns as u64, "rerun")
         ));
     }
-    if pruned.operation.is_some() && !arguments.now && arguments.max_size.is_none() {
-        output::say(
-            paint.dim(
-                "\"stepback undo\" restores them; the next prune frees their space (--now: immediately).",
-            ),
-        );
+    let paint = Paint::stdout();
+    if pruned.undoable > 0 {
+        output::say(paint.dim(
+            "\"stepback undo\" restores them; a prune frees their space after 24 hours (--now: immediately).",
+        ));
     }
-    DONE
+}
+
+fn size_line(subject: &str, before: u64, after: u64) -> String {
+    format!("{subject} {}, was {}", output::bytes(after), output::bytes(before))
 }
 
 /// Runs `stepback fsck`.

@@ -87,6 +87,7 @@ macro_rules! assert_transcript {
             filters => vec![
                 (r"\(\d+ new or changed files? read\)", "([N] new or changed files read)"),
                 (r"freed \d+(\.\d+)? .?B in \d+ objects?", "freed [BYTES] in [N] objects"),
+                (r"(The store (?:has|would have)) [\d.]+ .?B, was [\d.]+ .?B", "$1 [BYTES], was [BYTES]"),
                 // Which files a git directory holds depends on the version of git.
                 (r"restore \d+ paths inside .git", "restore [N] paths inside .git"),
                 (r"(Done: |with git: )\d\d? paths", "$1[N] paths"),
@@ -402,7 +403,7 @@ fn json_documents() {
         filters => vec![
             (r#""files_read":\d+"#, r#""files_read":"[N]""#),
             (r#""(state|git)":"[0-9a-f]{64}""#, r#""$1":"[HASH]""#),
-            (r#""freed_(bytes|objects)":\d+"#, r#""freed_$1":"[N]""#),
+            (r#""(freed|size)_(bytes|objects|before|after)":\d+"#, r#""$1_$2":"[N]""#),
             (r#""cloned":\d+"#, r#""cloned":"[N]""#),
             (r#""commit":"[0-9a-f]{40}""#, r#""commit":"[COMMIT]""#),
         ],

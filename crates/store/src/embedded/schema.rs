@@ -147,7 +147,9 @@ pub fn prepare(connection: &Connection, dir: &Path) -> Result<(), StoreError> {
     // One process at a time: SQLite fails at once, without waiting, when two connections switch to WAL mode together.
     let making =
         File::open(dir).and_then(|file| file.lock().map(|()| file)).map_err(StoreError::io("lock", dir))?;
-    // WAL mode is a property of the file; setting it once when the store is created is enough.
+    // Both are properties of the file, set once when the store is created. Free pages can be moved to the end, so that a
+    // sweep returns them to the system.
+    connection.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
     connection.pragma_update(None, "journal_mode", "WAL")?;
     let transaction = rusqlite::Transaction::new_unchecked(connection, TransactionBehavior::Immediate)?;
     // Another process may have created the tables during the wait for the lock.
@@ -171,6 +173,20 @@ pub fn check_format(transaction: &Connection, dir: &Path) -> Result<u32, StoreEr
         Ok(newer) if newer > FORMAT => Err(newer_error(dir, newer)),
         _ => Err(not_a_store(dir, &format!("its format {found} was never released"))),
     }
+}
+
+/// Whether the database keeps track of its pages, so that it can be shortened without being rewritten.
+pub fn is_incremental(connection: &Connection) -> Result<bool, StoreError> {
+    Ok(connection.pragma_query_value(None, "auto_vacuum", |row| row.get::<_, i64>(0))? == 2)
+}
+
+/// Moves the used pages to the front of the database and shortens it by all free ones.
+pub fn vacuum(connection: &Connection) -> Result<(), StoreError> {
+    // Each step of the statement frees one page.
+    let mut statement = connection.prepare("PRAGMA incremental_vacuum")?;
+    let mut rows = statement.query([])?;
+    while rows.next()?.is_some() {}
+    Ok(())
 }
 
 /// Raises a store of an older format to the current one, inside the transaction of the first change that needs it.

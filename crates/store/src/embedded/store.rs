@@ -12,7 +12,7 @@ use stepback_model::ids::{OpId, SessionId, StepId, WorkspaceId};
 use stepback_model::record::{Operation, Session, WorkspaceRecord};
 
 use super::objects::{self, PackedBatch};
-use super::{EmbeddedStore, apply, find, log, schema};
+use super::{EmbeddedStore, apply, find, log, schema, size};
 use crate::error::StoreError;
 use crate::port::{
     BatchAnswers, BatchLookup, CommitLog, CommitMark, FinishedBatch, MaintenanceStore, Mutation, ObjectBatch,
@@ -288,19 +288,12 @@ impl MaintenanceStore for EmbeddedStore {
         self.sweep_objects(live, mark)
     }
 
+    fn usage_after(&self, mutations: &[Mutation], live: &HashSet<Hash>) -> Result<StoreUsage, StoreError> {
+        self.preview_sweep(mutations, live)
+    }
+
     fn usage(&self) -> Result<StoreUsage, StoreError> {
-        let (objects, raw, stored) = self.reader().query_row(
-            "SELECT count(*), coalesce(sum(raw_len), 0), coalesce(sum(record_len), 0) FROM objects",
-            [],
-            |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, row.get::<_, i64>(2)?)),
-        )?;
-        let total_bytes = super::sweep::bytes_below(&self.dir);
-        Ok(StoreUsage {
-            objects: objects as u64,
-            raw_bytes: raw as u64,
-            stored_bytes: stored as u64,
-            total_bytes,
-        })
+        size::usage(&self.reader(), &self.dir)
     }
 
     fn check(&self) -> Result<Vec<String>, StoreError> {

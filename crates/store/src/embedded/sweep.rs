@@ -7,13 +7,12 @@
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::MetadataExt;
-use std::path::Path;
 
-use rusqlite::{TransactionBehavior, params};
+use rusqlite::{Connection, TransactionBehavior, params};
 use stepback_faults as faults;
 use stepback_model::hash::{Hash, ObjectKind};
 
+use super::size::bytes_below;
 use super::{EmbeddedStore, schema};
 use crate::error::StoreError;
 use crate::pack::{self, IfAbsent, PackWriter};
@@ -51,12 +50,26 @@ impl EmbeddedStore {
         self.recent.clear();
         let objects = self.forget_dead(live, mark)?;
         self.compact()?;
-        // Checkpoint the log into the database and return the free pages to the system.
-        self.connection().execute_batch("PRAGMA wal_checkpoint(TRUNCATE);")?;
+        self.return_free_pages()?;
         Ok(Swept { objects, bytes: before.saturating_sub(bytes_below(&self.dir)) })
     }
 
-    fn forget_dead(&self, live: &HashSet<Hash>, mark: CommitMark) -> Result<u64, StoreError> {
+    /// Returns the database's free pages to the system, and folds the log into the database.
+    fn return_free_pages(&self) -> Result<(), StoreError> {
+        let connection = self.connection();
+        faults::point().map_err(StoreError::io("shrink", &self.dir))?;
+        if schema::is_incremental(&connection)? {
+            schema::vacuum(&connection)?;
+        } else {
+            // A store of an older version: rewriting it once makes its pages movable.
+            connection.execute_batch("PRAGMA auto_vacuum = INCREMENTAL; VACUUM;")?;
+        }
+        connection.execute_batch("PRAGMA wal_checkpoint(TRUNCATE);")?;
+        Ok(())
+    }
+
+    /// The stored objects that are neither in `live` nor the base of one that stays.
+    pub(super) fn dead_objects(&self, live: &HashSet<Hash>) -> Result<Vec<Hash>, StoreError> {
         let mut all = Vec::new();
         self.visit_objects(&mut |object| all.push((object.hash, object.base)))?;
         let base_of: HashMap<Hash, Hash> =
@@ -70,7 +83,11 @@ impl EmbeddedStore {
             }
         }
         let is_dead = |hash: &Hash| !live.contains(hash) && !bases.contains(hash);
-        let dead: Vec<Hash> = all.into_iter().map(|(hash, _)| hash).filter(is_dead).collect();
+        Ok(all.into_iter().map(|(hash, _)| hash).filter(is_dead).collect())
+    }
+
+    fn forget_dead(&self, live: &HashSet<Hash>, mark: CommitMark) -> Result<u64, StoreError> {
+        let dead = self.dead_objects(live)?;
         let connection = self.connection();
         let transaction = rusqlite::Transaction::new_unchecked(&connection, TransactionBehavior::Immediate)?;
         let format = schema::check_format(&transaction, &self.dir)?;
@@ -82,37 +99,17 @@ impl EmbeddedStore {
         if commits as u64 != mark.0 + 1 {
             return Err(StoreError::Grew);
         }
-        {
-            let mut statement = transaction.prepare("DELETE FROM objects WHERE hash = ?1")?;
-            for hash in &dead {
-                statement.execute([hash.as_bytes().as_slice()])?;
-            }
-        }
-        if format > 1 {
-            transaction.execute(
-                "DELETE FROM records WHERE id NOT IN (SELECT offset FROM objects WHERE pack = 0)",
-                [],
-            )?;
-        }
+        delete_objects(&transaction, format, &dead)?;
         faults::point().map_err(StoreError::io("commit to", &self.dir))?;
         transaction.commit()?;
         Ok(dead.len() as u64)
     }
 
     fn compact(&self) -> Result<(), StoreError> {
-        let packs: Vec<(i64, i64, i64)> = {
-            let connection = self.connection();
-            let mut statement = connection.prepare(
-                "SELECT p.id, p.committed, coalesce(sum(o.record_len), 0) FROM packs p
-                 LEFT JOIN objects o ON o.pack = p.id GROUP BY p.id",
-            )?;
-            let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
-            rows.collect::<Result<_, _>>()?
-        };
+        let packs = live_bytes_by_pack(&self.connection())?;
         for (id, committed, alive) in packs {
             let path = pack::path_of(&self.packs, id as u64);
-            // In 128 bits, so that a damaged row cannot overflow.
-            if i128::from(alive) * 100 < i128::from(committed) * MIN_LIVE_PERCENT {
+            if is_worth_rewriting(alive, committed) {
                 self.rewrite(id)?;
             } else if fs::metadata(&path).is_ok_and(|metadata| metadata.len() > committed as u64) {
                 // Locking truncates what a dead writer left; no other writer may append for a long time.
@@ -299,23 +296,38 @@ impl EmbeddedStore {
     }
 }
 
+/// Deletes the rows of objects, and the records that no object has any more.
+pub(super) fn delete_objects(transaction: &Connection, format: u32, dead: &[Hash]) -> Result<(), StoreError> {
+    let mut statement = transaction.prepare("DELETE FROM objects WHERE hash = ?1")?;
+    for hash in dead {
+        statement.execute([hash.as_bytes().as_slice()])?;
+    }
+    if format > 1 {
+        transaction
+            .execute("DELETE FROM records WHERE id NOT IN (SELECT offset FROM objects WHERE pack = 0)", [])?;
+    }
+    Ok(())
+}
+
+/// Of every pack: its number, the length that was committed, and how many bytes of it are live.
+pub(super) fn live_bytes_by_pack(connection: &Connection) -> Result<Vec<(i64, i64, i64)>, StoreError> {
+    let mut statement = connection.prepare(
+        "SELECT p.id, p.committed, coalesce(sum(o.record_len), 0) FROM packs p
+         LEFT JOIN objects o ON o.pack = p.id GROUP BY p.id",
+    )?;
+    let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+/// Whether a sweep copies the live part of a pack to a new one. In 128 bits, so that a damaged row cannot overflow.
+pub(super) fn is_worth_rewriting(alive: i64, committed: i64) -> bool {
+    i128::from(alive) * 100 < i128::from(committed) * MIN_LIVE_PERCENT
+}
+
 /// Returns `None` for a damaged pack: `check` reports it, and everything else continues without it.
 fn unless_damaged(locked: Result<Option<PackWriter>, StoreError>) -> Result<Option<PackWriter>, StoreError> {
     match locked {
         Err(StoreError::Corrupt { .. }) => Ok(None),
         other => other,
     }
-}
-
-/// Bytes occupied below `dir`. A file that also has a name elsewhere (a git pack in the vault) counts as zero.
-pub(super) fn bytes_below(dir: &Path) -> u64 {
-    let Ok(entries) = fs::read_dir(dir) else { return 0 };
-    entries
-        .flatten()
-        .map(|entry| match entry.metadata() {
-            Ok(metadata) if metadata.is_dir() => bytes_below(&entry.path()),
-            Ok(metadata) if metadata.nlink() <= 1 => metadata.len(),
-            _ => 0,
-        })
-        .sum()
 }

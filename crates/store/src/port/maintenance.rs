@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use stepback_model::hash::Hash;
 
-use super::CommitMark;
+use super::{CommitMark, Mutation};
 use crate::error::StoreError;
 
 /// Collects garbage, counts, and checks.
@@ -15,6 +15,9 @@ pub trait MaintenanceStore {
     /// Deletes every object that is neither in `live` nor the base of one that stays. Fails with [`StoreError::Grew`] if
     /// something was committed since `mark`.
     fn sweep(&self, live: &HashSet<Hash>, mark: CommitMark) -> Result<Swept, StoreError>;
+    /// Computes the size that the store will have after a commit of `mutations` and a sweep that keeps `live`, and changes
+    /// nothing. The files of the vault are not included: the store does not know which of them are needed.
+    fn usage_after(&self, mutations: &[Mutation], live: &HashSet<Hash>) -> Result<StoreUsage, StoreError>;
     /// The size of the store.
     fn usage(&self) -> Result<StoreUsage, StoreError>;
     /// Checks the backend's own structures (not object contents) and returns a description of each problem.

@@ -164,6 +164,28 @@ pub fn usage_grows_and_shrinks(store: &dyn Store) {
     assert!(swept.total_bytes < two.total_bytes, "{two:?} {swept:?}");
 }
 
+/// A preview names the objects and bytes that a sweep leaves, and changes nothing.
+pub fn the_usage_after_a_sweep_is_known_before(store: &dyn Store) {
+    let small: Vec<Vec<u8>> = (0..200).map(|seed| noise(seed, 700)).collect();
+    let mut live: Vec<Hash> = Vec::new();
+    for bytes in &small {
+        live.push(put(store, &[bytes.as_slice()])[0]);
+    }
+    live.extend(put(store, &[&noise(900, 60_000), &noise(901, 60_000), &noise(902, 60_000)]));
+    let live: HashSet<Hash> = live.into_iter().step_by(4).collect();
+    let before = store.usage().unwrap();
+    let expected = store.usage_after(&[], &live).unwrap();
+    assert_eq!(store.usage().unwrap().objects, before.objects);
+    assert!(expected.total_bytes < before.total_bytes, "{before:?} {expected:?}");
+    store.sweep(&live, store.commit_seq().unwrap()).unwrap();
+    let after = store.usage().unwrap();
+    assert_eq!((after.objects, after.raw_bytes), (expected.objects, expected.raw_bytes));
+    assert_eq!(after.stored_bytes, expected.stored_bytes);
+    if store.local_dir().is_some() {
+        assert_eq!(after.total_bytes, expected.total_bytes);
+    }
+}
+
 /// The store's own check finds nothing, whatever was done through the port.
 pub fn a_healthy_store_has_no_complaints(store: &dyn Store) {
     let nothing = Vec::<String>::new();

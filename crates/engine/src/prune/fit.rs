@@ -1,0 +1,164 @@
+//! Computes the size of the store after a prune, and how many checkpoints have to go to reach a given size.
+//!
+//! For every object it is found out once which of the removable checkpoints is the last to need it. The size after the
+//! removal of any number of them is then a question to the store, and the smallest sufficient number a binary search.
+
+use std::cell::Cell;
+use std::collections::HashSet;
+use std::rc::Rc;
+
+use stepback_model::hash::{Hash, ObjectKind};
+use stepback_model::ids::StepId;
+use stepback_model::object::ObjectError;
+use stepback_model::tree::Content;
+use stepback_store::StoreError;
+use stepback_store::port::StepRow;
+
+use crate::error::EngineError;
+use crate::reachability::{Marker, Visitor};
+use crate::workspace::{StoreSource, Workspace};
+
+/// Sizes of the store by the number of removed checkpoints.
+pub struct PruneSizes<'a> {
+    workspace: &'a Workspace,
+    /// Hidden whatever the size is, each with its number.
+    hide: Vec<(u64, StepId)>,
+    /// Freed whatever the size is.
+    purge: Vec<StepId>,
+    /// In the order in which they go, each with its number.
+    candidates: Vec<(u64, StepId)>,
+    now: bool,
+    needs: Needs,
+}
+
+/// What is needed, each with the number of candidates that have to be removed before it is not. What the kept checkpoints
+/// need has a number that is never reached.
+#[derive(Default)]
+struct Needs {
+    objects: Vec<(Hash, usize)>,
+    vaulted: Vec<(Vec<u8>, usize)>,
+}
+
+/// Collects what a marker reaches for the first time, under the present number.
+struct NeedCollector {
+    removals: Rc<Cell<usize>>,
+    needs: Needs,
+}
+
+impl Visitor for NeedCollector {
+    fn object(&mut self, _: ObjectKind, hash: Hash) {
+        self.needs.objects.push((hash, self.removals.get()));
+    }
+
+    fn file(&mut self, _: u64, _: &Content) -> Result<(), ObjectError> {
+        Ok(())
+    }
+
+    fn vaulted(&mut self, name: &[u8]) {
+        self.needs.vaulted.push((name.to_vec(), self.removals.get()));
+    }
+}
+
+impl<'a> PruneSizes<'a> {
+    /// Finds out what every candidate needs. `hide` and `purge` happen in any case.
+    pub fn measure(
+        workspace: &'a Workspace,
+        hide: &[&StepRow],
+        purge: &[StepId],
+        candidates: &[&StepRow],
+        now: bool,
+    ) -> Result<Self, EngineError> {
+        let engine = &workspace.engine;
+        let mut freed: HashSet<StepId> = purge.iter().copied().collect();
+        for (_, steps) in engine.discardable_reruns(now)? {
+            freed.extend(steps);
+        }
+        let last: HashSet<StepId> = candidates.iter().map(|stored| stored.step.id).collect();
+        let removals = Rc::new(Cell::new(usize::MAX));
+        let mut collector = NeedCollector { removals: Rc::clone(&removals), needs: Needs::default() };
+        let source = StoreSource(workspace.store());
+        let mut marker = Marker::new(&source).with_visitor(&mut collector);
+        engine.push_roots(&mut marker, &|stored| {
+            freed.contains(&stored.step.id) || last.contains(&stored.step.id)
+        })?;
+        marker.run();
+        for (index, stored) in candidates.iter().enumerate().rev() {
+            removals.set(index + 1);
+            marker.push_step(&stored.step, false);
+            marker.run();
+        }
+        if let Some(problem) = marker.problems.first() {
+            return Err(StoreError::Corrupt {
+                what: format!("{problem}; nothing is freed from a damaged store"),
+            }
+            .into());
+        }
+        let needs = collector.needs;
+        let ids =
+            |rows: &[&StepRow]| rows.iter().map(|stored| (stored.step.number, stored.step.id)).collect();
+        Ok(Self {
+            workspace,
+            hide: ids(hide),
+            purge: purge.to_vec(),
+            candidates: ids(candidates),
+            now,
+            needs,
+        })
+    }
+
+    /// The size of the store after the removal of the first `count` candidates.
+    pub fn size_after(&self, count: usize) -> Result<u64, EngineError> {
+        let live: HashSet<Hash> =
+            self.needs.objects.iter().filter(|(_, last)| *last > count).map(|(hash, _)| *hash).collect();
+        let removed = &self.candidates[..count];
+        // Newest first and each once, as the prune itself does it: the order decides how the database splits its pages.
+        let mut hide: Vec<(u64, StepId)> = self.hide.iter().chain(removed).copied().collect();
+        hide.sort_unstable_by_key(|(number, _)| std::cmp::Reverse(*number));
+        hide.dedup();
+        let purge = self.purge.iter().copied().chain(removed.iter().map(|(_, step)| *step)).collect();
+        let (mutations, _) =
+            self.workspace.prune_mutations(hide.into_iter().map(|(_, step)| step).collect(), purge);
+        let usage = self.workspace.store().usage_after(&mutations, &live)?;
+        Ok(usage.total_bytes.saturating_sub(self.freed_vault_bytes(count)?))
+    }
+
+    fn freed_vault_bytes(&self, count: usize) -> Result<u64, EngineError> {
+        let Some(vault) = self.workspace.engine.vault()? else { return Ok(0) };
+        let wanted: HashSet<&[u8]> = self
+            .needs
+            .vaulted
+            .iter()
+            .filter(|(_, last)| *last > count)
+            .map(|(name, _)| name.as_slice())
+            .collect();
+        let lenders = self.workspace.store().lenders()?;
+        let bytes = vault
+            .bytes_without(|name| wanted.contains(name) || lenders.contains(name))
+            .map_err(stepback_worktree::WorktreeError::aside("read", "the vault"))?;
+        Ok(bytes)
+    }
+
+    /// The smallest number of candidates to remove so that the store has at most `limit` bytes, and its size then.
+    pub fn smallest_removal(&self, limit: u64) -> Result<(usize, u64), EngineError> {
+        let now = self.size_after(0)?;
+        if now <= limit {
+            return Ok((0, now));
+        }
+        let all = self.candidates.len();
+        let mut best = (all, self.size_after(all)?);
+        if best.1 > limit {
+            return Err(EngineError::CannotFit { limit, smallest: best.1, freed_at_once: self.now });
+        }
+        let mut too_few = 0;
+        while best.0 - too_few > 1 {
+            let middle = too_few + (best.0 - too_few) / 2;
+            let size = self.size_after(middle)?;
+            if size <= limit {
+                best = (middle, size);
+            } else {
+                too_few = middle;
+            }
+        }
+        Ok(best)
+    }
+}
