@@ -6,7 +6,7 @@
 //! 2. `Store::begin` opens a batch, which locks a pack when it has more than 16 KiB.
 //! 3. `Scan::run` asks the watcher, if one runs, which directories may have changed since the stat cache was written,
 //!    and walks only those; otherwise it walks the tree on several threads. What does not match the stat cache is read,
-//!    hashed and written to the batch; immutable git files are linked into the vault.
+//!    hashed and written to the batch; git's packs are copied into the vault.
 //! 4. Trees are built from the bottom up, for directories where something changed; then the git slot, then the state.
 //! 5. Finishing the batch makes the pack durable or, if it is small, starts the write.
 //! 6. One transaction names the new objects, appends the step and the operation, moves the head if it is unchanged, and

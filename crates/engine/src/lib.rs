@@ -45,7 +45,7 @@
 //! - [`diff`], [`changes`], [`hunks`], `unified`: what differs, the numbered list of changes with their authors, and
 //!   parts of one.
 //! - [`rewind`], `rewind_scope`, `take_back`, `restore_plan`, `revert`, [`merge`], [`kept`], `databases`,
-//!   `git_warnings`, [`path_filter`]: planning: whose changes go back, how, and what stays.
+//!   `git_restore`, `git_warnings`, [`path_filter`]: planning: whose changes go back, how, and what stays.
 //! - `journal`, `git_lock`, [`tree_edit`]: applying a plan, closing it, rolling it back, recovering it.
 //! - [`undo`], `agent_permissions`: undo and redo, and what an agent may do by itself.
 //!
@@ -77,6 +77,7 @@ pub mod diff;
 pub mod engine;
 pub mod error;
 mod git_lock;
+mod git_restore;
 mod git_warnings;
 pub mod hunks;
 mod journal;

@@ -146,14 +146,19 @@ impl Workspace {
                 written.map_err(WorktreeError::aside("write", &target))?;
             }
         }
-        done.cloned += self.write_files(into, &files)?;
-        Ok(())
+        self.write_files(into, &files, done)
     }
 
-    /// Writes files into existing directories, on all threads. Returns how many share their blocks with the workspace.
-    fn write_files(&self, into: &Path, files: &[ToWrite]) -> Result<u64, EngineError> {
+    /// Writes files into existing directories, on all threads.
+    fn write_files(
+        &self,
+        into: &Path,
+        files: &[ToWrite],
+        done: &mut Materialized,
+    ) -> Result<(), EngineError> {
         let vault = self.vault()?;
         let (next, cloned, failure) = (AtomicUsize::new(0), AtomicU64::new(0), Mutex::new(None));
+        let missing = Mutex::new(Vec::new());
         let work = || {
             const FILES_PER_CHUNK: usize = 16;
             loop {
@@ -163,13 +168,18 @@ impl Workspace {
                     let written = match (&file.content, file.path.split_last()) {
                         (Content::Vaulted, Some((parent, name))) => {
                             let dir = parent.components().next_back().unwrap_or_default();
-                            restore::from_vault(vault.as_ref(), dir, name, &target).map(|()| false)
+                            restore::from_vault(vault.as_ref(), dir, name, &target, file.mode).map(|()| false)
                         }
                         _ => self.write_file(file, &target),
                     };
                     match written {
                         Ok(is_clone) => {
                             cloned.fetch_add(u64::from(is_clone), Ordering::Relaxed);
+                        }
+                        // A damaged git object does not keep the others from being written.
+                        Err(error) if file.content == Content::Vaulted && is_lost(&error) => {
+                            let lost = SkippedPath::conflict(file.path.clone(), error.to_string());
+                            missing.lock().unwrap_or_else(PoisonError::into_inner).push(lost);
                         }
                         Err(error) => {
                             let mut failure = failure.lock().unwrap_or_else(PoisonError::into_inner);
@@ -197,7 +207,14 @@ impl Workspace {
         });
         match failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
             Some(error) => Err(error.into()),
-            None => Ok(cloned.into_inner()),
+            None => {
+                done.cloned += cloned.into_inner();
+                let mut missing = missing.into_inner().unwrap_or_else(PoisonError::into_inner);
+                missing.sort_unstable_by(|a, b| a.path.cmp(&b.path));
+                done.files -= missing.len() as u64;
+                done.missing.extend(missing);
+                Ok(())
+            }
         }
     }
 
@@ -250,6 +267,11 @@ impl Workspace {
             TreeNode::Dir { .. } | TreeNode::Skipped { .. } => Ok(Vec::new()),
         }
     }
+}
+
+/// Whether a git object could not be written because the vault does not have it intact.
+fn is_lost(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::InvalidData)
 }
 
 fn place(root: &Path, path: &RelPath) -> PathBuf {

@@ -5,20 +5,23 @@ use std::collections::BTreeSet;
 use stepback_model::change::PathChange;
 use stepback_model::path::RelPath;
 use stepback_model::plan::{How, PlannedChange, RewindPlan, SkippedPath};
-use stepback_model::tree::{Content, SkipReason, TreeNode};
+use stepback_model::tree::{SkipReason, TreeNode};
+
+use crate::git_restore::{add_ancestors, removes_newer_object};
 
 /// Returns a plan that restores the target of `changes` (`after`), wherever that is possible and safe.
 pub(crate) fn direct(changes: Vec<PathChange>) -> RewindPlan {
     let mut plan = RewindPlan::default();
     // Directories that hold something not stored must not be removed or replaced.
     let mut protected = BTreeSet::new();
+    // Those that hold git objects which stay are not removed either.
+    let mut with_objects = BTreeSet::new();
     for change in &changes {
         if matches!(change.before, Some(TreeNode::Skipped { .. })) {
-            let mut above = change.path.split_last().map(|(parent, _)| parent);
-            while let Some(dir) = above {
-                above = dir.split_last().map(|(parent, _)| parent);
-                protected.insert(dir);
-            }
+            add_ancestors(&change.path, &mut protected);
+        }
+        if removes_newer_object(&change.path, change.before.as_ref(), change.after.as_ref()) {
+            add_ancestors(&change.path, &mut with_objects);
         }
     }
     // If a directory is or was not covered, nothing is known about its content on that side.
@@ -69,14 +72,14 @@ pub(crate) fn direct(changes: Vec<PathChange>) -> RewindPlan {
             (Some(_), Some(TreeNode::Skipped { reason })) => {
                 plan.left_alone.push(leave(*reason, "its content was not covered at that point"));
             }
+            (Some(TreeNode::Dir { .. }), None) if with_objects.contains(&path) => {}
             (Some(TreeNode::Dir { .. }), then)
                 if !then.as_ref().is_some_and(TreeNode::is_dir) && protected.contains(&path) =>
             {
                 plan.left_alone.push(SkippedPath::uncovered(path, "it contains files that are not covered"));
             }
             // Later git objects do no harm and may be needed.
-            (Some(TreeNode::File { content: Content::Vaulted, .. }), _) => {}
-            (Some(TreeNode::Dir { .. }), None) if is_in_git(&path) => {}
+            (Some(_), None) if removes_newer_object(&path, now.as_ref(), None) => {}
             _ => plan.changes.push(PlannedChange { path, now, then, how: How::Restored }),
         }
     }
@@ -100,10 +103,6 @@ pub(crate) fn limited(changes: Vec<PathChange>, matches: &dyn Fn(&PathChange) ->
 /// Whether `path` is a git directory itself.
 pub(crate) fn is_git_dir(path: &RelPath) -> bool {
     path.components().position(|name| name == b".git") == path.depth().checked_sub(1)
-}
-
-fn is_in_git(path: &RelPath) -> bool {
-    path.components().any(|name| name == b".git")
 }
 
 /// Returns a warning for every link about to be restored that leads out of the workspace.

@@ -27,7 +27,7 @@ use crate::retry::{is_race, retry};
 use crate::revert::Lookup;
 use crate::rewind_scope::Scope;
 use crate::tree_edit;
-use crate::workspace::{PresentState, StoreSource, Workspace, WorkspaceLock, describe};
+use crate::workspace::{PresentState, ScanMode, StoreSource, Workspace, WorkspaceLock, describe};
 
 /// What to rewind, and to what.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -146,12 +146,12 @@ impl RewindReport {
 
 /// What a rewind does to git directories.
 #[derive(Default)]
-struct GitPlan {
+pub(crate) struct GitPlan {
     /// The git state to restore; `None` if git stays as it is.
-    target: Option<GitState>,
-    changes: Vec<PathChange>,
-    left_alone: Vec<SkippedPath>,
-    warnings: Vec<String>,
+    pub target: Option<GitState>,
+    pub changes: Vec<PathChange>,
+    pub left_alone: Vec<SkippedPath>,
+    pub warnings: Vec<String>,
 }
 
 impl Workspace {
@@ -175,7 +175,7 @@ impl Workspace {
             Some(paths) if !request.git => self.present_at(&with_files_beside(paths), &wanted)?,
             _ => None,
         };
-        let present = narrow.map_or_else(|| self.committed_present(), Ok)?;
+        let present = narrow.map_or_else(|| self.committed_present(request.git), Ok)?;
         let scope = self.scope(request, target, &present)?;
         let source = StoreSource(self.store());
         let changes = diff::trees(&source, present.state.files, wanted.files)?;
@@ -204,6 +204,7 @@ impl Workspace {
         }
         let mut plan = direct(changes);
         plan.left_alone.extend(git.left_alone);
+        self.check_git_objects(&mut plan, &mut warnings)?;
         plan.changes.sort_by(|a, b| a.path.cmp_by_components(&b.path));
         let (kept, everything_changes) = match &scope {
             Some(scope) => {
@@ -270,6 +271,16 @@ impl Workspace {
             let warnings = self.head_moves(&present.state, wanted)?;
             return Ok(GitPlan { warnings, ..GitPlan::default() });
         }
+        self.git_changes(filter, present, wanted)
+    }
+
+    /// Returns what restoring the git directories of `wanted` changes.
+    pub(crate) fn git_changes(
+        &self,
+        filter: &PathFilter,
+        present: &PresentState,
+        wanted: &WorkspaceState,
+    ) -> Result<GitPlan, EngineError> {
         let source = StoreSource(self.store());
         let mut changes = diff::git(&source, &present.state, wanted)?;
         // A repository that was created later is not removed: restoring only a part of it would be worse than leaving it or
@@ -291,10 +302,12 @@ impl Workspace {
         })
     }
 
-    /// Scans the whole workspace and commits the objects, so that plans can refer to them.
-    pub(crate) fn committed_present(&self) -> Result<PresentState, EngineError> {
+    /// Scans the whole workspace and commits the objects, so that plans can refer to them. With `git`, for a plan that restores
+    /// git directories.
+    pub(crate) fn committed_present(&self, git: bool) -> Result<PresentState, EngineError> {
+        let look = if git { ScanMode::EverythingWithObjects } else { ScanMode::Everything };
         retry("save the present files", is_race, || {
-            let mut present = self.present()?;
+            let mut present = self.present_with(look, &mut |_, state| self.fill_session_slots(state))?;
             self.store().commit(present.batch.take(), &[])?;
             present.remember();
             Ok(present)

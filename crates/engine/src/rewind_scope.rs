@@ -17,7 +17,6 @@ use stepback_model::tree::TreeNode;
 
 use crate::authorship::Attribution;
 use crate::changes::{NumberedChange, authors_in};
-use crate::diff;
 use crate::error::EngineError;
 use crate::kept::{Audience, ChangeAuthor, KeptAgainst, KeptChange, Others, why_unchanged};
 use crate::path_filter::PathFilter;
@@ -239,11 +238,12 @@ impl Workspace {
         if let Some(mover) = &scope.foreign_git {
             plan.left_alone.extend(self.moved_git(present, mover, audience)?);
         } else if request.git {
-            git_target = wanted.git.map(|hash| GitState::load(&source, hash)).transpose()?;
-            let git = diff::git(&source, &present.state, &wanted)?;
-            let planned = direct(git);
+            let git = self.git_changes(filter, present, &wanted)?;
+            git_target = git.target;
+            let mut planned = direct(git.changes);
+            self.check_git_objects(&mut planned, &mut warnings)?;
             plan.changes.extend(planned.changes);
-            plan.left_alone.extend(planned.left_alone);
+            plan.left_alone.extend(planned.left_alone.into_iter().chain(git.left_alone));
         } else {
             warnings.extend(self.head_moves(&present.state, &wanted)?);
         }

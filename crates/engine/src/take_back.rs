@@ -62,7 +62,7 @@ impl Workspace {
     pub(crate) fn prepare_changes(&self, request: &RewindRequest) -> Result<PreparedRewind, EngineError> {
         let filter = PathFilter::new(&request.paths)?;
         let lock = self.lock_exclusive()?;
-        let present = self.committed_present()?;
+        let present = self.committed_present(false)?;
         let since = request.target.as_ref().map(|target| self.nearest_checkpoint(target)).transpose()?;
         let mut listed = self.numbered_changes_against(&present.state, since.as_ref())?;
         let databases = self.database_files(&filter, listed.iter().map(|numbered| &numbered.change))?;

@@ -9,12 +9,13 @@ use stepback_model::point::is_id_prefix;
 use stepback_model::record::StepRow;
 use stepback_model::record::{OpStatus, Operation, OperationAction, SessionInfo, StateTransition};
 use stepback_model::state::GitState;
-use stepback_model::tree::{Content, SkipReason, TreeNode};
+use stepback_model::tree::{SkipReason, TreeNode};
 use stepback_store::Mutation;
 
 use crate::databases::with_files_beside;
 use crate::diff;
 use crate::error::EngineError;
+use crate::git_restore::{keep_filled_dirs, removes_newer_object};
 use crate::journal::Purpose;
 use crate::moves::MoveReport;
 use crate::revert::{Lookup, Reverter, same};
@@ -283,7 +284,7 @@ impl Workspace {
                 return Ok(present);
             }
         }
-        self.committed_present()
+        self.committed_present(git)
     }
 
     /// Adds the changes of git directories to the plan. Each directory goes back whole or not at all: a moved branch with an
@@ -337,9 +338,9 @@ impl Workspace {
                         now.get(&path).map(|repository| TreeNode::Dir { mode: 0o755, tree: repository.tree })
                     }
                 };
-                let vaulted = matches!(&current, Some(TreeNode::File { content: Content::Vaulted, .. }));
-                let removes_dir = change.after.is_none() && current.as_ref().is_some_and(TreeNode::is_dir);
-                if same(&current, &change.after) || vaulted || removes_dir {
+                let removes_object =
+                    removes_newer_object(&change.path, current.as_ref(), change.after.as_ref());
+                if same(&current, &change.after) || removes_object {
                     continue;
                 }
                 if !same(&current, &change.before) {
@@ -353,8 +354,9 @@ impl Workspace {
                     how: stepback_model::plan::How::Restored,
                 });
             }
+            keep_filled_dirs(&source, &root, plan)?;
         }
-        Ok(())
+        self.check_git_objects(plan, warnings)
     }
 }
 

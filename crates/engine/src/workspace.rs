@@ -27,6 +27,8 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) enum ScanMode {
     /// Every file. Required before files are overwritten.
     Everything,
+    /// Every file, and every git object. Required before git directories are overwritten.
+    EverythingWithObjects,
     /// Only what the watcher reports, if there is one. For recording.
     Hinted,
 }
@@ -211,7 +213,8 @@ impl Workspace {
             threads: self.engine.threads,
             progress: self.engine.progress.as_deref(),
             hints: self.engine.watcher.as_deref(),
-            everything: look == ScanMode::Everything,
+            everything: look != ScanMode::Hinted,
+            check_objects: look == ScanMode::EverythingWithObjects,
         };
         let mut snapshot = scan.run(&StoreSource(store), &*batch)?;
         let mut state =

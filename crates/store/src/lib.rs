@@ -15,8 +15,8 @@
 //!   `batch` and `chain_reader` (reading and writing objects), `readers` (connections for queries), `find`, `index` and
 //!   `ranked_hits` (queries and search), `sweep` (freeing and checking), `store` (the port). A commit is
 //!   `CommitLog::commit` in `store`.
-//! - `pack`, [`codec`], `git_pack`: append-only pack files, compression of single objects, and blobs that a git pack in
-//!   the vault already holds.
+//! - `pack`, [`codec`], `git_pack`, `git_check`: append-only pack files, compression of single objects, blobs that a git
+//!   pack in the vault already holds, and whether a git file is intact.
 //! - [`memory`], `scan`, `rank`: the store in memory, queries that check every step, and ranking of matches.
 //! - [`tree_cache`], [`copy`], [`error`]: recently read trees, copying one store to another, and what can go wrong.
 //! - [`new_file`]: replaces files atomically, here and in other crates.
@@ -28,6 +28,7 @@ pub mod codec;
 pub mod copy;
 pub mod embedded;
 pub mod error;
+mod git_check;
 mod git_pack;
 pub mod memory;
 pub mod new_file;
@@ -40,7 +41,8 @@ pub mod search;
 pub mod tree_cache;
 
 pub use error::StoreError;
-pub use git_pack::{blob_oid as git_blob_id, verify_file as verify_git_file};
+pub use git_check::{GitFileCheck, check_reader as check_git_file, verify_file as verify_git_file};
+pub use git_pack::blob_oid as git_blob_id;
 pub use port::{FinishedBatch, Mutation, ObjectBatch, Receipt, Store};
 
 /// The traits of a store, for callers that hold a concrete one. On a `&dyn Store`, all methods work without imports.

@@ -190,7 +190,7 @@ pub fn compare(
                 return Ok(Present::Differs);
             }
             let same = match content {
-                // An immutable git object is identified by its name and size.
+                // A file of the vault has the hash of its content in its name or at its end; the caller checks it.
                 Content::Vaulted => true,
                 Content::Whole(_) | Content::Chunked(_) => {
                     let (file, opened) = open_file(dir, name).map_err(io::Error::from)?;

@@ -20,10 +20,11 @@ use stepback_faults as faults;
 use stepback_model::object::ObjectSource;
 use stepback_model::path::RelPath;
 use stepback_model::plan::PlannedChange;
-use stepback_model::tree::{MODE_MASK, TreeNode};
+use stepback_model::tree::{Content, MODE_MASK, TreeNode};
 
-use crate::anchored_path::{Beneath, CompareError, Identity, Present, compare};
+use crate::anchored_path::{Beneath, CompareError, Identity, Present, compare, open_file};
 use crate::error::WorktreeError;
+use crate::git;
 use crate::vault::Vault;
 use displaced::DisplacedFiles;
 
@@ -311,6 +312,12 @@ impl<'a> Applier<'a> {
         path: &RelPath,
     ) -> Result<Present, WorktreeError> {
         match compare(dir, name, node, self.source) {
+            Ok(present @ (Present::Matches(_) | Present::OtherMode(_))) => {
+                match is_intact(dir, name, node, path) {
+                    true => Ok(present),
+                    false => Ok(Present::Differs),
+                }
+            }
             Ok(present) => Ok(present),
             Err(CompareError::Object(error)) => Err(error.into()),
             // A file that cannot be read cannot have been saved, so it must not be replaced.
@@ -467,6 +474,18 @@ fn existing_parent<'p>(parent: io::Result<Parent<'p>>, path: &RelPath) -> Result
 fn is_dir(dir: &impl AsFd, name: &OsStr) -> bool {
     rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)
         .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory)
+}
+
+/// Whether a file that should be one of the vault is intact. Other files were compared by their content.
+fn is_intact(dir: &impl AsFd, name: &OsStr, node: &TreeNode, path: &RelPath) -> bool {
+    if !matches!(node, TreeNode::File { content: Content::Vaulted, .. }) {
+        return true;
+    }
+    let Some(key) = git::object_key(path) else { return true };
+    let opened = open_file(dir, name).map_err(io::Error::from);
+    opened
+        .and_then(|(file, _)| stepback_store::check_git_file(&key, file))
+        .is_ok_and(|checked| checked.is_ok())
 }
 
 fn is_identical(dir: &impl AsFd, name: &OsStr, identity: Identity) -> bool {

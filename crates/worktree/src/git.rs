@@ -2,17 +2,31 @@
 
 use std::os::fd::BorrowedFd;
 
+use stepback_model::path::RelPath;
 use stepback_model::state::RepositorySummary;
 
 use crate::rules::read_small;
 
+/// Where in a git directory a file is, as far as it decides whether the file is transient.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum GitPlace {
+    /// Directly in the git directory.
+    Top,
+    /// Below `objects`.
+    Objects,
+    /// Anywhere else. A file's name can be the name of a branch.
+    Inside,
+}
+
 /// Files in a git directory that exist only while git works. They are neither stored nor touched.
-pub fn is_transient(name: &[u8]) -> bool {
-    name.ends_with(b".lock")
-        || name.starts_with(b"tmp_")
-        || name.starts_with(b".tmp-")
-        || name.starts_with(b"fsmonitor--daemon")
-        || name == b"gc.pid"
+pub fn is_transient(place: GitPlace, name: &[u8]) -> bool {
+    let is_temporary = match place {
+        GitPlace::Top => name.starts_with(b"fsmonitor--daemon") || name == b"gc.pid",
+        GitPlace::Objects => name.starts_with(b"tmp_") || name.starts_with(b".tmp-"),
+        GitPlace::Inside => false,
+    };
+    // No branch can have a name that ends like this.
+    is_temporary || name.ends_with(b".lock")
 }
 
 /// The vault's name for an immutable file of an `objects` directory; `None` if the file can change under its name.
@@ -30,6 +44,38 @@ pub fn vault_name(dir: &[u8], name: &[u8]) -> Option<Vec<u8>> {
     }
     // Git LFS keeps files under their SHA-256.
     (name.len() == 64 && is_hex(name)).then(|| [b"lfs-", name].concat())
+}
+
+/// The name that the file at `path` (from the workspace root) would have in the vault; `None` if git can change the file.
+pub fn object_key(path: &RelPath) -> Option<Vec<u8>> {
+    let names: Vec<&[u8]> = path.components().collect();
+    let (name, dirs) = names.split_last()?;
+    let git = dirs.iter().position(|name| *name == b".git")?;
+    let objects = git + dirs[git..].iter().position(|name| *name == b"objects")?;
+    // Below these, a file can have the name of a branch.
+    let is_reference = dirs[git..objects].iter().any(|name| matches!(*name, b"refs" | b"logs"));
+    let is_info = dirs[objects..].get(1).is_some_and(|name| *name == b"info");
+    if is_reference || is_info { None } else { vault_name(dirs.last()?, name) }
+}
+
+/// Whether the file at `path` belongs to git's objects, so that it stays when it is newer than the state to be restored: it
+/// does no harm, and something may need it.
+pub fn stays_if_newer(path: &RelPath) -> bool {
+    let is_beside_pack = || {
+        let mut names = path.components().rev();
+        let (name, dir, above) = (names.next(), names.next(), names.next());
+        dir == Some(b"pack".as_slice())
+            && above == Some(b"objects".as_slice())
+            && name.is_some_and(|name| name.starts_with(b"pack-"))
+            && path.components().any(|name| name == b".git")
+    };
+    object_key(path).is_some() || is_beside_pack()
+}
+
+/// Whether this is the name in the vault of a loose object. Loose objects are stored by content; only older states have
+/// them in the vault.
+pub fn is_loose(key: &[u8]) -> bool {
+    key.starts_with(b"object-")
 }
 
 /// Reads the state of a git directory: branch, commit, what is in progress, stashes.
@@ -91,6 +137,48 @@ mod tests {
         assert_eq!(vault_name(b"pack", b"multi-pack-index"), None);
         assert_eq!(vault_name(b"pack", b"pack-0a1b.keep"), None);
         assert_eq!(vault_name(b"info", b"alternates"), None);
+    }
+
+    #[test]
+    fn a_branch_may_be_called_like_a_temporary_file() {
+        for (place, name) in [
+            (GitPlace::Top, "gc.pid"),
+            (GitPlace::Top, "index.lock"),
+            (GitPlace::Objects, "tmp_obj_abc"),
+            (GitPlace::Inside, "main.lock"),
+        ] {
+            assert!(is_transient(place, name.as_bytes()), "{name}");
+        }
+        for (place, name) in [
+            (GitPlace::Inside, "tmp_experiment"),
+            (GitPlace::Inside, "gc.pid"),
+            (GitPlace::Inside, "fsmonitor--daemon"),
+            (GitPlace::Top, "tmp_notes"),
+        ] {
+            assert!(!is_transient(place, name.as_bytes()), "{name}");
+        }
+    }
+
+    #[test]
+    fn objects_are_known_by_their_path() {
+        let rest = "b".repeat(38);
+        let key = |path: &str| object_key(&RelPath::parse(path).unwrap());
+        assert_eq!(key(&format!(".git/objects/ab/{rest}")), Some(format!("object-ab{rest}").into_bytes()));
+        assert_eq!(key(".git/modules/x/objects/pack/pack-0a.idx"), Some(b"pack-0a.idx".to_vec()));
+        assert!(key(&format!("sub/.git/objects/ab/{rest}")).is_some());
+        for other in [
+            format!("objects/ab/{rest}"),
+            format!(".git/refs/heads/objects/ab/{rest}"),
+            format!(".git/logs/refs/heads/objects/ab/{rest}"),
+            format!(".git/objects/info/{rest}"),
+            ".git/objects/pack/multi-pack-index".to_string(),
+            ".git/HEAD".to_string(),
+        ] {
+            assert_eq!(key(&other), None, "{other}");
+        }
+        assert!(stays_if_newer(&RelPath::parse(".git/objects/pack/pack-0a.promisor").unwrap()));
+        assert!(!stays_if_newer(&RelPath::parse(".git/objects/pack/multi-pack-index").unwrap()));
+        assert!(!stays_if_newer(&RelPath::parse("objects/pack/pack-0a.promisor").unwrap()));
     }
 
     #[test]

@@ -9,13 +9,13 @@
 //! Reading:
 //!
 //! - [`scan`]: from a directory to trees. `walk` (threads), `node` and `listing` (directories and their entries),
-//!   `entry` (one entry against the stat cache), `build` (trees), `update` (the next cache), `hints` and `watch_scope`
+//!   `entry` (one entry against the stat cache), `object` (one git object), `build` (trees), `update` (the next cache), `hints` and `watch_scope`
 //!   (between a scan and a watcher), `offer_packs` (git packs to borrow from), `single` (one path without a scan).
 //!   Start at [`scan::Scan`].
 //! - `statcache`: what `stat` said about every file when it was last hashed. Never needed: lost or torn, it is rebuilt.
 //! - [`rules`], [`content`]: what is stored and what is only noted; from a file to a blob or a list of chunks.
 //! - `git`, [`git_index`], [`vault`]: which files of a git directory are immutable or transient; what git has of each
-//!   file, for warnings only; immutable git files kept by hard link or copy.
+//!   file, for warnings only; git's packs, kept as copies.
 //!
 //! Writing:
 //!

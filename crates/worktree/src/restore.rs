@@ -33,7 +33,7 @@ pub fn write_content(file: &mut File, content: &Content, source: &dyn ObjectSour
             }
             Ok(())
         }
-        Content::Vaulted => Err(io::Error::other("a vaulted file is linked, not written")),
+        Content::Vaulted => Err(io::Error::other("a file of the vault is copied from there")),
     }
 }
 
@@ -52,15 +52,21 @@ pub fn read_content(content: &Content, source: &dyn ObjectSource) -> Result<Vec<
     }
 }
 
-/// Restores a git object from the vault as `target`.
-pub fn from_vault(vault: Option<&Vault>, dir: &[u8], name: &[u8], target: &Path) -> io::Result<()> {
+/// Restores a git object from the vault as `target`, with these permission bits.
+pub fn from_vault(
+    vault: Option<&Vault>,
+    dir: &[u8],
+    name: &[u8],
+    target: &Path,
+    mode: u32,
+) -> io::Result<()> {
     let (Some(vault), Some(key), Some(parent), Some(file)) =
         (vault, vault::name_of(dir, name), target.parent(), target.file_name())
     else {
         return Err(io::Error::new(io::ErrorKind::NotFound, "its content is not in the vault"));
     };
     let parent = File::open(parent)?;
-    vault.bring_back(&key, parent.as_fd(), OsStr::new(file))
+    vault.bring_back(&key, parent.as_fd(), OsStr::new(file), mode)
 }
 
 /// Makes `into` share the blocks of the regular file `from`. Returns `false` where the file system cannot, or `from` is not

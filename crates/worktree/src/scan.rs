@@ -28,6 +28,7 @@ mod entry;
 pub mod hints;
 mod listing;
 mod node;
+mod object;
 mod offer_packs;
 pub mod single;
 mod update;
@@ -40,7 +41,7 @@ pub struct Scan<'a> {
     pub root: &'a Path,
     /// The path of the stat cache; `None` to hash everything every time.
     pub cache: Option<&'a Path>,
-    /// Where immutable git files are hard-linked to; `None` to store their content.
+    /// Where git's packs are kept; `None` to store their content.
     pub vault: Option<&'a Vault>,
     /// A directory that must not be scanned although it may lie inside the root: the store.
     pub store_dir: Option<&'a Path>,
@@ -58,6 +59,8 @@ pub struct Scan<'a> {
     pub hints: Option<&'a dyn ScanHints>,
     /// Scan everything nevertheless; then hints only provide the token from which the next scan can ask for changes.
     pub everything: bool,
+    /// Compare the `stat` of every git object, although git only adds and removes them: before git directories are restored.
+    pub check_objects: bool,
 }
 
 /// The result of a scan.

@@ -26,7 +26,7 @@ pub use build::Builder;
 pub use meta::{IgnoredTotals, Meta};
 pub use overlay::CacheOverlay;
 
-const MAGIC: [u8; 8] = *b"SBSTAT\x00\x04";
+const MAGIC: [u8; 8] = *b"SBSTAT\x00\x05";
 /// Magic, four lengths, a checksum, and the meta.
 const HEADER: usize = 72 + Meta::LEN;
 const DIR_RECORD: usize = 56;
@@ -58,7 +58,7 @@ pub enum CachedKind {
     Whole = 1,
     /// A regular file whose content is a list of chunks.
     Chunked = 2,
-    /// A regular file kept by hard link in the vault.
+    /// A regular file kept in the vault.
     Vaulted = 3,
     /// A directory; `aux` is its index.
     Dir = 4,
@@ -81,6 +81,8 @@ pub const RACY: u8 = 1;
 pub const IGNORED: u8 = 2;
 /// Entry flag: the file has other hard links, and can be written to through any of them.
 pub const LINKED: u8 = 4;
+/// Entry flag: a git object whose content does not match its hash.
+pub const DAMAGED: u8 = 8;
 
 /// One cached entry.
 #[derive(Clone, Copy, Debug)]
@@ -89,7 +91,7 @@ pub struct CachedEntry<'a> {
     pub name: &'a [u8],
     /// The type of the entry.
     pub kind: CachedKind,
-    /// [`RACY`], [`IGNORED`], [`LINKED`].
+    /// [`RACY`], [`IGNORED`], [`LINKED`], [`DAMAGED`].
     pub flags: u8,
     /// The `stat` of the file when it was hashed.
     pub stat: Stat,

@@ -1,40 +1,90 @@
-//! The vault: immutable git files kept under a second name, so that even `rm -rf .git` can be undone at no cost.
+//! The vault: git's packs and LFS objects, kept in the store so that even `rm -rf .git` can be undone.
 //!
-//! Packs and loose objects never change under their name, and their name contains the hash of their content. A hard link in
-//! the store keeps them alive without copying a byte, shared by all workspaces. Where links are impossible (another file
-//! system), files are copied up to a budget.
+//! These files never change under their name, and their name or their end has the hash of their content, so one copy
+//! serves all workspaces and checkpoints. A kept file shares no inode with the workspace: a `chmod`, a truncation or a
+//! write in place cannot reach it. Only files that are too large to copy are hard-linked, where blocks cannot be shared.
+//! Every file is checked while it is copied, and nothing damaged is kept here. `docs/design/0005-git-vault.md` has the
+//! reasons and the measurements.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, DirBuilder, File};
-use std::io::{self, BufRead};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::io::{self, BufRead, Seek};
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 use stepback_faults as faults;
 
+pub use crate::git::{object_key, stays_if_newer};
+
+use self::transfer::{CopyOutcome, check_open_file, clone_checked, copy_checked};
+use crate::anchored_path::open_file;
 use crate::error::WorktreeError;
+
+mod transfer;
+
+/// A larger file is linked if it cannot share blocks: copying it would take longer than a hook may.
+const MAX_COPIED_FILE_BYTES: u64 = 64 << 20;
+/// Beyond this many bytes per scan, files are linked.
+const MAX_COPIED_BYTES: u64 = 256 << 20;
+/// Beyond this many bytes per scan, linked files are not checked until they are restored.
+const MAX_CHECKED_LINK_BYTES: u64 = 1 << 30;
+/// Syncing more files than this one by one takes longer than syncing the file system.
+const MAX_SINGLE_SYNCS: usize = 8;
+/// Permission bits of files in the vault.
+const KEPT_MODE: Mode = Mode::from_raw_mode(0o400);
 
 /// A directory of immutable git files.
 #[derive(Debug)]
 pub struct Vault {
     path: PathBuf,
     dir: OwnedFd,
+    /// Bytes copied by this handle.
     copied: AtomicU64,
-    changed: AtomicBool,
+    /// Bytes of linked files that this handle checked.
+    checked: AtomicU64,
+    /// Whether the file system shares blocks between files; unknown until it was tried.
+    no_clones: AtomicBool,
+    copies: AtomicU64,
+    unsynced: Mutex<Unsynced>,
+}
+
+/// What is not durable yet.
+#[derive(Debug, Default)]
+struct Unsynced {
+    /// Copies under temporary names, which get their names once they are durable.
+    copies: Vec<PendingCopy>,
+    /// Files that were linked: git does not sync all that it writes.
+    linked: Vec<File>,
+    /// Whether entries of the directory may not be durable.
+    dir: bool,
+}
+
+#[derive(Debug)]
+struct PendingCopy {
+    file: File,
+    temporary: OsString,
+    key: OsString,
 }
 
 /// The result of keeping a file.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Kept {
-    /// It is in the vault.
+    /// It is in the vault, or will be after [`Vault::sync`].
     Yes,
     /// It could only be copied, and the budget for copies is used up.
     OverBudget,
+    /// It cannot be read.
+    Unreadable,
+    /// It is damaged, so it is not kept here.
+    Damaged(String),
+    /// The vault has another intact file of this name.
+    NameTaken,
 }
 
 /// The vault's name for the file `name` of an `objects` directory called `dir`; `None` if the vault does not keep such files.
@@ -49,67 +99,198 @@ impl Vault {
             || rustix::fs::open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
         let dir = match open() {
             Err(Errno::NOENT) => {
-                faults::point()
-                    .and_then(|()| DirBuilder::new().recursive(true).mode(0o700).create(path))
-                    .map_err(WorktreeError::aside("create", path))?;
+                create_durably(path).map_err(WorktreeError::aside("create", path))?;
                 open()
             }
             opened => opened,
         };
         let dir = dir.map_err(|errno| WorktreeError::aside("open", path)(errno.into()))?;
-        Ok(Self { path: path.to_path_buf(), dir, copied: AtomicU64::new(0), changed: AtomicBool::new(false) })
+        Ok(Self {
+            path: path.to_path_buf(),
+            dir,
+            copied: AtomicU64::new(0),
+            checked: AtomicU64::new(0),
+            no_clones: AtomicBool::new(false),
+            copies: AtomicU64::new(0),
+            unsynced: Mutex::default(),
+        })
     }
 
-    /// Keeps the file `name` of `dir`, `size` bytes long, as `key`. Copies count against `copy_budget`.
-    pub fn keep(
+    /// Keeps the file `name` of `dir` as `key`, if it is intact. Copies that are made because links are impossible count
+    /// against `copy_budget`. It is durable after [`Vault::sync`].
+    pub fn keep(&self, dir: BorrowedFd<'_>, name: &[u8], key: &[u8], copy_budget: u64) -> io::Result<Kept> {
+        let name = OsStr::from_bytes(name);
+        let (source, found) = match open_file(&dir, name) {
+            Ok(opened) => opened,
+            Err(Errno::ACCESS | Errno::PERM) => return Ok(Kept::Unreadable),
+            Err(errno) => return Err(errno.into()),
+        };
+        let size = found.st_size as u64;
+        let known = rustix::fs::statat(&self.dir, OsStr::from_bytes(key), AtFlags::SYMLINK_NOFOLLOW).ok();
+        if let Some(known) = known {
+            match self.check_source(&source, key, size) {
+                CopyOutcome::Intact => {}
+                outcome => return Ok(outcome.into_kept()),
+            }
+            let is_same_file = (known.st_dev, known.st_ino) == (found.st_dev, found.st_ino);
+            if is_same_file && size > MAX_COPIED_FILE_BYTES {
+                self.lock_unsynced().linked.push(source);
+                return Ok(self.kept_before());
+            }
+            if !is_same_file && self.verify(key).is_ok() {
+                return Ok(if known.st_size == found.st_size { self.kept_before() } else { Kept::NameTaken });
+            }
+            // A link of an earlier version, or a damaged file: replaced below.
+        }
+        if let Some(outcome) = self.clone_in(&source, key)? {
+            return Ok(outcome.into_kept());
+        }
+        if size <= MAX_COPIED_FILE_BYTES && reserve(&self.copied, size, MAX_COPIED_BYTES) {
+            return Ok(self.copy_in(&source, key)?.into_kept());
+        }
+        match self.link_in(dir, name, &source, key)? {
+            Some(kept) => Ok(kept),
+            None if reserve(&self.copied, size, copy_budget) => Ok(self.copy_in(&source, key)?.into_kept()),
+            None => Ok(Kept::OverBudget),
+        }
+    }
+
+    /// The vault has it already, but another process may have added it a moment ago.
+    fn kept_before(&self) -> Kept {
+        self.lock_unsynced().dir = true;
+        Kept::Yes
+    }
+
+    /// Checks a file of the workspace. Too many bytes of large files are left to the check at their restoration.
+    fn check_source(&self, source: &File, key: &[u8], size: u64) -> CopyOutcome {
+        match size <= MAX_COPIED_FILE_BYTES || reserve(&self.checked, size, MAX_CHECKED_LINK_BYTES) {
+            true => check_open_file(source, key),
+            false => CopyOutcome::Intact,
+        }
+    }
+
+    /// Keeps a file by a hard link; `None` if that is impossible.
+    fn link_in(
         &self,
         dir: BorrowedFd<'_>,
-        name: &[u8],
+        name: &OsStr,
+        source: &File,
         key: &[u8],
-        size: u64,
-        copy_budget: u64,
-    ) -> io::Result<Kept> {
-        let (name, key) = (OsStr::from_bytes(name), OsStr::from_bytes(key));
-        if self.has(key, size) {
-            return Ok(Kept::Yes);
+    ) -> io::Result<Option<Kept>> {
+        match self.check_source(source, key, source.metadata()?.len()) {
+            CopyOutcome::Intact => {}
+            outcome => return Ok(Some(outcome.into_kept())),
         }
+        let key = OsStr::from_bytes(key);
         faults::point()?;
-        match rustix::fs::linkat(dir, name, &self.dir, key, AtFlags::empty()) {
-            Ok(()) => {}
+        let linked = match rustix::fs::linkat(dir, name, &self.dir, key, AtFlags::empty()) {
             Err(Errno::EXIST) => {
-                // A leftover of an interrupted copy: replace it.
+                // Damaged, or the caller would not be here: replace it.
                 rustix::fs::unlinkat(&self.dir, key, AtFlags::empty())?;
                 rustix::fs::linkat(dir, name, &self.dir, key, AtFlags::empty())
-                    .or_else(|_| self.copy_in(dir, name, key))?;
             }
-            Err(Errno::XDEV | Errno::PERM | Errno::MLINK | Errno::OPNOTSUPP) => {
-                if self.copied.fetch_add(size, Ordering::Relaxed) + size > copy_budget {
-                    return Ok(Kept::OverBudget);
-                }
-                self.copy_in(dir, name, key)?;
-            }
+            linked => linked,
+        };
+        match linked {
+            Ok(()) => {}
+            Err(Errno::XDEV | Errno::PERM | Errno::MLINK | Errno::OPNOTSUPP) => return Ok(None),
             Err(errno) => return Err(errno.into()),
         }
-        self.changed.store(true, Ordering::Relaxed);
-        Ok(Kept::Yes)
+        let mut unsynced = self.lock_unsynced();
+        unsynced.linked.push(source.try_clone()?);
+        unsynced.dir = true;
+        Ok(Some(Kept::Yes))
+    }
+
+    /// Keeps a file that shares its blocks with `source`; `None` if the file system cannot do that.
+    fn clone_in(&self, source: &File, key: &[u8]) -> io::Result<Option<CopyOutcome>> {
+        if self.no_clones.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
+        let (into, temporary) = self.create_temporary(key)?;
+        let outcome = clone_checked(source, &into, key);
+        if let Ok(None) = outcome {
+            self.no_clones.store(true, Ordering::Relaxed);
+        }
+        self.settle_copy(into, temporary, key, outcome)
+    }
+
+    fn copy_in(&self, source: &File, key: &[u8]) -> io::Result<CopyOutcome> {
+        let (into, temporary) = self.create_temporary(key)?;
+        let outcome = copy_checked(source, &into, key).map(Some);
+        Ok(self.settle_copy(into, temporary, key, outcome)?.unwrap_or(CopyOutcome::Unreadable))
+    }
+
+    fn create_temporary(&self, key: &[u8]) -> io::Result<(File, OsString)> {
+        let number = self.copies.fetch_add(1, Ordering::Relaxed);
+        let mut name = format!(".copy-{}-{number}-", std::process::id()).into_bytes();
+        name.extend_from_slice(key);
+        let name = OsStr::from_bytes(&name).to_os_string();
+        faults::point()?;
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        Ok((File::from(rustix::fs::openat(&self.dir, &name, flags, KEPT_MODE)?), name))
+    }
+
+    /// Queues an intact copy to be synced, and removes any other.
+    fn settle_copy(
+        &self,
+        file: File,
+        temporary: OsString,
+        key: &[u8],
+        outcome: io::Result<Option<CopyOutcome>>,
+    ) -> io::Result<Option<CopyOutcome>> {
+        if let Ok(Some(CopyOutcome::Intact)) = outcome {
+            let key = OsStr::from_bytes(key).to_os_string();
+            self.lock_unsynced().copies.push(PendingCopy { file, temporary, key });
+        } else {
+            let _ = rustix::fs::unlinkat(&self.dir, &temporary, AtFlags::empty());
+        }
+        outcome
+    }
+
+    fn lock_unsynced(&self) -> std::sync::MutexGuard<'_, Unsynced> {
+        self.unsynced.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether `key` exists with the right size.
-    pub fn has(&self, key: &OsStr, size: u64) -> bool {
-        rustix::fs::statat(&self.dir, key, AtFlags::SYMLINK_NOFOLLOW)
+    pub fn has(&self, key: &[u8], size: u64) -> bool {
+        rustix::fs::statat(&self.dir, OsStr::from_bytes(key), AtFlags::SYMLINK_NOFOLLOW)
             .is_ok_and(|stat| stat.st_size as u64 == size)
+    }
+
+    /// Checks the content of a kept file.
+    pub fn verify(&self, key: &[u8]) -> Result<(), String> {
+        let file = self.open_file(key).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => "it is missing".to_string(),
+            _ => error.to_string(),
+        })?;
+        stepback_store::check_git_file(key, file).unwrap_or_else(|error| Err(error.to_string()))
     }
 
     /// Opens a kept file after verifying its content.
     pub fn open_sound(&self, key: &[u8]) -> io::Result<File> {
-        let file = self.open_file(key)?;
-        stepback_store::verify_git_file(&self.path.join(OsStr::from_bytes(key))).map_err(io::Error::other)?;
+        let mut file = self.open_file(key)?;
+        stepback_store::check_git_file(key, &file)?.map_err(io::Error::other)?;
+        file.rewind()?;
         Ok(file)
     }
 
     fn open_file(&self, key: &[u8]) -> io::Result<File> {
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        Ok(File::from(rustix::fs::openat(&self.dir, OsStr::from_bytes(key), flags, Mode::empty())?))
+        let key = OsStr::from_bytes(key);
+        match open_file(&self.dir, key) {
+            Err(Errno::ACCESS) => {
+                // It was linked once, and the workspace's name of it was made unreadable. If that name is gone, only the
+                // vault's is left.
+                let stat = rustix::fs::statat(&self.dir, key, AtFlags::SYMLINK_NOFOLLOW)?;
+                if stat.st_nlink > 1 {
+                    return Err(io::ErrorKind::PermissionDenied.into());
+                }
+                faults::point()?;
+                rustix::fs::chmodat(&self.dir, key, KEPT_MODE, AtFlags::empty())?;
+                Ok(open_file(&self.dir, key)?.0)
+            }
+            opened => Ok(opened?.0),
+        }
     }
 
     /// Whether `key` is kept with the same bytes as the file at `path`; `None` if it is not kept.
@@ -137,48 +318,98 @@ impl Vault {
         }
     }
 
-    /// Keeps a durable file of this file system as `key`, unless another process has already done so.
+    /// Keeps a durable file of the store's own as `key`, unless another process has already done so.
     pub fn take_in(&self, path: &Path, key: &[u8]) -> io::Result<()> {
         faults::point()?;
         match rustix::fs::linkat(rustix::fs::CWD, path, &self.dir, OsStr::from_bytes(key), AtFlags::empty()) {
             Ok(()) | Err(Errno::EXIST) => {}
             // A file system without links.
             Err(_) => {
-                let (dir, name) = (path.parent().unwrap_or(path), path.file_name().unwrap_or_default());
-                let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-                let dir = rustix::fs::open(dir, flags, Mode::empty())?;
-                self.copy_in(dir.as_fd(), name, OsStr::from_bytes(key))?;
+                if let CopyOutcome::Damaged(problem) = self.copy_in(&File::open(path)?, key)? {
+                    return Err(io::Error::other(problem));
+                }
             }
         }
-        self.changed.store(true, Ordering::Relaxed);
+        self.lock_unsynced().dir = true;
         Ok(())
     }
 
-    fn copy_in(&self, dir: BorrowedFd<'_>, name: &OsStr, key: &OsStr) -> rustix::io::Result<()> {
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let from = rustix::fs::openat(dir, name, flags, Mode::empty())?;
-        copy(from, self.dir.as_fd(), key)
+    /// Restores `key` as the new file `name` in `dir`, with these permission bits, after checking its content: as a copy,
+    /// or as a link if it is too large and cannot share blocks.
+    pub fn bring_back(&self, key: &[u8], dir: BorrowedFd<'_>, name: &OsStr, mode: u32) -> io::Result<()> {
+        let kept = self.open_file(key)?;
+        let create = || {
+            faults::point()?;
+            let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            io::Result::Ok(File::from(rustix::fs::openat(dir, name, flags, Mode::from_raw_mode(0o600))?))
+        };
+        let mut into = create()?;
+        let mut restored = clone_checked(&kept, &into, key);
+        if matches!(restored, Ok(None)) && kept.metadata()?.len() > MAX_COPIED_FILE_BYTES {
+            rustix::fs::unlinkat(dir, name, AtFlags::empty())?;
+            if self.link_back(&kept, key, dir, name, mode)? {
+                return Ok(());
+            }
+            into = create()?;
+        }
+        if let Ok(None) = restored {
+            restored = copy_checked(&kept, &into, key).map(Some);
+        }
+        let done = restored.and_then(|outcome| match outcome {
+            Some(CopyOutcome::Intact) => Ok(rustix::fs::fchmod(&into, Mode::from_raw_mode(mode))?),
+            Some(CopyOutcome::Damaged(problem)) => Err(damaged(&problem)),
+            Some(CopyOutcome::Unreadable) | None => Err(damaged("it cannot be read")),
+        });
+        if done.is_err() {
+            let _ = rustix::fs::unlinkat(dir, name, AtFlags::empty());
+        }
+        done
     }
 
-    /// Restores `key` as `name` in `dir`: by link where possible, else by copy.
-    pub fn bring_back(&self, key: &[u8], dir: BorrowedFd<'_>, name: &OsStr) -> io::Result<()> {
-        let key = OsStr::from_bytes(key);
-        stepback_store::verify_git_file(&self.path.join(key)).map_err(io::Error::other)?;
+    /// Restores a large file as a link, after checking it. Returns `false` if a link is impossible, or would have other
+    /// permission bits.
+    fn link_back(
+        &self,
+        kept: &File,
+        key: &[u8],
+        dir: BorrowedFd<'_>,
+        name: &OsStr,
+        mode: u32,
+    ) -> io::Result<bool> {
+        let stat = rustix::fs::fstat(kept)?;
+        if stat.st_mode & stepback_model::tree::MODE_MASK != mode && stat.st_nlink > 1 {
+            return Ok(false);
+        }
+        match check_open_file(kept, key) {
+            CopyOutcome::Intact => {}
+            CopyOutcome::Damaged(problem) => return Err(damaged(&problem)),
+            CopyOutcome::Unreadable => return Err(damaged("it cannot be read")),
+        }
         faults::point()?;
-        match rustix::fs::linkat(&self.dir, key, dir, name, AtFlags::empty()) {
-            Ok(()) => Ok(()),
-            Err(Errno::XDEV | Errno::PERM | Errno::MLINK | Errno::OPNOTSUPP) => {
-                let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-                let from = rustix::fs::openat(&self.dir, key, flags, Mode::empty())?;
-                Ok(copy(from, dir, name)?)
-            }
+        rustix::fs::fchmod(kept, Mode::from_raw_mode(mode))?;
+        match rustix::fs::linkat(&self.dir, OsStr::from_bytes(key), dir, name, AtFlags::empty()) {
+            Ok(()) => Ok(true),
+            Err(Errno::XDEV | Errno::PERM | Errno::MLINK | Errno::OPNOTSUPP) => Ok(false),
             Err(errno) => Err(errno.into()),
         }
     }
 
-    /// Makes the kept files durable.
+    /// Makes the kept files durable and gives the copies their names.
     pub fn sync(&self) -> io::Result<()> {
-        if self.changed.swap(false, Ordering::Relaxed) {
+        let Unsynced { mut copies, linked, dir } = std::mem::take(&mut *self.lock_unsynced());
+        let synced = self.sync_files(&copies, &linked);
+        let named = synced.and_then(|()| {
+            while let Some(copy) = copies.last() {
+                faults::point()?;
+                rustix::fs::renameat(&self.dir, &copy.temporary, &self.dir, &copy.key)?;
+                copies.pop();
+                self.lock_unsynced().dir = true;
+            }
+            Ok(())
+        });
+        self.remove_copies(&copies);
+        named?;
+        if dir || std::mem::take(&mut self.lock_unsynced().dir) {
             faults::point()?;
             rustix::fs::fsync(&self.dir)?;
         }
@@ -197,6 +428,24 @@ impl Vault {
             }
         }
         Ok(bytes)
+    }
+
+    fn sync_files(&self, copies: &[PendingCopy], linked: &[File]) -> io::Result<()> {
+        if copies.len() + linked.len() > MAX_SINGLE_SYNCS {
+            faults::point()?;
+            return Ok(rustix::fs::syncfs(&self.dir)?);
+        }
+        for file in copies.iter().map(|copy| &copy.file).chain(linked) {
+            faults::point()?;
+            file.sync_all()?;
+        }
+        Ok(())
+    }
+
+    fn remove_copies(&self, copies: &[PendingCopy]) {
+        for copy in copies {
+            let _ = rustix::fs::unlinkat(&self.dir, &copy.temporary, AtFlags::empty());
+        }
     }
 
     /// Removes every file whose key is not wanted; returns how many files and bytes were freed.
@@ -218,23 +467,36 @@ impl Vault {
     }
 }
 
-/// Copies an open file to `name` in `dir`, sharing blocks where the file system can, durable before it has its name.
-fn copy(from: OwnedFd, dir: BorrowedFd<'_>, name: &OsStr) -> rustix::io::Result<()> {
-    let temporary = [b".copy-", name.as_bytes()].concat();
-    let temporary = OsStr::from_bytes(&temporary);
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let to = rustix::fs::openat(dir, temporary, flags, Mode::from_raw_mode(0o444))?;
-    let (mut from, mut to) = (File::from(from), File::from(to));
-    let copied = match rustix::fs::ioctl_ficlone(&to, &from) {
-        Ok(()) => Ok(()),
-        Err(_) => io::copy(&mut from, &mut to).map(drop),
-    };
-    let done = copied
-        .and_then(|()| to.sync_all())
-        .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
-        .and_then(|()| rustix::fs::renameat(dir, temporary, dir, name));
-    if done.is_err() {
-        let _ = rustix::fs::unlinkat(dir, temporary, AtFlags::empty());
+impl Drop for Vault {
+    fn drop(&mut self) {
+        // A scan that failed did not get to sync; without a name, a copy is of no use.
+        let unsynced = std::mem::take(&mut *self.lock_unsynced());
+        self.remove_copies(&unsynced.copies);
     }
-    done
 }
+
+/// Adds `size` to `used` if the sum stays within `budget`.
+fn reserve(used: &AtomicU64, size: u64, budget: u64) -> bool {
+    let add = |used: u64| used.checked_add(size).filter(|sum| *sum <= budget);
+    used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).is_ok()
+}
+
+fn damaged(problem: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, format!("its copy in the store is damaged: {problem}"))
+}
+
+/// Creates the directory `path` so that it is there after a power loss.
+fn create_durably(path: &Path) -> io::Result<()> {
+    faults::point()?;
+    DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+    match path.parent() {
+        Some(parent) => {
+            faults::point()?;
+            File::open(parent)?.sync_all()
+        }
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

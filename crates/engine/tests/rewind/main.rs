@@ -4,6 +4,8 @@
 mod databases;
 mod excluded;
 mod git;
+mod git_damage;
+mod git_states;
 mod hostile;
 mod moves;
 mod paths;

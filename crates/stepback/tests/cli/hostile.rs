@@ -17,6 +17,7 @@ use crate::sandbox::{PROGRAM, Ran, Sandbox};
 
 /// Exit codes: see `failure.rs`.
 pub const NOTHING: i32 = 4;
+pub const PARTIAL: i32 = 5;
 pub const STORE: i32 = 6;
 pub const SYSTEM: i32 = 7;
 pub const REFUSED: i32 = 9;

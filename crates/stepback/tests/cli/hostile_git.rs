@@ -1,11 +1,13 @@
 //! Repositories that are lost as a whole, and copies of them that are damaged: they come back, or nothing is touched.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 
 use stepback_testkit::skip::skip;
 use stepback_testkit::tree;
 
-use crate::hostile::{STORE, SYSTEM, device_of, expect_clear};
+use crate::hostile::{PARTIAL, STORE, device_of, expect_clear};
 use crate::sandbox::Sandbox;
 
 /// Wrecks a repository as thoroughly as it can be, and brings it back with one command.
@@ -67,26 +69,147 @@ fn everything_comes_back_from_a_store_on_another_file_system() {
     lose_and_recover_everything(&world);
 }
 
-#[test]
-fn a_damaged_copy_of_a_repository_is_not_put_in_place() {
+/// A repository with a pack and a few loose objects.
+fn packed_and_loose() -> Sandbox {
     let world = Sandbox::new();
-    world.write("file", "content\n");
+    world.write("file", "content\n".repeat(500));
     world.init_git();
     world.git(&["gc", "--quiet"]);
+    for number in 0..3 {
+        world.write("file", format!("content {number}\n").repeat(500));
+        world.git(&["commit", "--quiet", "--all", "-m", "more"]);
+    }
+    world
+}
+
+/// Every file below `dir`.
+fn files_below(dir: PathBuf) -> Vec<PathBuf> {
+    let (mut dirs, mut files) = (vec![dir], Vec::new());
+    while let Some(dir) = dirs.pop() {
+        for entry in fs::read_dir(dir).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() { dirs.push(path) } else { files.push(path) }
+        }
+    }
+    files.sort();
+    files
+}
+
+fn make_writable(path: &Path) {
+    fs::set_permissions(path, fs::Permissions::from_mode(0o644)).unwrap();
+}
+
+#[test]
+fn a_damaged_copy_in_the_store_is_not_put_in_place_and_the_rest_is_restored() {
+    let world = packed_and_loose();
     world.ok(["checkpoint", "create", "one"]);
-    // A name of its own for each copy: the repository has the same files by another name.
+    let head = world.git(&["rev-parse", "HEAD"]);
+    let mut damaged = Vec::new();
     for entry in fs::read_dir(world.store.join("vault")).unwrap() {
         let path = entry.unwrap().path();
         let bytes = fs::read(&path).unwrap();
         fs::remove_file(&path).unwrap();
         fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
+        damaged.push(path.file_name().unwrap().to_str().unwrap().to_string());
     }
+    assert!(damaged.len() >= 2, "{damaged:?}");
     fs::remove_dir_all(world.path(".git")).unwrap();
-    fs::remove_file(world.path("file")).unwrap();
-    let before = world.everything();
     let ran = world.run(["rewind", "one", "--git", "--yes"]);
-    expect_clear(&ran, &[STORE, SYSTEM], "a damaged copy");
-    world.ok(["status"]);
-    let differences = tree::differences(&before, &world.everything());
-    assert!(differences.is_empty(), "not put back as it was:\n{differences}");
+    expect_clear(&ran, &[PARTIAL], "a damaged copy");
+    for name in &damaged {
+        assert!(ran.err.contains(name.as_str()), "{name} is not named: {}", ran.err);
+        assert!(!world.path(".git/objects/pack").join(name).exists(), "{name}");
+    }
+    assert_eq!(world.git(&["rev-parse", "HEAD"]), head);
+    assert_eq!(world.git(&["show", "HEAD:file"]), "content 2\n".repeat(500));
+    assert_eq!(world.run(["fsck"]).code, Some(STORE));
+}
+
+#[test]
+fn chmod_before_rm_does_not_keep_git_from_coming_back() {
+    let world = packed_and_loose();
+    world.ok(["checkpoint", "create", "one"]);
+    let everything = world.everything();
+    for round in 0..2 {
+        for path in files_below(world.path(".git")) {
+            make_writable(&path);
+        }
+        fs::remove_dir_all(world.path(".git")).unwrap();
+        world.ok(["rewind", "one", "--git", "--yes"]);
+        let differences = tree::differences(&everything, &world.everything());
+        assert!(differences.is_empty(), "round {round}:\n{differences}");
+        world.git(&["fsck", "--strict"]);
+    }
+    // A copy of the repository elsewhere is not the original either.
+    let into = world.root().join("copy");
+    world.ok(["restore", "one", "--git", "--into", into.to_str().unwrap()]);
+    for path in files_below(into.join(".git/objects")) {
+        make_writable(&path);
+        fs::write(&path, "overwritten").unwrap();
+    }
+    world.git(&["fsck", "--strict"]);
+    world.expect_sound("after overwriting a copy");
+    fs::remove_dir_all(world.path(".git")).unwrap();
+    world.ok(["rewind", "one", "--git", "--yes"]);
+    world.git(&["fsck", "--strict"]);
+}
+
+#[test]
+fn objects_that_a_power_loss_emptied_come_back() {
+    let world = packed_and_loose();
+    world.ok(["checkpoint", "create", "one"]);
+    for path in files_below(world.path(".git/objects")) {
+        make_writable(&path);
+        fs::write(&path, "").unwrap();
+    }
+    world.ok(["rewind", "one", "--git", "--yes"]);
+    world.git(&["fsck", "--strict"]);
+    world.expect_sound("after objects were emptied");
+}
+
+#[test]
+fn a_rebase_in_progress_is_left_and_entered() {
+    let world = packed_and_loose();
+    world.git(&["checkout", "--quiet", "-b", "topic", "HEAD~1"]);
+    world.write("file", "topic\n");
+    world.git(&["commit", "--quiet", "--all", "-m", "topic"]);
+    world.git(&["branch", "x"]);
+    world.ok(["checkpoint", "create", "before"]);
+    let status = world.git(&["status"]);
+    let rebase = world.command_git(&["rebase", "main"]).output().unwrap();
+    assert!(!rebase.status.success(), "the rebase should stop");
+    world.git(&["branch", "-D", "x"]);
+    world.git(&["branch", "x/y/z"]);
+    world.ok(["checkpoint", "create", "during"]);
+    let during = world.git(&["status"]);
+    world.ok(["rewind", "before", "--git", "--yes"]);
+    assert_eq!(world.git(&["status"]), status);
+    assert!(!world.path(".git/rebase-merge").exists());
+    assert_eq!(world.git(&["branch", "--list", "x*"]), "  x\n");
+    world.git(&["commit", "--quiet", "--allow-empty", "-m", "goes on"]);
+    world.ok(["rewind", "during", "--git", "--yes"]);
+    assert_eq!(world.git(&["status"]), during);
+    world.git(&["rebase", "--abort"]);
+    world.git(&["fsck", "--strict"]);
+    world.expect_no_leftovers("after a rebase");
+}
+
+#[test]
+fn a_damaged_object_is_named_at_the_checkpoint_and_at_the_rewind() {
+    let world = packed_and_loose();
+    let objects = files_below(world.path(".git/objects"));
+    let object = objects.iter().find(|path| !path.parent().unwrap().ends_with("pack")).unwrap();
+    make_writable(object);
+    let bytes = fs::read(object).unwrap();
+    fs::write(object, &bytes[..bytes.len() / 2]).unwrap();
+    let name = object.strip_prefix(&world.work).unwrap().to_str().unwrap();
+    let ran = world.ok(["checkpoint", "create", "one"]);
+    assert!(ran.err.contains(name) && ran.err.contains("damaged"), "{}", ran.err);
+    assert!(world.ok(["status"]).err.contains(name));
+    let everything = world.everything();
+    fs::remove_dir_all(world.path(".git")).unwrap();
+    let ran = world.ok(["rewind", "one", "--git", "--yes"]);
+    assert!(ran.err.contains(name) && ran.err.contains("damaged"), "{}", ran.err);
+    let differences = tree::differences(&everything, &world.everything());
+    assert!(differences.is_empty(), "{differences}");
 }

@@ -148,14 +148,20 @@ impl Sandbox {
         self.command(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
     }
 
-    /// Runs git in the workspace.
-    #[track_caller]
-    pub fn git(&self, arguments: &[&str]) -> String {
+    /// A command that runs git in the workspace.
+    pub fn command_git(&self, arguments: &[&str]) -> Command {
         let mut command = self.clean("git", arguments);
         for (name, value) in [("NAME", "A"), ("EMAIL", "a@example.org"), ("DATE", "2026-01-01T00:00:00Z")] {
             command.env(format!("GIT_AUTHOR_{name}"), value).env(format!("GIT_COMMITTER_{name}"), value);
         }
-        let ran: Ran = command.env("GIT_CONFIG_NOSYSTEM", "1").output().unwrap().into();
+        command.env("GIT_CONFIG_NOSYSTEM", "1");
+        command
+    }
+
+    /// Runs git in the workspace and fails the test unless it succeeds.
+    #[track_caller]
+    pub fn git(&self, arguments: &[&str]) -> String {
+        let ran: Ran = self.command_git(arguments).output().unwrap().into();
         ran.exits(0).out
     }
 

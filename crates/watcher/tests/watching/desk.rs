@@ -117,6 +117,7 @@ impl WatchFixture {
             progress: Some(&self.looked),
             hints,
             everything,
+            check_objects: false,
         };
         let mut snapshot = scan.run(&self.store, &*batch).unwrap();
         self.store.commit(Some(batch.finish().unwrap()), &[]).unwrap();

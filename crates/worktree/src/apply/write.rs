@@ -218,7 +218,7 @@ impl Applier<'_> {
                 rustix::fs::symlinkat(OsStr::from_bytes(target), dir, temporary)?;
                 Ok(None)
             }
-            TreeNode::File { content: Content::Vaulted, size, .. } => {
+            TreeNode::File { content: Content::Vaulted, size, mode } => {
                 let parent = path.split_last().map(|(parent, _)| parent).unwrap_or_default();
                 let parent_name = parent.components().next_back().unwrap_or_default();
                 let key = git::vault_name(parent_name, name.as_bytes());
@@ -226,7 +226,7 @@ impl Applier<'_> {
                     return Err(io::Error::new(io::ErrorKind::NotFound, "its content is not in the vault"));
                 };
                 let _ = rustix::fs::unlinkat(dir, temporary, AtFlags::empty());
-                vault.bring_back(&key, dir.as_fd(), temporary)?;
+                vault.bring_back(&key, dir.as_fd(), temporary, *mode)?;
                 // Before it takes its place: removing a damaged file afterwards would look like removing another process's
                 // edit.
                 let found = rustix::fs::statat(dir, temporary, AtFlags::SYMLINK_NOFOLLOW)?.st_size;

@@ -20,11 +20,10 @@ use crate::content::{self, ChunkError, WHOLE_LIMIT};
 use crate::error::WorktreeError;
 use crate::git;
 use crate::rules::{self, RuleVerdict};
-use crate::statcache::{CachedEntry, CachedKind, Dir, IGNORED, LINKED, NONE, RACY, Stat};
-use crate::vault::Kept;
+use crate::statcache::{CachedEntry, CachedKind, DAMAGED, Dir, IGNORED, LINKED, NONE, RACY, Stat};
 
 /// Files above this size wait until the walk is over, so that all threads can share the work.
-const DEFER_ABOVE_BYTES: u64 = 8 << 20;
+pub(super) const DEFER_ABOVE_BYTES: u64 = 8 << 20;
 /// How often a file that changes while it is read is tried.
 const ATTEMPTS: usize = 4;
 /// Files changed this shortly before the scan (in nanoseconds) could change again within the same timestamp.
@@ -32,7 +31,7 @@ const RACY_MARGIN: i64 = 20_000_000;
 /// The same where timestamps have whole seconds.
 const COARSE_MARGIN: i64 = 2_000_000_000;
 
-const NO_HASH: Hash = Hash::from_bytes([0; 32]);
+pub(super) const NO_HASH: Hash = Hash::from_bytes([0; 32]);
 
 const REASONS: [SkipReason; 10] = [
     SkipReason::HeavyCache,
@@ -117,7 +116,7 @@ fn is_fresh(stat: &Stat) -> bool {
 
 /// Examines entries, with buffers that are reused.
 pub(super) struct Examiner<'s, 'a> {
-    shared: &'s WalkState<'a>,
+    pub(super) shared: &'s WalkState<'a>,
     buffer: Vec<u8>,
     /// Something in the current directory can change without a watcher noticing.
     pub unsettled: bool,
@@ -136,7 +135,7 @@ impl<'s, 'a> Examiner<'s, 'a> {
         kind: FileType,
         cached: Option<(usize, CachedEntry<'_>)>,
     ) -> Result<ExamineResult, WorktreeError> {
-        if dir.area != DirKind::Work && git::is_transient(name) {
+        if dir.git_place().is_some_and(|place| git::is_transient(place, name)) {
             return Ok(ExamineResult::Gone);
         }
         let (at, known) = cached.unzip();
@@ -214,8 +213,12 @@ impl<'s, 'a> Examiner<'s, 'a> {
             let object = match known.kind {
                 CachedKind::Whole => ObjectKind::Blob,
                 CachedKind::Chunked => ObjectKind::List,
-                // The vault is swept together with the objects; keep the file in it again.
-                CachedKind::Vaulted => return Ok(false),
+                // The vault is swept together with the objects.
+                CachedKind::Vaulted => {
+                    let key = git::vault_name(&dir.name, known.name);
+                    let vault = self.shared.scan.vault;
+                    return Ok(key.zip(vault).is_some_and(|(key, vault)| vault.has(&key, known.stat.size)));
+                }
                 CachedKind::Dir | CachedKind::Symlink | CachedKind::Skipped => return Ok(true),
             };
             return Ok(self.shared.batch.contains(object, known.hash)?);
@@ -230,6 +233,7 @@ impl<'s, 'a> Examiner<'s, 'a> {
         found: Stat,
         known: Option<&CachedEntry<'_>>,
     ) -> Result<ExamineResult, WorktreeError> {
+        let previous = known.filter(|known| matches!(known.kind, CachedKind::Whole | CachedKind::Chunked));
         let mut flags = 0;
         match dir.area {
             DirKind::Work => {
@@ -252,30 +256,12 @@ impl<'s, 'a> Examiner<'s, 'a> {
                 }
             }
             DirKind::Objects => {
-                if let (Some(key), Some(vault)) = (git::vault_name(&dir.name, name), self.shared.scan.vault) {
-                    let budget = self.shared.scan.budget.git_copy;
-                    return match vault.keep(dir.fd.as_fd(), name, &key, found.size, budget) {
-                        Ok(Kept::Yes) => {
-                            // Linking changes the status change time: `stat` again.
-                            let stat = rustix::fs::statat(
-                                &dir.fd,
-                                OsStr::from_bytes(name),
-                                AtFlags::SYMLINK_NOFOLLOW,
-                            )
-                            .map_or(found, |stat| to_stat(&stat));
-                            Ok(ExamineResult::New(self.entry(name, CachedKind::Vaulted, stat, NO_HASH, 0)))
-                        }
-                        Ok(Kept::OverBudget) => {
-                            Ok(ExamineResult::New(skipped_entry(name, found, SkipReason::Budget)))
-                        }
-                        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(ExamineResult::Gone),
-                        Err(error) => Err(WorktreeError::io("keep", &dir.path().join(name))(error)),
-                    };
+                if let Some(key) = git::vault_name(&dir.name, name) {
+                    return self.examine_object(dir, name, found, previous, &key);
                 }
             }
             DirKind::Git => {}
         }
-        let previous = known.filter(|known| matches!(known.kind, CachedKind::Whole | CachedKind::Chunked));
         if found.size > DEFER_ABOVE_BYTES {
             let old = previous.filter(|known| known.kind == CachedKind::Chunked).map(|known| known.hash);
             return Ok(ExamineResult::Large(
@@ -316,7 +302,7 @@ impl<'s, 'a> Examiner<'s, 'a> {
     }
 
     /// Reads and stores a file; retries while it changes during the read.
-    fn store_file(
+    pub(super) fn store_file(
         &mut self,
         dir: &Arc<DirNode>,
         name: &[u8],
@@ -388,7 +374,7 @@ impl<'s, 'a> Examiner<'s, 'a> {
         Ok(self.shared.batch.write(ObjectKind::Blob, bytes, similar)?)
     }
 
-    fn entry(&self, name: &[u8], kind: CachedKind, stat: Stat, hash: Hash, flags: u8) -> OutEntry {
+    pub(super) fn entry(&self, name: &[u8], kind: CachedKind, stat: Stat, hash: Hash, flags: u8) -> OutEntry {
         let racy = if is_racy(&stat, self.shared.started) { RACY } else { 0 };
         OutEntry { name: name.to_vec(), kind, flags: flags | racy, stat, hash, aux: 0, target: Vec::new() }
     }
@@ -443,7 +429,9 @@ impl<'s, 'a> Examiner<'s, 'a> {
         }
         let old =
             known.as_ref().filter(|known| known.kind == CachedKind::Dir).map_or(NONE, |known| known.aux);
-        if area == DirKind::Objects
+        // A pack is large and there are few: notice when one is written to in place.
+        let may_pass = area == DirKind::Objects && name != b"pack" && !self.shared.scan.check_objects;
+        if may_pass
             && !self.shared.confirm
             && old != NONE
             && let (Some(at), Some(known)) = (at, &known)
@@ -465,7 +453,11 @@ impl<'s, 'a> Examiner<'s, 'a> {
         let stat = rustix::fs::statat(&dir.fd, OsStr::from_bytes(name), AtFlags::SYMLINK_NOFOLLOW).ok()?;
         let found = to_stat(&stat);
         let flat = self.shared.old?.dir(known.aux).is_some_and(|cached| {
-            (0..cached.len()).all(|at| cached.entry(at).is_some_and(|entry| entry.kind != CachedKind::Dir))
+            (0..cached.len()).all(|at| {
+                cached
+                    .entry(at)
+                    .is_some_and(|entry| entry.kind != CachedKind::Dir && entry.flags & DAMAGED == 0)
+            })
         });
         (flat && known.flags & RACY == 0 && found == known.stat).then_some(found)
     }
@@ -508,7 +500,7 @@ pub(super) fn store_large(
     Ok(Some(skipped_entry(&large.name, Stat::default(), SkipReason::Unstable)))
 }
 
-enum OpenResult {
+pub(super) enum OpenResult {
     File(File, Stat),
     Gone,
     Unreadable(Stat),
@@ -518,7 +510,7 @@ enum OpenResult {
 }
 
 /// Opens a file for reading without following links and without blocking on pipes or devices.
-fn open_regular(dir: &DirNode, name: &[u8]) -> OpenResult {
+pub(super) fn open_regular(dir: &DirNode, name: &[u8]) -> OpenResult {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     match rustix::fs::openat(&dir.fd, OsStr::from_bytes(name), flags, Mode::empty()) {
         Ok(fd) => match rustix::fs::fstat(&fd) {
@@ -564,7 +556,7 @@ pub(super) fn special_type(known: &CachedEntry<'_>) -> Option<FileType> {
     }
 }
 
-fn skipped_entry(name: &[u8], stat: Stat, reason: SkipReason) -> OutEntry {
+pub(super) fn skipped_entry(name: &[u8], stat: Stat, reason: SkipReason) -> OutEntry {
     OutEntry {
         name: name.to_vec(),
         kind: CachedKind::Skipped,

@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 
 use rustix::fs::{FileType, RawDir};
 use rustix::io::Errno;
+use stepback_model::plan::SkippedPath;
 use stepback_model::tree::SkipReason;
 
 use super::entry::{DeferredFile, ExamineResult, Examiner};
@@ -16,7 +17,7 @@ use super::node::{DirKind, DirNode};
 use super::walk::{Listing, OutEntry, ThreadResult, WalkState};
 use crate::error::WorktreeError;
 use crate::rules::{self, RuleVerdict};
-use crate::statcache::{CachedKind, Dir, IGNORED, LINKED, RACY};
+use crate::statcache::{CachedEntry, CachedKind, DAMAGED, Dir, IGNORED, LINKED, RACY};
 
 /// The entries of a directory while they are collected.
 #[derive(Default)]
@@ -91,6 +92,7 @@ impl CollectedEntries {
             // An entry that was skipped before its type was known gets examined.
             let kind = super::entry::special_type(&known).unwrap_or(FileType::Unknown);
             let examined = examiner.examine_known(node, known.name, kind, Some((at, known)))?;
+            warn_again(node, &examined, Some(&known), harvest);
             self.add_examined(known.name, examined, dir, node, harvest);
         }
         Ok(())
@@ -133,6 +135,7 @@ impl CollectedEntries {
                 Some((at, cached.entry(at)?))
             });
             let examined = examiner.examine_known(node, name, kind, known)?;
+            warn_again(node, &examined, known.as_ref().map(|(_, known)| known), harvest);
             self.add_examined(name, examined, dir, node, harvest);
         }
         Ok(())
@@ -157,10 +160,12 @@ impl CollectedEntries {
                 {
                     harvest.troubles.push(super::walk::skipped_path(node.path().join(&entry.name), reason));
                 }
+                harvest.troubles.extend((entry.flags & DAMAGED != 0).then(|| damaged_object(node, name)));
                 self.news.push(entry);
             }
             ExamineResult::Large(entry, old) => {
-                let flags = entry.flags & (IGNORED | LINKED);
+                let flags = entry.flags & (IGNORED | LINKED | DAMAGED);
+                harvest.troubles.extend((flags & DAMAGED != 0).then(|| damaged_object(node, name)));
                 harvest.large.push(DeferredFile {
                     dir,
                     node: node.clone(),
@@ -215,6 +220,27 @@ impl CollectedEntries {
             shared.rules_changed.store(true, Ordering::Relaxed);
         }
     }
+}
+
+/// Warns about a git object that the cache knows to be damaged: every checkpoint should say so, not only the first.
+fn warn_again(
+    node: &DirNode,
+    examined: &ExamineResult,
+    known: Option<&CachedEntry<'_>>,
+    harvest: &mut ThreadResult,
+) {
+    if let (ExamineResult::Same(_), Some(known)) = (examined, known)
+        && known.flags & DAMAGED != 0
+    {
+        harvest.troubles.push(damaged_object(node, known.name));
+    }
+}
+
+fn damaged_object(node: &DirNode, name: &[u8]) -> SkippedPath {
+    SkippedPath::uncovered(
+        node.path().join(name),
+        "the git object is damaged, so only its damaged bytes are kept",
+    )
 }
 
 fn sort_entries(mut entries: Vec<OutEntry>) -> Listing {

@@ -9,6 +9,7 @@ use rustix::fs::{AtFlags, Mode, OFlags};
 use stepback_model::path::RelPath;
 use stepback_model::tree::SkipReason;
 
+use crate::git::GitPlace;
 use crate::rules::{self, DirRules, RuleVerdict};
 
 pub(super) const DIR_FLAGS: OFlags = OFlags::RDONLY
@@ -130,6 +131,18 @@ impl DirNode {
         ["CACHEDIR.TAG", "pyvenv.cfg"]
             .iter()
             .any(|mark| exists(mark) && rules::marks_cache(inside.as_fd(), mark.as_bytes()))
+    }
+
+    /// Where in a git directory this directory is; `None` if it is not in one.
+    pub fn git_place(&self) -> Option<GitPlace> {
+        match self.area {
+            DirKind::Work => None,
+            DirKind::Objects => Some(GitPlace::Objects),
+            DirKind::Git => {
+                let is_top = self.parent.as_ref().is_none_or(|parent| parent.area == DirKind::Work);
+                Some(if is_top { GitPlace::Top } else { GitPlace::Inside })
+            }
+        }
     }
 
     /// The area of the subdirectory `name`; `has_head` is the result of [`Self::has_head`].

@@ -1,11 +1,9 @@
 //! Offers a repository's packs to the store before its files are read, so that committed content is not stored twice.
 
-use std::ffi::OsStr;
 use std::os::fd::AsFd;
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use rustix::fs::{AtFlags, Dir, Mode, OFlags};
+use rustix::fs::{Dir, Mode, OFlags};
 use stepback_store::ObjectBatch;
 
 use crate::anchored_path::Beneath;
@@ -25,8 +23,7 @@ pub(super) fn offer(root: &Path, vault: &Vault, budget: &Budget, batch: &dyn Obj
         listing.filter_map(|entry| Some(entry.ok()?.file_name().to_bytes().to_vec())).collect();
     let keep = |name: &[u8]| {
         let key = git::vault_name(b"pack", name)?;
-        let stat = rustix::fs::statat(&dir, OsStr::from_bytes(name), AtFlags::SYMLINK_NOFOLLOW).ok()?;
-        let kept = vault.keep(dir.as_fd(), name, &key, stat.st_size as u64, budget.git_copy).ok()?;
+        let kept = vault.keep(dir.as_fd(), name, &key, budget.git_copy).ok()?;
         (kept == Kept::Yes).then_some(key)
     };
     let mut packs = Vec::new();
@@ -37,5 +34,8 @@ pub(super) fn offer(root: &Path, vault: &Vault, budget: &Budget, batch: &dyn Obj
             packs.push(key);
         }
     }
-    batch.reuse_packs(&packs);
+    // Copies get their names when they are durable.
+    if vault.sync().is_ok() {
+        batch.reuse_packs(&packs);
+    }
 }

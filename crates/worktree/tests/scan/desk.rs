@@ -51,6 +51,7 @@ impl ScannedTree {
             progress: None,
             hints: None,
             everything: false,
+            check_objects: false,
         };
         let mut snapshot = scan.run(&self.store, &*batch).unwrap();
         self.store.commit(Some(batch.finish().unwrap()), &[]).unwrap();

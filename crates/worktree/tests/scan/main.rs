@@ -426,6 +426,7 @@ fn a_cache_damaged_by_a_program_does_not_bring_a_scan_down() {
             progress: None,
             hints: None,
             everything: false,
+            check_objects: false,
         };
         // Right or an error; never a panic.
         let _ = scan.run(&desk.store, &*batch);
