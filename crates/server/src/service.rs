@@ -13,6 +13,7 @@ use axum::{Router, middleware};
 use tokio::sync::oneshot;
 
 use crate::auth::{AuthToken, Guard};
+use crate::browser_session::BrowserSessions;
 use crate::limits::{self, Limits};
 use crate::metrics::{self, Observer};
 use crate::signin::SignIn;
@@ -84,8 +85,9 @@ pub fn serve(work: AppState, config: ServerConfig) -> io::Result<HttpServer> {
     let mut hosts = vec!["localhost".to_owned(), "127.0.0.1".to_owned(), "::1".to_owned()];
     hosts.push(address.ip().to_string());
     hosts.extend(config.hosts);
-    let guard = Guard::new(token.clone(), hosts, config.origins);
-    let sign_in = SignIn::new(token.clone(), tls.is_some());
+    let sessions = BrowserSessions::new(&token, address.port(), tls.is_some());
+    let guard = Guard::with_sessions(token.clone(), sessions.clone(), hosts, config.origins);
+    let sign_in = SignIn::new(sessions);
     let observer = Observer::new(config.log);
     let (live, patience) = (work.clone(), config.patience);
     let (router, _) = api::router();

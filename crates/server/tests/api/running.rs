@@ -33,14 +33,23 @@ fn a_browser_is_let_in_once_and_stays() {
     let target = address.strip_prefix(&place.server.url()).unwrap();
     assert!(!address.contains(place.server.token().text()), "the token is in no address");
     let first = place.send_bare("GET", target, "", b"");
-    assert_eq!((first.status, first.header("location")), (303, Some("/")));
+    assert_eq!(first.status, 303);
+    let key = first.header("location").unwrap().strip_prefix("/#page=").unwrap().to_owned();
     let cookie = first.header("set-cookie").unwrap().to_owned();
     for part in ["HttpOnly", "SameSite=Strict", "Path=/"] {
         assert!(cookie.contains(part), "{cookie}");
     }
     let pair = cookie.split(';').next().unwrap();
-    let asked = place.send_bare("GET", "/api/v1/workspaces", &format!("cookie: {pair}\r\n"), b"");
-    assert_eq!(asked.status, 200);
+    assert!(!first.head.contains(place.server.token().text()), "nor in a cookie");
+    let ask = |headers: &str| place.send_bare("GET", "/api/v1/workspaces", headers, b"").status;
+    assert_eq!(ask(&format!("cookie: {pair}\r\nx-stepback-page: {key}\r\n")), 200);
+    assert_eq!(ask(&format!("cookie: {pair}\r\n")), 401, "another port of this host gets the cookie");
+    assert_eq!(ask(&format!("x-stepback-page: {key}\r\n")), 401);
+    let value = pair.split_once('=').unwrap().1;
+    assert_eq!(ask(&format!("authorization: Bearer {value}\r\n")), 401, "it is not the token");
+    let other = TestServer::new();
+    let both = format!("cookie: {pair}\r\nx-stepback-page: {key}\r\n");
+    assert_eq!(other.send_bare("GET", "/api/v1/workspaces", &both, b"").status, 401);
     let again = place.send_bare("GET", target, "", b"");
     assert!(again.problem(403)["hints"][0].as_str().unwrap().contains("stepback studio"));
     assert_eq!(again.header("set-cookie"), None);
