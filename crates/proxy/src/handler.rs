@@ -29,12 +29,12 @@ pub(crate) async fn handle(shared: Arc<ProxyState>, request: Request<Incoming>) 
     increment_counter(&shared.counts.requests);
     let path = request.uri().path_and_query().map_or("/", |path| path.as_str()).to_owned();
     let wire = Wire::of(request.method().as_str(), &path);
-    if let Some((status, message)) = shared.access.refusal(request.uri(), request.headers()) {
-        return error_response(&shared, wire, None, status, &message).await;
-    }
     if request.method() == Method::CONNECT {
         let message = "stepback proxy: CONNECT is not supported. Set this address as the base URL of the agent's model.";
         return error_response(&shared, wire, None, 405, message).await;
+    }
+    if let Some((status, message)) = shared.access.refusal(request.uri(), request.headers()) {
+        return error_response(&shared, wire, None, status, &message).await;
     }
     if tunnel::is_asked(request.headers()) {
         // What goes through a tunnel is neither recorded nor replayed. Agents that try one first fall back to HTTP.

@@ -34,7 +34,7 @@ fn config(upstream: &str, sink: Arc<dyn Sink>) -> ProxyConfig {
         answers: None,
         limits: ProxyLimits { hold: Duration::from_secs(20), ..ProxyLimits::default() },
         certificates: None,
-        access: ProxyAccess::default(),
+        access: ProxyAccess { hosts: vec!["proxy".to_owned()], origins: Vec::new() },
     }
 }
 

@@ -201,3 +201,31 @@ fn a_silent_client_does_not_hold_up_the_end() {
     drop(place);
     assert!(TcpStream::connect(address).is_err(), "nobody listens any more");
 }
+
+#[test]
+fn silent_clients_are_disconnected_and_keep_others_in() {
+    let limits = stepback_proxy::ConnectionLimits {
+        count: 20,
+        first_request: Duration::from_secs(2),
+        between_requests: Duration::from_secs(60),
+    };
+    let place = TestServer::with(|config| ServerConfig { connections: limits, ..config });
+    let half = ["", "P", "PRI * HTTP/2", "GET / HTTP/1.1\r\nhost: 127.0.0.1\r\nx-half: "];
+    let mut silent: Vec<TcpStream> = (0..60)
+        .map(|at| {
+            let mut stream = TcpStream::connect(place.server.address()).unwrap();
+            stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+            // The server may have closed it already, for one that came later.
+            let _ = stream.write_all(half[at % half.len()].as_bytes());
+            stream
+        })
+        .collect();
+    assert_eq!(place.send_bare("GET", "/healthz", "", b"").status, 200, "there is room for others");
+    for stream in &mut silent {
+        // An end or a reset; a timeout is neither.
+        let mut bytes = Vec::new();
+        let ended = stream.read_to_end(&mut bytes);
+        assert!(!matches!(&ended, Err(error) if error.kind() == std::io::ErrorKind::WouldBlock), "{ended:?}");
+    }
+    place.get("/workspaces").with(200);
+}
