@@ -40,7 +40,7 @@ struct OpenConnections {
 
 /// One connection. It is removed from its table when this is dropped.
 #[derive(Debug)]
-pub struct Connection {
+pub struct ClientConnection {
     number: u64,
     table: ConnectionTable,
     state: Arc<ConnectionState>,
@@ -75,7 +75,7 @@ impl ConnectionTable {
 
     /// Adds a connection. If there are too many, the one that is idle for the longest time is told to end; `None` if all of
     /// them are busy, and the new one has to be closed.
-    pub fn add(&self) -> Option<Connection> {
+    pub fn add(&self) -> Option<ClientConnection> {
         let mut open = lock(&self.open);
         if open.by_number.len() >= self.limits.count {
             let idle = |state: &ConnectionState| {
@@ -94,11 +94,11 @@ impl ConnectionTable {
         let activity = Activity { running: 0, has_asked: false, since: Instant::now() };
         let state = Arc::new(ConnectionState { activity: Mutex::new(activity), evicted: Notify::new() });
         open.by_number.insert(number, Arc::clone(&state));
-        Some(Connection { number, table: self.clone(), state })
+        Some(ClientConnection { number, table: self.clone(), state })
     }
 }
 
-impl Connection {
+impl ClientConnection {
     /// Notes a request, to be called with its head.
     pub fn begin_request(&self) -> RunningRequest {
         self.requests().begin()
@@ -131,7 +131,7 @@ impl Connection {
     }
 }
 
-impl Drop for Connection {
+impl Drop for ClientConnection {
     fn drop(&mut self) {
         lock(&self.table.open).by_number.remove(&self.number);
     }
@@ -216,7 +216,7 @@ mod tests {
             .block_on(test);
     }
 
-    async fn lives_for(connection: &Connection) -> Duration {
+    async fn lives_for(connection: &ClientConnection) -> Duration {
         let begun = Instant::now();
         connection.expired().await;
         begun.elapsed()

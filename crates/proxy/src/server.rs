@@ -20,7 +20,7 @@ use tokio::task::JoinSet;
 
 use crate::body::AnswerBody;
 use crate::connect::AnyError;
-use crate::connections::{Connection, ConnectionTable, CountedBody, RequestCounter};
+use crate::connections::{ClientConnection, ConnectionTable, CountedBody, RequestCounter};
 use crate::handler::handle;
 use crate::state::{ProxyState, increment_counter};
 use crate::upstream::Routes;
@@ -204,7 +204,7 @@ async fn answer(
 
 async fn serve_one(
     stream: TcpStream,
-    place: Connection,
+    place: ClientConnection,
     shared: Arc<ProxyState>,
     mut ended: watch::Receiver<Option<Duration>>,
 ) {

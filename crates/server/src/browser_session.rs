@@ -96,8 +96,7 @@ impl BrowserSessions {
     pub(crate) fn find(&self, headers: &HeaderMap, now: SystemTime) -> Option<ActiveSession> {
         let page_key = sent_page_key(headers)?;
         let cookies = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
-        let mut pairs =
-            cookies.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
+        let pairs = cookies.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
         // Another program of this host may have set a cookie of the same name for another path.
         let claims =
             pairs.filter(|(name, _)| *name == self.cookie).find_map(|(_, value)| self.verify(value))?;

@@ -35,7 +35,7 @@ const MARKS: [&str; 20] = [
 const FREE: [&str; 7] = ["worktree", "store", "postgres", "bench", "faults", "testkit", "xtask"];
 
 /// The other modules that write, and where.
-const WRITERS: [(&str, &str); 31] = [
+const WRITERS: [(&str, &str); 32] = [
     ("crates/agents/src/fork/run.rs", "conversations of agents, in the user's home"),
     ("crates/agents/src/hook.rs", "the store's directory"),
     ("crates/agents/src/inbox.rs", "the store's directory"),
@@ -65,6 +65,7 @@ const WRITERS: [(&str, &str); 31] = [
     ("crates/stepback/src/commands/studio.rs", "the store's directory"),
     ("crates/stepback/src/demo/project.rs", "the directory of the demonstration"),
     ("crates/stepback/src/demo/story.rs", "the directory of the demonstration"),
+    ("crates/stepback/src/settings.rs", "the store's directory"),
     ("crates/watcher/src/client.rs", "the store's directory"),
     ("crates/watcher/src/launch.rs", "the store's directory"),
     ("crates/watcher/src/process.rs", "a file of the kernel about the process itself"),
