@@ -41,7 +41,7 @@ export default defineConfig({
     assetsInlineLimit: 0,
   },
   server: {
-    // `npm run dev` beside a server at its default address; its cookie is valid for all ports of the host.
+    // `npm run dev` beside a server at its default address: open the server's sign-in link at this port.
     proxy: { '/api': 'http://127.0.0.1:7171', '/sign-in': 'http://127.0.0.1:7171' },
   },
 });

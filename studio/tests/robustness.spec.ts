@@ -122,6 +122,20 @@ test('a browser that is not signed in shows how to sign in', async ({ project, b
   await expect(page.getByRole('heading', { name: 'This browser is not signed in' })).toBeVisible();
   await page.goto(signIn);
   await expect(page.getByRole('heading', { name: 'Sessions' })).toBeVisible();
+  expect(page.url()).not.toContain('page=');
+  // Another tab and a reload stay signed in; the cookie without the page's key is not enough, nor the key without the cookie.
+  const tab = await context.newPage();
+  await tab.goto(`${project.url}/live`);
+  await expect(tab.getByRole('heading', { name: 'Live' })).toBeVisible();
+  await page.reload();
+  await expect(page.getByRole('heading', { name: 'Sessions' })).toBeVisible();
+  const request = (headers: Record<string, string>) =>
+    page.evaluate(async (sent) => (await fetch('/api/v1/workspaces', { headers: sent })).status, headers);
+  expect(await request({})).toBe(401);
+  const key = await page.evaluate(() => window.localStorage.getItem('stepback.page-key') ?? '');
+  expect(await request({ 'x-stepback-page': key })).toBe(200);
+  const cookies = (await context.cookies()).filter((cookie) => cookie.name.startsWith('stepback'));
+  expect(cookies.map(({ httpOnly, sameSite }) => [httpOnly, sameSite])).toEqual([[true, 'Strict']]);
   const secondVisit = await page.goto(signIn);
   expect(secondVisit?.status()).toBe(403);
 });

@@ -2,11 +2,13 @@
 //!
 //! ARCHITECTURE.md names every crate and its layer; this task reads that table and fails when the code
 //! disagrees, so the document cannot drift. All problems are listed, not only the first. The rules are
-//! in [`layers`] (edges between crates), [`source`] (files, functions, names) and [`deny`] (dependencies).
+//! in [`layers`] (edges between crates), [`source`] (files, functions, names), [`writers`] (who writes files) and [`deny`]
+//! (dependencies).
 
 mod deny;
 mod layers;
 mod source;
+mod writers;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -47,6 +49,7 @@ pub fn run() -> Result<()> {
     files.sort_by(|a, b| a.path.cmp(&b.path));
     problems.extend(files.iter().flat_map(SourceFile::check));
     problems.extend(source::check_type_names(&files));
+    problems.extend(writers::check(&files));
     problems.extend(deny::check(&workspace.root)?);
 
     if problems.is_empty() {

@@ -152,6 +152,13 @@ pub enum InstallError {
     /// The settings are a dangling symbolic link, or not a regular file.
     #[error("{} is not a file that can be written. Nothing was changed", .0.display())]
     NotAFile(PathBuf),
+    /// A link in the workspace leads out of it.
+    #[error(
+        "{} is outside the workspace, through a symbolic link. Nothing was changed; replace the link by a file and try \
+         again",
+        .0.display()
+    )]
+    Outside(PathBuf),
     /// The path of the stepback program cannot be written to a settings file: it is relative, or not UTF-8.
     #[error("the path of stepback, {}, must be absolute and UTF-8 to be used in an agent's settings", .0.display())]
     Binary(PathBuf),

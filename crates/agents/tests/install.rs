@@ -297,6 +297,43 @@ fn linked_settings_are_written_where_they_are() {
 
 #[cfg(unix)]
 #[test]
+fn a_link_in_a_workspace_does_not_lead_out_of_it() {
+    use std::os::unix::fs::symlink;
+    for agent in [Agent::Claude, Agent::Codex, Agent::Gemini, Agent::Opencode] {
+        let world = AgentHome::new();
+        let outside = world.place.home.join("outside");
+        fs::create_dir(&outside).unwrap();
+        let file = world.plan(agent, Project, Install).unwrap().file;
+        let below = file.strip_prefix(&world.place.workspace).unwrap().to_owned();
+        let first = world.place.workspace.join(below.components().next().unwrap());
+        // The directory of the settings is a link, before the plan and after it.
+        let planned = world.plan(agent, Project, Install).unwrap();
+        symlink(&outside, &first).unwrap();
+        assert!(matches!(world.plan(agent, Project, Install), Err(InstallError::Outside(_))), "{agent:?}");
+        assert!(carry_out(&planned).is_err(), "{agent:?}");
+        assert_eq!(fs::read_dir(&outside).unwrap().count(), 0, "{agent:?}");
+        // The file itself is one.
+        fs::remove_file(&first).unwrap();
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        let target = outside.join("settings.json");
+        fs::write(&target, "{}\n").unwrap();
+        symlink(&target, &file).unwrap();
+        assert!(matches!(world.plan(agent, Project, Install), Err(InstallError::Outside(_))), "{agent:?}");
+        assert_eq!(fs::read_to_string(&target).unwrap(), "{}\n", "{agent:?}");
+        // One that stays inside is followed.
+        fs::remove_file(&file).unwrap();
+        fs::write(world.place.workspace.join("kept.json"), "{}\n").unwrap();
+        if agent != Agent::Opencode {
+            symlink(world.place.workspace.join("kept.json"), &file).unwrap();
+            world.go(agent, Project, Install);
+            assert!(fs::symlink_metadata(&file).unwrap().is_symlink(), "{agent:?}");
+            assert!(fs::read_to_string(world.place.workspace.join("kept.json")).unwrap().contains(BINARY));
+        }
+    }
+}
+
+#[cfg(unix)]
+#[test]
 fn a_read_only_file_is_left_alone() {
     use std::os::unix::fs::PermissionsExt as _;
     let world = AgentHome::new();

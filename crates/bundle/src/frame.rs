@@ -1,7 +1,7 @@
 //! The container format: compressed blocks, each of one kind, and at the end the hash of all bytes before.
 //!
 //! A length in a file from another user is only a claim. Bytes are read as they come and no memory is reserved ahead; a block
-//! may not decompress to more than it declares, nor to more than the maximum block size.
+//! may not decompress to more than it declares, and what it declares is limited by what it has stored ([`Expansion`]).
 
 use std::io::{self, BufWriter, Read, Write};
 
@@ -20,10 +20,55 @@ pub const BLOCK: usize = 4 << 20;
 const MAX_BLOCK_BYTES: u32 = 1 << 30;
 /// Length of a block header in bytes: kind, stored length, length before compression (0: not compressed).
 const BLOCK_HEADER_BYTES: usize = 9;
-/// Maximum ratio of decompressed to stored size …
-const MAX_COMPRESSION_RATIO: u64 = 1000;
-/// … for files that decompress to more than this many bytes.
-const RATIO_EXEMPT_BYTES: u64 = 1 << 30;
+
+/// How much compressed data may expand: to `free` bytes in any case, beyond that to `ratio` times its stored size. So the
+/// memory for a bundle is limited by its actual size. The writer stores a block without compression that would exceed it.
+struct ExpansionLimit {
+    free: u64,
+    ratio: u64,
+}
+
+/// One block, which is in memory as a whole.
+const BLOCK_EXPANSION: ExpansionLimit = ExpansionLimit { free: 16 << 20, ratio: 64 };
+/// All blocks of records together, which stay in memory.
+const LOG_EXPANSION: ExpansionLimit = ExpansionLimit { free: 4 << 20, ratio: 64 };
+/// The file as a whole.
+const FILE_EXPANSION: ExpansionLimit = ExpansionLimit { free: 256 << 20, ratio: 256 };
+
+impl ExpansionLimit {
+    fn allows(&self, stored: u64, raw: u64) -> bool {
+        raw <= self.free.max(stored.saturating_mul(self.ratio))
+    }
+}
+
+/// Bytes of a bundle so far, as stored and after decompression.
+#[derive(Clone, Copy, Default)]
+struct Expansion {
+    file: (u64, u64),
+    log: (u64, u64),
+}
+
+impl Expansion {
+    /// Adds a block with its stored and decompressed size. Fails if it expands too much by itself, or with those before it.
+    fn add(&mut self, kind: Block, stored: u64, raw: u64) -> Result<(), &'static str> {
+        self.file = (self.file.0 + stored, self.file.1 + raw);
+        if kind == Block::Log {
+            self.log = (self.log.0 + stored, self.log.1 + raw);
+        }
+        match () {
+            () if !BLOCK_EXPANSION.allows(stored, raw) => {
+                Err("a block decompresses to far more than its size")
+            }
+            () if !LOG_EXPANSION.allows(self.log.0, self.log.1) => {
+                Err("its records decompress to far more than their size")
+            }
+            () if !FILE_EXPANSION.allows(self.file.0, self.file.1) => {
+                Err("it decompresses to far more than its size")
+            }
+            () => Ok(()),
+        }
+    }
+}
 
 /// What a block holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -55,12 +100,14 @@ pub struct Writer<W: Write> {
     hasher: blake3::Hasher,
     open: Option<Block>,
     pending: Vec<u8>,
+    expansion: Expansion,
 }
 
 impl<W: Write> Writer<W> {
     pub fn new(out: W) -> Result<Self, BundleError> {
         let out = BufWriter::with_capacity(256 << 10, out);
-        let mut writer = Self { out, hasher: blake3::Hasher::new(), open: None, pending: Vec::new() };
+        let (hasher, pending, expansion) = (blake3::Hasher::new(), Vec::new(), Expansion::default());
+        let mut writer = Self { out, hasher, open: None, pending, expansion };
         writer.put(&MAGIC)?;
         writer.put(&FORMAT.to_le_bytes())?;
         Ok(writer)
@@ -103,7 +150,15 @@ impl<W: Write> Writer<W> {
     pub fn end_block(&mut self) -> Result<(), BundleError> {
         let Some(kind) = self.open.take() else { return Ok(()) };
         let raw = std::mem::take(&mut self.pending);
-        let packed = codec::compress(&raw);
+        let mut expansion = self.expansion;
+        let packed = codec::compress(&raw)
+            .filter(|packed| expansion.add(kind, packed.len() as u64, raw.len() as u64).is_ok());
+        if packed.is_none() {
+            // What is not compressed only lowers the ratio.
+            expansion = self.expansion;
+            let _ = expansion.add(kind, raw.len() as u64, raw.len() as u64);
+        }
+        self.expansion = expansion;
         let stored = packed.as_ref().unwrap_or(&raw);
         // Blocks are far smaller than 4 GiB: objects are checked when they are added, everything else is split at BLOCK.
         let raw_len = if packed.is_some() { raw.len() as u32 } else { 0 };
@@ -138,14 +193,14 @@ pub struct Reader<R: Read> {
     hasher: blake3::Hasher,
     /// Number of bytes read so far.
     at: u64,
-    /// Number of bytes after decompression.
-    raw: u64,
+    expansion: Expansion,
 }
 
 impl<R: Read> Reader<R> {
     /// Reads and checks the header of the file.
     pub fn new(input: R) -> Result<Self, BundleError> {
-        let mut reader = Self { input, hasher: blake3::Hasher::new(), at: 0, raw: 0 };
+        let mut reader =
+            Self { input, hasher: blake3::Hasher::new(), at: 0, expansion: Expansion::default() };
         let mut head = [0; MAGIC.len() + 4];
         let found = reader.fill(&mut head)?;
         if found < MAGIC.len() || head[..MAGIC.len()] != MAGIC {
@@ -204,11 +259,12 @@ impl<R: Read> Reader<R> {
         }
         self.hasher.update(&head);
         self.hasher.update(&stored);
+        // Before anything is decompressed.
+        let raw_bytes = if raw_len == 0 { stored_len } else { raw_len };
+        self.expansion
+            .add(kind, u64::from(stored_len), u64::from(raw_bytes))
+            .map_err(BundleError::inconsistent)?;
         let raw = unpacked(stored, raw_len, place)?;
-        self.raw += raw.len() as u64;
-        if self.raw > RATIO_EXEMPT_BYTES && self.raw / MAX_COMPRESSION_RATIO > self.at {
-            return Err(BundleError::inconsistent("it decompresses to more than a thousand times its size"));
-        }
         Ok(Some((place, kind, raw)))
     }
 }
@@ -331,6 +387,46 @@ mod tests {
         bytes.extend_from_slice(&head(Block::Objects, packed.len() as u32, 100));
         bytes.extend_from_slice(&packed);
         assert!(matches!(read(&bytes), Err(BundleError::Damaged(_))));
+    }
+
+    /// A file with one compressed block of zeros.
+    fn zeros(kind: Block, raw: usize) -> Vec<u8> {
+        let packed = codec::compress(&vec![0; raw]).unwrap();
+        let start = [&MAGIC[..], &FORMAT.to_le_bytes()].concat();
+        let mut bytes = [&start[..], &head(kind, packed.len() as u32, raw as u32), &packed].concat();
+        let hash = blake3::hash(&bytes);
+        bytes.extend_from_slice(&head(Block::End, 32, 0));
+        bytes.extend_from_slice(hash.as_bytes());
+        bytes
+    }
+
+    #[test]
+    fn what_expands_too_much_is_refused_before_it_is_decompressed() {
+        assert!(read(&zeros(Block::Objects, 16 << 20)).is_ok());
+        let too_much = read(&zeros(Block::Objects, (16 << 20) + 1));
+        assert!(matches!(too_much, Err(BundleError::Inconsistent(_))), "{too_much:?}");
+        assert!(read(&zeros(Block::Log, 4 << 20)).is_ok());
+        assert!(matches!(read(&zeros(Block::Log, (4 << 20) + 1)), Err(BundleError::Inconsistent(_))));
+        // Many small blocks together.
+        let one = &zeros(Block::Objects, 16 << 20)[MAGIC.len() + 4..];
+        let block = &one[..one.len() - BLOCK_HEADER_BYTES - 32];
+        let many = [&MAGIC[..], &FORMAT.to_le_bytes(), &block.repeat(17)].concat();
+        assert!(matches!(read(&many), Err(BundleError::Inconsistent(_))));
+    }
+
+    #[test]
+    fn whatever_is_written_can_be_read() {
+        let mut bytes = Vec::new();
+        let mut writer = Writer::new(&mut bytes).unwrap();
+        for size in [1, 4 << 20, 20 << 20, 40 << 20] {
+            writer.object(ObjectKind::Blob, &vec![7; size]).unwrap();
+        }
+        for _ in 0..3 {
+            writer.add(Block::Log, &[b' '; 3 << 20]).unwrap();
+        }
+        writer.finish().unwrap();
+        assert_eq!(read(&bytes).unwrap().len(), 7);
+        assert!(bytes.len() > 60 << 20, "what would expand too much is stored as it is");
     }
 
     #[test]

@@ -14,15 +14,17 @@ use stepback_engine::reachability::{Alive, Marker, Visitor};
 use stepback_model::hash::{Hash, ObjectKind};
 use stepback_model::list;
 use stepback_model::object::{ObjectError, ObjectSource};
-use stepback_model::tree::Content;
+use stepback_model::path::display_bytes;
+use stepback_model::state::{GitState, WorkspaceState};
+use stepback_model::tree::{Content, SkipReason, Tree, TreeNode};
 
 use crate::check;
 use crate::error::BundleError;
 use crate::frame::{self, Block, Reader};
 use crate::records::{GitFile, Log, Record};
 
-/// Number of blocks kept decompressed in the cache.
-const CACHED_BLOCKS: usize = 8;
+/// Bytes of decompressed blocks kept in the cache; one block may be larger.
+const CACHED_BYTES: usize = 32 << 20;
 
 /// The location of an object in the file.
 #[derive(Clone, Copy, Debug)]
@@ -71,8 +73,14 @@ impl Source {
         let mut file = &self.file;
         file.seek(SeekFrom::Start(place)).map_err(BundleError::io("read the bundle again"))?;
         let block = Rc::new(frame::block_at(&mut BufReader::new(file), place)?);
-        recent.truncate(CACHED_BLOCKS - 1);
         recent.push_front((place, block.clone()));
+        let mut bytes = 0;
+        let keep = recent.iter().take_while(|(_, block)| {
+            bytes += block.len();
+            bytes <= CACHED_BYTES
+        });
+        let keep = keep.count().max(1);
+        recent.truncate(keep);
         Ok(block)
     }
 }
@@ -112,6 +120,7 @@ impl Bundle {
         check::logs(&logs)?;
         let source = Source { file, index, recent: RefCell::default() };
         let needed = reached(&source, &logs)?;
+        check_git_paths(&source, &needed)?;
         let names: HashSet<&[u8]> = git_files.iter().map(|parts| parts.file.name.as_bytes()).collect();
         if names.len() != git_files.len() {
             return Err(BundleError::inconsistent("it contains a git file twice"));
@@ -236,6 +245,42 @@ fn reached(source: &Source, logs: &[Log]) -> Result<Alive, BundleError> {
         Some(problem) => Err(BundleError::Inconsistent(problem)),
         None => Ok(alive),
     }
+}
+
+/// Checks of every state that its git directories lie in directories of its own files, and not behind a link or a file.
+fn check_git_paths(source: &Source, needed: &Alive) -> Result<(), BundleError> {
+    let is_state = |(hash, placed): &(&Hash, &ObjectLocation)| {
+        placed.kind == ObjectKind::State && needed.objects.contains(hash)
+    };
+    let mut checked = HashSet::new();
+    for (hash, _) in source.index.iter().filter(is_state) {
+        let state = WorkspaceState::load(source, *hash)?;
+        let Some(git) = state.git.filter(|git| checked.insert((state.files, *git))) else { continue };
+        for repository in GitState::load(source, git)?.repositories {
+            if !has_place_for(source, state.files, &repository.path)? {
+                let path = display_bytes(&repository.path);
+                return Err(BundleError::inconsistent(format!(
+                    "git directory {path} is not in a directory of its files"
+                )));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether the directory of a git directory exists among the files, and nothing else has its name.
+fn has_place_for(source: &Source, files: Option<Hash>, path: &[u8]) -> Result<bool, ObjectError> {
+    let Some(mut tree) = files else { return Ok(false) };
+    let mut names = path.split(|byte| *byte == b'/').peekable();
+    while let Some(name) = names.next() {
+        match (Tree::load(source, tree)?.get(name), names.peek()) {
+            (Some(TreeNode::Dir { tree: below, .. }), Some(_)) => tree = *below,
+            // A rewind that brings a git directory back does not enter it among the files.
+            (None | Some(TreeNode::Skipped { reason: SkipReason::GitDir }), None) => return Ok(true),
+            _ => return Ok(false),
+        }
+    }
+    Ok(false)
 }
 
 struct ObjectInspector<'s> {

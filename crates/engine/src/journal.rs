@@ -476,21 +476,15 @@ fn git_dir_in(path: &RelPath) -> Option<RelPath> {
 }
 
 /// Returns the repositories that the plan does not remove. A lock file inside would keep the directory from being removed.
-fn staying(mut paths: Vec<String>, plan: &RewindPlan) -> Vec<String> {
-    let goes = |path: &str| {
-        plan.changes.iter().any(|change| change.path.as_bytes() == path.as_bytes() && change.then.is_none())
-    };
+fn staying(mut paths: Vec<RelPath>, plan: &RewindPlan) -> Vec<RelPath> {
+    let goes =
+        |path: &RelPath| plan.changes.iter().any(|change| change.path == *path && change.then.is_none());
     paths.retain(|path| !goes(path));
     paths
 }
 
-fn touched_repositories(plan: &RewindPlan) -> Vec<String> {
-    let mut paths: Vec<String> = plan
-        .changes
-        .iter()
-        .filter_map(repository_of)
-        .filter_map(|path| String::from_utf8(path.as_bytes().to_vec()).ok())
-        .collect();
+fn touched_repositories(plan: &RewindPlan) -> Vec<RelPath> {
+    let mut paths: Vec<RelPath> = plan.changes.iter().filter_map(repository_of).collect();
     paths.sort();
     paths.dedup();
     paths

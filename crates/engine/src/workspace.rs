@@ -1,6 +1,6 @@
 //! An open workspace: its record, its session, its locks, and scans of its present state.
 
-use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -293,9 +293,4 @@ pub(crate) fn wait_for(
             Err(TryLockError::Error(error)) => return Err(WorktreeError::aside("lock", path)(error).into()),
         }
     }
-}
-
-/// Whether `path` is an existing directory.
-pub(crate) fn is_dir(path: &Path) -> bool {
-    fs::metadata(path).is_ok_and(|metadata| metadata.is_dir())
 }

@@ -4,6 +4,7 @@ use minicbor::{Decode, Encode};
 
 use crate::hash::{Hash, ObjectKind};
 use crate::object::{ObjectError, ObjectSource};
+use crate::path::{RelPath, display_bytes};
 
 /// The slots of a state. A slot that is `None` was not captured at that step.
 #[derive(
@@ -104,7 +105,25 @@ impl GitState {
     /// Reads the git state stored under `hash`.
     pub fn load(source: &(impl ObjectSource + ?Sized), hash: Hash) -> Result<Self, ObjectError> {
         let bytes = source.read(ObjectKind::Git, hash)?;
-        minicbor::decode(&bytes).map_err(|error| ObjectError::corrupt(ObjectKind::Git, hash, error))
+        Self::decode(&bytes).map_err(|reason| ObjectError::corrupt(ObjectKind::Git, hash, reason))
+    }
+
+    /// Decodes canonical bytes, and checks that every repository is at a path of its own below the workspace, as a scan
+    /// finds them: the last component is `.git`, and no other is.
+    pub fn decode(bytes: &[u8]) -> Result<Self, String> {
+        let state: Self = minicbor::decode(bytes).map_err(|error| error.to_string())?;
+        for GitSummary { path, .. } in &state.repositories {
+            let shown = display_bytes(path);
+            let parsed = RelPath::parse(path.as_slice()).map_err(|error| format!("{shown:?}: {error}"))?;
+            let git_at = parsed.components().position(|name| name == b".git");
+            if git_at.is_none_or(|at| at + 1 != parsed.depth()) {
+                return Err(format!("{shown:?} is not the path of a git directory"));
+            }
+        }
+        if !state.repositories.windows(2).all(|pair| pair[0].path < pair[1].path) {
+            return Err("a git directory occurs twice, or they are not sorted".into());
+        }
+        Ok(state)
     }
 
     /// The repository whose git directory is at `path`.
@@ -125,6 +144,39 @@ mod tests {
         assert!(empty.encode().len() < 10);
         assert!(files.encode().len() < 48);
         assert_eq!(minicbor::decode::<WorkspaceState>(&files.encode()).unwrap(), files);
+    }
+
+    #[test]
+    fn a_repository_is_at_a_path_of_its_own_below_the_workspace() {
+        let decoded = |paths: &[&str]| {
+            let repository = |path: &&str| GitSummary {
+                path: path.as_bytes().to_vec(),
+                tree: Hash::of(ObjectKind::Tree, b""),
+                summary: RepositorySummary::default(),
+            };
+            GitState::decode(&GitState { repositories: paths.iter().map(repository).collect() }.encode())
+        };
+        assert!(decoded(&[]).is_ok());
+        assert!(decoded(&[".git", "a/b/.git", "vendor/.git"]).is_ok());
+        for bad in [
+            &[""][..],
+            &["l"],
+            &["/.git"],
+            &["/tmp/.git"],
+            &["../.git"],
+            &["a/../.git"],
+            &["a/.."],
+            &["a//.git"],
+            &["./.git"],
+            &[".git/"],
+            &["a\0/.git"],
+            &[".git/modules/.git"],
+            &[".git/hooks"],
+            &[".git", ".git"],
+            &["b/.git", "a/.git"],
+        ] {
+            assert!(decoded(bad).is_err(), "{bad:?}");
+        }
     }
 
     #[test]

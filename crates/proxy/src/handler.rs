@@ -17,6 +17,7 @@ use crate::headers;
 use crate::recording::{Recording, RequestHead, RequestRecorder};
 use crate::refusal::error_document;
 use crate::state::{ProxyState, increment_counter};
+use crate::timed_body::TimedBody;
 use crate::{Decision, replay, tunnel};
 
 /// The response to the agent. An error breaks the connection.
@@ -31,6 +32,9 @@ pub(crate) async fn handle(shared: Arc<ProxyState>, request: Request<Incoming>) 
     if request.method() == Method::CONNECT {
         let message = "stepback proxy: CONNECT is not supported. Set this address as the base URL of the agent's model.";
         return error_response(&shared, wire, None, 405, message).await;
+    }
+    if let Some((status, message)) = shared.access.refusal(request.uri(), request.headers()) {
+        return error_response(&shared, wire, None, status, &message).await;
     }
     if tunnel::is_asked(request.headers()) {
         // What goes through a tunnel is neither recorded nor replayed. Agents that try one first fall back to HTTP.
@@ -47,11 +51,12 @@ pub(crate) async fn handle(shared: Arc<ProxyState>, request: Request<Incoming>) 
         headers: headers::recordable_headers(request.headers()),
     };
     let (parts, body) = request.into_parts();
+    let body = TimedBody::new(body, shared.limits.request_silence);
     if shared.responder.is_some() {
         return consult_responder(&shared, parts, body, &path, head, arrived).await;
     }
     let (body, recording): (AnyBody, _) = match wire {
-        None => (body.map_err(Into::into).boxed_unsync(), None),
+        None => (body.map_err(AnyError::from).boxed_unsync(), None),
         Some(_) => {
             let copy = shared.new_capture(content_encoding(&parts));
             let asked = RequestRecorder::with_pending_body(&shared, shared.new_id(), head, arrived, copy);
@@ -70,7 +75,7 @@ fn content_encoding(parts: &Parts) -> Option<&str> {
 async fn consult_responder(
     shared: &Arc<ProxyState>,
     mut parts: Parts,
-    body: Incoming,
+    body: TimedBody<Incoming>,
     path: &str,
     head: RequestHead,
     arrived: (SystemTime, Instant),

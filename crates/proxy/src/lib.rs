@@ -12,6 +12,8 @@
 //!
 //! - `server`, `handler`: the socket and its thread; one request: forwarded, answered from a recording, or refused.
 //!   Start at `handler::handle`.
+//! - `access`, [`connections`], [`timed_body`]: which requests are refused, and clients that send nothing or half a
+//!   request; the server uses the last two as well.
 //! - `forward`, `tunnel`, `upstream`, `connect`, `certificates`: requests to the model, WebSockets unrelated to a
 //!   model, and connections.
 //! - `body`, `recording`, `state`: bodies in transit, one exchange being recorded, and calls of the sink.
@@ -21,11 +23,13 @@
 //!
 //! Design: `docs/design/0013-model-proxy.md`.
 
+mod access;
 mod body;
 mod body_capture;
 mod certificates;
 pub mod client;
 mod connect;
+pub mod connections;
 mod decode;
 mod forward;
 mod handler;
@@ -35,6 +39,7 @@ mod refusal;
 mod replay;
 mod server;
 mod state;
+pub mod timed_body;
 mod tunnel;
 mod upstream;
 
@@ -45,6 +50,8 @@ use std::time::{Duration, SystemTime};
 
 use stepback_llm_wire::{Exchange, ModelRequest, Response};
 
+pub use access::ProxyAccess;
+pub use connections::ConnectionLimits;
 pub use server::{Proxy, Stats, start};
 pub use upstream::Upstreams;
 
@@ -63,6 +70,8 @@ pub struct ProxyConfig {
     /// A file of certificates (PEM) that are trusted in addition to those of the system, as agents have it in
     /// `NODE_EXTRA_CA_CERTS`.
     pub certificates: Option<PathBuf>,
+    /// Host names and origins that requests may have, besides addresses and `localhost`.
+    pub access: ProxyAccess,
 }
 
 /// Where the proxy listens.
@@ -92,6 +101,11 @@ pub struct ProxyLimits {
     /// How long the last chunk of an answer waits for the sink, so that the agent's next action is recorded after it.
     /// After the sink was late once, the wait is short until the sink finishes in time again.
     pub hold: Duration,
+    /// How many agents may be connected, and for how long without a request. Agents keep connections for later requests,
+    /// and one that is closed too early can make such a request fail.
+    pub connections: ConnectionLimits,
+    /// How long an agent may stop in the middle of a request.
+    pub request_silence: Duration,
 }
 
 impl Default for ProxyLimits {
@@ -102,6 +116,12 @@ impl Default for ProxyLimits {
             connect: Duration::from_secs(30),
             idle: Duration::from_secs(60 * 60),
             hold: Duration::from_secs(2),
+            connections: ConnectionLimits {
+                count: 1024,
+                first_request: Duration::from_secs(30),
+                between_requests: Duration::from_secs(15 * 60),
+            },
+            request_silence: Duration::from_secs(120),
         }
     }
 }

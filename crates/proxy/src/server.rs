@@ -8,6 +8,8 @@ use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use http::{Request, Response};
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
@@ -16,6 +18,9 @@ use tokio::runtime::Runtime;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use crate::body::AnswerBody;
+use crate::connect::AnyError;
+use crate::connections::{ClientConnection, ConnectionTable, CountedBody, RequestCounter};
 use crate::handler::handle;
 use crate::state::{ProxyState, increment_counter};
 use crate::upstream::Routes;
@@ -59,7 +64,7 @@ pub struct Stats {
 
 /// Starts a proxy on its own thread. It is listening when this returns.
 pub fn start(config: ProxyConfig) -> io::Result<Proxy> {
-    let ProxyConfig { listen, upstreams, sink, answers, limits, certificates } = config;
+    let ProxyConfig { listen, upstreams, sink, answers, limits, certificates, access } = config;
     let routes = Routes::parse(&upstreams)?;
     let trust = certificates::client_config(routes.any_https(), certificates.as_deref())?;
     let here = !matches!(listen, Listen::Elsewhere(_));
@@ -87,7 +92,7 @@ pub fn start(config: ProxyConfig) -> io::Result<Proxy> {
         .thread_keep_alive(Duration::from_secs(60))
         .build()?;
     let models = connect::new_client(trust, limits.connect);
-    let shared = ProxyState::new(sink, answers, limits, routes, models, runtime.handle().clone())?;
+    let shared = ProxyState::new(sink, answers, limits, access, routes, models, runtime.handle().clone())?;
     let (end, ended) = watch::channel(None);
     let thread = {
         let shared = Arc::clone(&shared);
@@ -158,12 +163,16 @@ async fn serve(
 ) {
     let mut told = ended.clone();
     let mut connections = JoinSet::new();
+    let table = ConnectionTable::new(shared.limits.connections);
     let patience = loop {
         tokio::select! {
             accepted = socket.accept() => match accepted {
                 Ok((stream, _)) => {
                     increment_counter(&shared.counts.connections);
-                    connections.spawn(serve_one(stream, Arc::clone(shared), ended.clone()));
+                    // Without a place, the stream is closed.
+                    if let Some(place) = table.add() {
+                        connections.spawn(serve_one(stream, place, Arc::clone(shared), ended.clone()));
+                    }
                 }
                 // Usually too many open files; some of them will be closed eventually.
                 Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
@@ -180,10 +189,29 @@ async fn serve(
     }
 }
 
-async fn serve_one(stream: TcpStream, shared: Arc<ProxyState>, mut ended: watch::Receiver<Option<Duration>>) {
+/// Answers a request, and counts it until its answer was sent.
+async fn answer(
+    shared: Arc<ProxyState>,
+    requests: RequestCounter,
+    request: Request<Incoming>,
+) -> Result<Response<CountedBody<AnswerBody>>, AnyError> {
+    let running = requests.begin();
+    match handle(shared, request).await {
+        Ok(response) => Ok(response.map(|body| CountedBody::new(body, running))),
+        Err(error) => Err(error),
+    }
+}
+
+async fn serve_one(
+    stream: TcpStream,
+    place: ClientConnection,
+    shared: Arc<ProxyState>,
+    mut ended: watch::Receiver<Option<Duration>>,
+) {
     // Without it chunks may arrive later, but they do arrive.
     let _ = stream.set_nodelay(true);
-    let service = service_fn(move |request| handle(Arc::clone(&shared), request));
+    let requests = place.requests();
+    let service = service_fn(move |request| answer(Arc::clone(&shared), requests.clone(), request));
     let connection = http1::Builder::new()
         .preserve_header_case(true)
         .auto_date_header(false)
@@ -193,6 +221,7 @@ async fn serve_one(stream: TcpStream, shared: Arc<ProxyState>, mut ended: watch:
     // The exchanges of a connection know how it ended.
     tokio::select! {
         _ = connection.as_mut() => return,
+        () = place.expired() => return,
         _ = ended.wait_for(Option::is_some) => connection.as_mut().graceful_shutdown(),
     }
     let _ = connection.await;

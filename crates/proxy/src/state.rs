@@ -11,7 +11,7 @@ use tokio::sync::{Notify, Semaphore};
 use crate::body_capture::{BodyCapture, Budget};
 use crate::connect::Models;
 use crate::upstream::Routes;
-use crate::{ProxyLimits, Responder, Sink, Stats};
+use crate::{ProxyAccess, ProxyLimits, Responder, Sink, Stats};
 
 /// The most concurrent calls to the sink: enough for several that wait for a disk, few enough to leave a processor for
 /// the streams.
@@ -23,6 +23,7 @@ pub(crate) struct ProxyState {
     pub(crate) sink: Arc<dyn Sink>,
     pub(crate) responder: Option<Arc<dyn Responder>>,
     pub(crate) limits: ProxyLimits,
+    pub(crate) access: ProxyAccess,
     pub(crate) routes: Routes,
     pub(crate) client: Models,
     pub(crate) budget: Arc<Budget>,
@@ -81,6 +82,7 @@ impl ProxyState {
         sink: Arc<dyn Sink>,
         answers: Option<Arc<dyn Responder>>,
         limits: ProxyLimits,
+        access: ProxyAccess,
         routes: Routes,
         models: Models,
         runtime: Handle,
@@ -93,6 +95,7 @@ impl ProxyState {
             responder: answers,
             budget: Budget::new(limits.recorded_total),
             limits,
+            access,
             routes,
             client: models,
             counts: Counts::default(),

@@ -34,6 +34,10 @@ pub fn after_blank(view: &ByteWindow<'_>, dashes: usize) -> Option<FoundSecret> 
         (1, b"p") if command_before(view, &[b"sshpass", b" login", b"az "]) => {
             pairs::secret_after_blank(view, &PASSWORD, start)
         }
+        // `set -gx NAME value` of fish.
+        (1, b"x" | b"gx" | b"xg" | b"Ux" | b"xU") if command_before(view, &[b"set "]) => {
+            named_word(view, start)
+        }
         (0, _) if run.eq_ignore_ascii_case(b"password") => password_in_prose(view, start),
         (0, _) if run.eq_ignore_ascii_case(b"by") => {
             let sql = view.start >= 11
@@ -41,6 +45,39 @@ pub fn after_blank(view: &ByteWindow<'_>, dashes: usize) -> Option<FoundSecret> 
             if sql && is_quote(view.byte(start)) { quoted_password(view, start) } else { None }
         }
         _ => None,
+    }
+}
+
+/// Returns the secret in `ENV NAME value` of a Dockerfile, in `setenv NAME value` and in `setx NAME value`.
+pub fn assigned_by_command(view: &ByteWindow<'_>) -> Option<FoundSecret> {
+    if !matches!(view.run(), b"ENV" | b"setenv" | b"setx") || !begins_command(view) {
+        return None;
+    }
+    named_word(view, view.skip_blanks(view.end))
+}
+
+/// Returns the secret in `NAME value`.
+fn named_word(view: &ByteWindow<'_>, name: usize) -> Option<FoundSecret> {
+    let name_end = byte_class::run_end(view.bytes, name, byte_class::WORD, 80);
+    let named = names::classify_name(view.bytes.get(name..name_end)?)?;
+    let start = view.skip_blanks(name_end);
+    if start == name_end || matches!(view.byte(start), b'=' | b':' | b'|' | b'&' | b';' | b'#' | b'\\') {
+        return None;
+    }
+    pairs::secret_after_blank(view, &named, start)
+}
+
+/// Whether the run is the first word of a line or of a command.
+fn begins_command(view: &ByteWindow<'_>) -> bool {
+    let before = view.bytes[..view.start].trim_ascii_end();
+    let gap = &view.bytes[before.len()..view.start];
+    match before.last() {
+        None | Some(b'\n' | b';' | b'|' | b'&' | b'"' | b'\'' | b'`' | b'(' | b'{') => true,
+        // `\n` inside of a JSON string: the `n` belongs to the escape.
+        Some(b'n' | b't' | b'r') => before.len() >= 2 && before[before.len() - 2] == b'\\',
+        // Line numbers of a listing, as in `12  ENV` and `12: ENV`, and steps, as in `[2/5] ENV`.
+        Some(b':' | b']' | b'>' | b'+') => true,
+        _ => gap.contains(&b'\n') || gap.contains(&b'\t'),
     }
 }
 

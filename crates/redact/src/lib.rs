@@ -7,7 +7,8 @@
 //! Three things give a secret away, and each has its modules:
 //!
 //! - its own shape: `prefixes`, `table` and `vendors` (tokens that begin in a known way), `structural` (JWTs and other
-//!   tokens with a known structure), `pem` (private keys), `url`, `headers`, `flags` (URLs, HTTP, command lines);
+//!   tokens with a known structure), `pem` (private keys), `url`, `headers`, `flags`, `piped` (URLs, HTTP, command
+//!   lines);
 //! - the name in front of it, as in `DB_PASSWORD=`, `"apiKey":`, `--password`: `names`, `pairs`, `values`, and `code`
 //!   and `json`, which tell a value from other text in its place;
 //! - its randomness, when it stands alone and nothing says that it is a digest or an identifier: `entropy`.
@@ -28,6 +29,7 @@ mod json;
 mod names;
 mod pairs;
 mod pem;
+mod piped;
 mod prefixes;
 mod rules;
 mod scan;

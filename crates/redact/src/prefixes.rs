@@ -109,12 +109,29 @@ pub fn is_plausible(text: &[u8]) -> bool {
         && !values::is_placeholder(text)
 }
 
-/// Whether the text is joined words: `SomeLongName`, `some-Long_name`.
+/// Whether the text is joined words: `SomeLongName`, `some-Long_name`. Random letters can have as few changes of case by
+/// chance, but then have many capitals, or letters in a row that cannot be pronounced.
 fn is_joined_words(text: &[u8]) -> bool {
     let humps =
         text.windows(2).filter(|w| byte_class::is(w[0], LOWER) && byte_class::is(w[1], UPPER)).count();
     let runs = text.split(|b| !byte_class::is(*b, ALNUM | PAD)).filter(|part| !part.is_empty()).count();
-    (humps + runs) * 4 <= text.len()
+    let capitals = text.iter().filter(|b| byte_class::is(**b, UPPER)).count();
+    (humps + runs) * 4 <= text.len() && capitals * 4 <= text.len() + 4 && longest_without_vowel(text) <= 4
+}
+
+/// The length of the longest run of letters that are not vowels. A capital begins a word.
+fn longest_without_vowel(text: &[u8]) -> usize {
+    let (mut longest, mut run) = (0, 0);
+    for byte in text {
+        let is_consonant = byte.is_ascii_alphabetic() && !b"aeiouy".contains(&byte.to_ascii_lowercase());
+        run = match is_consonant {
+            true if byte_class::is(*byte, UPPER) => 1,
+            true => run + 1,
+            false => 0,
+        };
+        longest = longest.max(run);
+    }
+    longest
 }
 
 #[cfg(test)]

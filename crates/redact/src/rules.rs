@@ -2,7 +2,7 @@
 
 use crate::byte_class::{self, DIGIT, DOT, HEX, PLUS_SLASH};
 use crate::window::{ByteWindow, FoundSecret};
-use crate::{entropy, flags, headers, pairs, pem, prefixes, structural, url};
+use crate::{entropy, flags, headers, pairs, pem, piped, prefixes, structural, url};
 
 /// Returns the secret that the run is, contains or announces.
 #[inline]
@@ -36,6 +36,7 @@ fn is_ordinary(view: &ByteWindow<'_>, before: u8, dashes: usize) -> bool {
         b' ' | b'\t' => {
             !matches!(view.byte(view.end + 1), b'=' | b':' | b' ' | b'\t')
                 && !matches!((length, last | 0x20), (6, b'r') | (5, b'c') | (4, b's') | (8, b'd') | (2, b'y'))
+                && !matches!((length, last), (3, b'V') | (6, b'v') | (4, b'x' | b'o') | (6, b'f'))
                 && last != b'N'
         }
         b'.' => length != 14 && length != 17 && !(length >= 8 && view.bytes[view.start] == b'e'),
@@ -93,10 +94,12 @@ fn before_blank(view: &ByteWindow<'_>, dashes: usize) -> Option<FoundSecret> {
         return match (run.len(), last | 0x20) {
             (6, b'r') | (5, b'c') | (4, b's') => headers::credentials(view),
             (8, b'd') | (2, b'y') => flags::after_blank(view, 0),
+            (3 | 6, b'v') | (4, b'x') => flags::assigned_by_command(view),
+            (4, b'o') | (6, b'f') => piped::written(view),
             _ => None,
         };
     }
-    flags::after_blank(view, dashes)
+    piped::here_string(view, dashes).or_else(|| flags::after_blank(view, dashes))
 }
 
 /// Returns how many bytes at the beginning of the run belong to an escape before it: the `n` of `\n`, the `3D` of `%3D`,

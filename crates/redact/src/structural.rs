@@ -168,7 +168,8 @@ pub fn is_encoded_pair(text: &[u8]) -> bool {
             held -= 8;
             let byte = (bits >> held) as u8;
             colon |= byte == b':';
-            if !(byte.is_ascii_graphic() || byte == b' ') {
+            // A password may have letters of any language, a name has none of them.
+            if byte.is_ascii_control() || !byte.is_ascii() && !colon {
                 return false;
             }
         }

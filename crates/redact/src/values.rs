@@ -95,6 +95,10 @@ pub fn is_secret(named: &SecretName, value: &[u8], written: ValueNotation) -> bo
     if value.iter().any(|b| b.is_ascii_control()) || is_placeholder(value) {
         return false;
     }
+    // Base64 can look like a path.
+    if named.family == Family::EncodedPair && is_encoded_pair(value) {
+        return true;
+    }
     if code::is_dull(value) || code::is_location(value) {
         return false;
     }
@@ -117,7 +121,7 @@ pub fn is_secret(named: &SecretName, value: &[u8], written: ValueNotation) -> bo
         Family::Secret => is_password(value, data) && (value.len() >= 8 || classes & DIGIT != 0),
         Family::Token => !blank && is_token(value),
         Family::Authorization => !blank && value.len() >= 12 && is_token(value),
-        Family::EncodedPair => is_encoded_pair(value) || !blank && value.len() >= 24 && is_token(value),
+        Family::EncodedPair => !blank && (value.len() >= 24 && is_token(value) || is_padded(value)),
         Family::Signature => value.len() >= 40 && is_token(value),
         Family::Cookies | Family::SetCookie => false,
     }
@@ -156,6 +160,14 @@ fn is_token(value: &[u8]) -> bool {
         16..24 => digits >= 1 && !is_words(value) || is_drawn(value),
         _ => digits >= 2 && !is_words(value) || is_drawn(value),
     }
+}
+
+/// Whether the value is base64 with padding.
+fn is_padded(value: &[u8]) -> bool {
+    value.len() >= 12
+        && value.len() % 4 == 0
+        && value.ends_with(b"=")
+        && value.iter().all(|b| byte_class::is(*b, byte_class::BASE64 | byte_class::WORD | byte_class::PAD))
 }
 
 /// Whether the value is words and numbers with separators: `gpt-4-turbo-2024-04-09`.

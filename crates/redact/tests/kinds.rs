@@ -294,3 +294,121 @@ fn random_tokens_that_stand_alone() {
     untouched(&format!("data:image/png;base64,{token}"));
     untouched(&format!("/{token}/x"));
 }
+
+#[test]
+fn tokens_of_letters_alone() {
+    let letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+    let missed: Vec<String> = (0..500)
+        .map(|seed| format!("hf_{}", draw(letters, 34, 1000 + seed)))
+        .filter(|token| {
+            redact(&format!("token is {token} here")) != "token is [redacted:huggingface-token] here"
+        })
+        .collect();
+    assert!(missed.len() <= 2, "{} of 500: {missed:?}", missed.len());
+    untouched("hf_ThisIsJustAVeryLongFunctionNameInCamelCase");
+    untouched("def hf_convertTokenizerFromPretrainedModelHub(x):");
+}
+
+#[test]
+fn assignments_without_a_sign() {
+    let key = draw(MIXED, 32, 7);
+    for (before, after) in
+        [("ENV SECRET_KEY ", ""), ("FROM a\nENV APP_SECRET_KEY ", "\nRUN b"), ("  ENV\tAPI_KEY ", "")]
+    {
+        becomes(&format!("{before}{key}{after}"), &format!("{before}[redacted:api-key]{after}"));
+    }
+    becomes("ENV DB_PASSWORD hunter2\nRUN make", "ENV DB_PASSWORD [redacted:database-password]\nRUN make");
+    becomes("ENV DB_PASSWORD \"hunter2\"", "ENV DB_PASSWORD \"[redacted:database-password]\"");
+    becomes(
+        "{\"content\":\"FROM a\\nENV DB_PASSWORD hunter2\\nRUN b\"}",
+        "{\"content\":\"FROM a\\nENV DB_PASSWORD [redacted:database-password]\\nRUN b\"}",
+    );
+    becomes("setenv DB_PASSWORD hunter2", "setenv DB_PASSWORD [redacted:database-password]");
+    becomes("set -gx DB_PASSWORD hunter2", "set -gx DB_PASSWORD [redacted:database-password]");
+    becomes("3: ENV DB_PASSWORD hunter2", "3: ENV DB_PASSWORD [redacted:database-password]");
+    untouched("ENV PATH /usr/local/bin:$PATH");
+    untouched("ENV SECRET_KEY ${SECRET_KEY}");
+    untouched("ENV SECRET_KEY $SECRET_KEY");
+    untouched("ENV NODE_ENV production\nENV PORT 8080\nENV PUBLIC_KEY_FILE /etc/key.pem");
+    untouched("the ENV PASSWORD variable is read");
+    untouched("ENV API_KEY your-api-key-here");
+}
+
+#[test]
+fn encoded_pairs() {
+    for value in ["dXNlcjpodW50ZXIy", "bWU6cMOkc3N3w7ZydDEy", "Zm9vOmJhci9iYXo/cXV4", "QVdTOmV5SndZWGxz"] {
+        becomes(
+            &format!("{{\"auths\": {{\"https://index.docker.io/v1/\": {{\"auth\": \"{value}\"}}}}}}"),
+            "{\"auths\": {\"https://index.docker.io/v1/\": {\"auth\": \"[redacted:docker-auth]\"}}}",
+        );
+        becomes(&format!("\\\"auth\\\": \\\"{value}\\\""), "\\\"auth\\\": \\\"[redacted:docker-auth]\\\"");
+        becomes(&format!("Authorization: Basic {value}"), "Authorization: Basic [redacted:basic-auth]");
+    }
+    becomes("\"auth\": \"c29tZXRva2VuMTI=\"", "\"auth\": \"[redacted:docker-auth]\"");
+    for value in ["c29tZXRva2VuMTIzNDU=", "ZGVhZGJlZWY0Mg==", "AbCdEfGh1234"] {
+        for header in [
+            "Authorization: Basic ",
+            "authorization: basic ",
+            "Proxy-Authorization: Basic ",
+            "\"Authorization\": \"Basic ",
+        ] {
+            becomes(&format!("{header}{value}"), &format!("{header}[redacted:basic-auth]"));
+        }
+    }
+    untouched("Authorization: Basic authentication is not supported");
+    untouched("Authorization: Basic <credentials>");
+    untouched("Authorization: Basic $TOKEN, Authorization: Basic ...");
+    untouched("\"auth\": \"required\", \"auth\": \"oauth2\", auth: basic, \"auth\": \"none\"");
+    untouched("Basic Understanding of Basic Typography and Basic Economics101");
+}
+
+#[test]
+fn passwords_for_the_input_of_a_command() {
+    let mark = "[redacted:piped-password]";
+    for (text, expected) in [
+        (
+            "echo hunter2 | docker login -u me --password-stdin",
+            "echo # | docker login -u me --password-stdin",
+        ),
+        (
+            "echo -n hunter2 | docker login -u me --password-stdin r.io",
+            "echo -n # | docker login -u me --password-stdin r.io",
+        ),
+        ("echo \"hunter2\" | sudo -S apt update", "echo \"#\" | sudo -S apt update"),
+        ("echo 'correct horse' | sudo -kS id", "echo '#' | sudo -kS id"),
+        ("printf 'hunter2\\n' | sudo -S id", "printf '#\\n' | sudo -S id"),
+        ("printf '%s' hunter2 | sudo -S id", "printf '%s' # | sudo -S id"),
+        (
+            "printf \"%s\\n\" \"hunter2\" | gh auth login --with-token",
+            "printf \"%s\\n\" \"#\" | gh auth login --with-token",
+        ),
+        ("echo root:hunter2 | chpasswd", "echo # | chpasswd"),
+        ("cd a && echo hunter2|sudo -S make install", "cd a && echo #|sudo -S make install"),
+        ("echo hunter2 | tee log | sudo -S id", "echo # | tee log | sudo -S id"),
+        ("sudo -S id <<< hunter2", "sudo -S id <<< #"),
+        ("sudo -S <<<'hunter2' id", "sudo -S <<<'#' id"),
+        (
+            "docker login -u me --password-stdin <<< \"hunter2\"",
+            "docker login -u me --password-stdin <<< \"#\"",
+        ),
+        (
+            "{\"command\":\"echo \\\"hunter2\\\" | sudo -S ls\"}",
+            "{\"command\":\"echo \\\"#\\\" | sudo -S ls\"}",
+        ),
+        ("echo hunter2 | openssl enc -pass stdin", "echo # | openssl enc -pass stdin"),
+    ] {
+        becomes(text, &expected.replace('#', mark));
+    }
+    untouched("echo $PASSWORD | docker login --password-stdin");
+    untouched("echo \"${TOKEN}\" | gh auth login --with-token");
+    untouched("echo \"$(cat token)\" | docker login --password-stdin");
+    untouched("cat ~/token | docker login --password-stdin");
+    untouched("echo done | sudo tee /etc/motd");
+    untouched("echo hello | grep -S x; sudo -S id");
+    untouched("echo hello && sudo -S id");
+    untouched("echo \"a | sudo -S b\"");
+    untouched("printf '%s' \"$PASSWORD\" | sudo -S id");
+    untouched("cat <<< hello; grep -S x <<< hello");
+    untouched("echo '<password>' | docker login --password-stdin");
+    untouched("use echo to print and printf to format text");
+}

@@ -2,14 +2,18 @@
 
 use std::ffi::OsString;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use stepback_agents::install::{self, HookedCommand, Route, SettingsPaths};
 use stepback_agents::rerun_command::RerunCommand;
 use stepback_agents::{Agent, model_call_inbox, policy, sandbox_home};
 use stepback_engine::Workspace;
+use stepback_model::path::RelPath;
 use stepback_model::record::LaunchCommand;
 use stepback_model::record::StepRow;
+use stepback_worktree::anchored_path::Beneath;
+use stepback_worktree::anchored_write::make_dirs;
 
 use crate::RerunError;
 use crate::change::RerunChange;
@@ -37,6 +41,15 @@ const REMOVED_VARIABLES: [&str; 12] = [
 /// Keys that agents need before they start; with a recording, any value works.
 const API_KEY_VARIABLES: [&str; 3] = ["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY"];
 
+/// Creates the directory that the agent worked in, below the files of the rerun. What was recorded may come from another user,
+/// so neither `..` nor a link among the files may lead out.
+fn directory_below(work: &Path, below: &Path) -> std::io::Result<PathBuf> {
+    let path = RelPath::parse(below.as_os_str().as_bytes()).map_err(std::io::Error::other)?;
+    make_dirs(&mut Beneath::open(work)?, &path, 0o777)?;
+    // Joining an empty path would leave a slash at the end, and agents name folders after this path.
+    Ok(if path.is_root() { work.to_path_buf() } else { work.join(below) })
+}
+
 /// Prepares a recorded agent: settings, command, environment.
 pub(crate) fn ready<'a>(
     agent: Agent,
@@ -60,9 +73,7 @@ pub(crate) fn ready<'a>(
     let started = wish.tape.session.info.started.clone().unwrap_or_default();
     let directories = directories(stage, &started, &work, &own_home, &temp);
     let below = Path::new(&started.directory).strip_prefix(stage.original_root).unwrap_or(Path::new(""));
-    // Joining an empty path would leave a slash at the end, and agents name folders after this path.
-    let directory = if below.as_os_str().is_empty() { work.clone() } else { work.join(below) };
-    fs::create_dir_all(&directory).map_err(io("make a directory for the rerun"))?;
+    let directory = directory_below(&work, below).map_err(io("make a directory for the rerun"))?;
     let goes_on = match goes_on {
         None if wish.prompt > 0 || history::is_there(agent, wish, from, original)? => {
             Some(history::put(agent, wish, from, original, stage, &own_home, &directory)?)

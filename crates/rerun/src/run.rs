@@ -18,7 +18,7 @@ use stepback_agents::policy::{Policy, ToolHandling};
 use stepback_agents::record;
 use stepback_engine::{EngineError, Workspace};
 use stepback_model::record::{Session, StepKind};
-use stepback_proxy::{Listen, Proxy, ProxyConfig, ProxyLimits, Sink, Timing, Upstreams};
+use stepback_proxy::{Listen, Proxy, ProxyAccess, ProxyConfig, ProxyLimits, Sink, Timing, Upstreams};
 use stepback_store::port::StepQuery;
 
 use crate::change::RerunChange;
@@ -219,6 +219,7 @@ fn proxies(
             answers: Some(replayer.clone()),
             limits: ProxyLimits::default(),
             certificates: stage.around.certificates.map(Path::to_path_buf),
+            access: ProxyAccess::default(),
         })
         .map_err(io("start the proxy"))?;
         proxies.push(proxy);

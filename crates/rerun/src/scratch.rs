@@ -41,7 +41,7 @@ struct Lease {
 impl ScratchDirectory {
     /// Creates a directory among the temporary files. `local` is the store's directory on this machine.
     pub fn create(local: Option<&Path>) -> io::Result<Self> {
-        let temp = tempfile::Builder::new().prefix(WorkspaceRecord::RERUN_PREFIX).tempdir()?;
+        let temp = private_directory(WorkspaceRecord::RERUN_PREFIX)?;
         let path = temp.path().canonicalize()?;
         let lease = local.map(|local| Lease::take(local, &path)).transpose()?;
         // From here on, this type removes it.
@@ -83,6 +83,11 @@ impl Lease {
         let file = file.persist(&path).map_err(|error| error.error)?;
         Ok(Self { path, _file: file })
     }
+}
+
+/// Creates a temporary directory that only its owner can enter: it will hold recorded files.
+pub fn private_directory(prefix: &str) -> io::Result<TempDir> {
+    tempfile::Builder::new().prefix(prefix).permissions(Permissions::from_mode(0o700)).tempdir()
 }
 
 /// Removes the directories of reruns that were killed. `local` is the store's directory on this machine. What cannot be
@@ -154,6 +159,16 @@ mod tests {
 
     fn leases(store: &Path) -> usize {
         fs::read_dir(store.join(LEASES)).map_or(0, Iterator::count)
+    }
+
+    #[test]
+    fn only_its_owner_can_enter_it() {
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        let scratch = ScratchDirectory::create(None).unwrap();
+        assert_eq!(mode(scratch.path()), 0o700);
+        let inside = stepback_engine::materialize::make_apart(scratch.path()).unwrap();
+        assert_eq!(mode(&inside), 0o700);
+        assert_eq!(mode(private_directory("stepback-test-").unwrap().path()), 0o700);
     }
 
     #[test]

@@ -1,12 +1,12 @@
 //! Accepts connections within limits, and shuts them down in order.
 //!
-//! Clients can be slow, silent or many. So the head of a request must arrive within a timeout, the number of connections is
-//! limited, and when the server stops, running answers get a moment to finish while endless streams do not hold it up.
+//! Clients can be slow, silent or many. So a request must arrive within a timeout, the number of connections is limited, idle
+//! ones make room for others, and when the server stops, running answers get a moment to finish while endless streams do not
+//! hold it up.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::pin::pin;
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
@@ -16,19 +16,28 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
+use stepback_proxy::ConnectionLimits;
+use stepback_proxy::connections::{ConnectionTable, CountedBody, RequestCounter};
+use stepback_proxy::timed_body::TimedBody;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, oneshot, watch};
+use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 use tower_service::Service;
 
 use crate::write_timeout::Patient;
 
-/// Most connections at once; more wait until one ends.
-const MOST: usize = 1024;
-/// Timeout of a TLS handshake, and of the head of a request.
-const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Limits of connections. One that never sent a request ends early, whatever it sent of one.
+pub(crate) const LIMITS: ConnectionLimits = ConnectionLimits {
+    count: 1024,
+    first_request: Duration::from_secs(10),
+    between_requests: Duration::from_secs(60),
+};
+/// Timeout of the head of a request after its first byte.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a client may stop in the middle of the body of a request.
+const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long running answers may continue after the server was stopped.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -43,15 +52,14 @@ pub(crate) async fn serve(
     router: Router,
     tls: Option<TlsAcceptor>,
     patience: Duration,
+    limits: ConnectionLimits,
     mut stopped: oneshot::Receiver<()>,
     close: impl FnOnce(),
 ) {
-    let slots = Arc::new(Semaphore::new(MOST));
+    let table = ConnectionTable::new(limits);
     let (end, ending) = watch::channel(false);
     let mut connections = JoinSet::new();
     loop {
-        // The semaphore is never closed.
-        let Ok(slot) = Arc::clone(&slots).acquire_owned().await else { break };
         let accepted = loop {
             tokio::select! {
                 accepted = listener.accept() => break Some(accepted),
@@ -62,13 +70,18 @@ pub(crate) async fn serve(
         match accepted {
             None => break,
             Some(Ok((stream, peer))) => {
+                // If all connections are busy, the new one is closed.
+                let Some(place) = table.add() else { continue };
                 let (router, tls, ending) = (router.clone(), tls.clone(), ending.clone());
                 // Without it answers may be delayed, but still arrive.
                 let _ = stream.set_nodelay(true);
                 let stream = Patient::new(stream, patience);
                 connections.spawn(async move {
-                    connection(stream, peer, router, tls, ending).await;
-                    drop(slot);
+                    let requests = place.requests();
+                    tokio::select! {
+                        () = connection(stream, peer, requests, router, tls, ending) => {}
+                        () = place.expired() => {}
+                    }
                 });
             }
             // Usually too many open files: wait until others are closed.
@@ -87,15 +100,17 @@ pub(crate) async fn serve(
 async fn connection(
     stream: Patient<TcpStream>,
     peer: SocketAddr,
+    requests: RequestCounter,
     router: Router,
     tls: Option<TlsAcceptor>,
     ending: watch::Receiver<bool>,
 ) {
     match tls {
-        None => answer(stream, peer, router, ending).await,
+        None => answer(stream, peer, requests, router, ending).await,
+        // The handshake is part of the time for the first request.
         Some(tls) => {
-            if let Ok(Ok(stream)) = tokio::time::timeout(HANDSHAKE_TIMEOUT, tls.accept(stream)).await {
-                answer(stream, peer, router, ending).await;
+            if let Ok(stream) = tls.accept(stream).await {
+                answer(stream, peer, requests, router, ending).await;
             }
         }
     }
@@ -104,17 +119,22 @@ async fn connection(
 async fn answer(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     peer: SocketAddr,
+    requests: RequestCounter,
     router: Router,
     mut ending: watch::Receiver<bool>,
 ) {
     let service = service_fn(move |request: Request<Incoming>| {
-        let mut request = request.map(Body::new);
+        let running = requests.begin();
+        let mut request = request.map(|body| Body::new(TimedBody::new(body, BODY_TIMEOUT)));
         request.extensions_mut().insert(Peer(peer));
         let mut router = router.clone();
-        async move { Ok::<_, Infallible>(router.call(request).await.unwrap_or_else(|never| match never {})) }
+        async move {
+            let response = router.call(request).await.unwrap_or_else(|never| match never {});
+            Ok::<_, Infallible>(response.map(|body| CountedBody::new(body, running)))
+        }
     });
     let mut builder = Builder::new(TokioExecutor::new());
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(HANDSHAKE_TIMEOUT);
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT);
     builder.http2().timer(TokioTimer::new()).keep_alive_interval(Some(Duration::from_secs(30)));
     let mut serving = pin!(builder.serve_connection_with_upgrades(TokioIo::new(stream), service));
     // How a connection ends is up to the client.

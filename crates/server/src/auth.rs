@@ -1,6 +1,6 @@
-//! Authentication: every request needs the token, and pages of other origins are refused.
+//! Authentication: every request needs the token or a browser's session, and pages of other origins are refused.
 //!
-//! Every page in the user's browser can reach a server on loopback. So a request must carry the token, its `Host` must be a
+//! Every page in the user's browser can reach a server on loopback. So a request must be authorised, its `Host` must be a
 //! name of this server (which stops DNS rebinding: a name that is pointed at this address later is refused), and its
 //! `Origin`, if it has one, must be the server's own or one that was allowed by name.
 
@@ -8,6 +8,7 @@ use std::fs;
 use std::io::{self, Read, Write};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use axum::Router;
 use axum::extract::{Request, State};
@@ -17,11 +18,9 @@ use axum::response::{IntoResponse, Response};
 use stepback_model::hex;
 use stepback_store::new_file::{Durability, NewFile};
 
+use crate::browser_session::{BrowserSessions, is_equal};
 use crate::problem::Problem;
 use crate::static_files;
-
-/// The name of the cookie that browser pages send the token in.
-pub(crate) const COOKIE: &str = "stepback";
 
 /// The secret that authenticates a client.
 #[derive(Clone)]
@@ -59,11 +58,8 @@ impl AuthToken {
         &self.0
     }
 
-    /// Compares in constant time, so that the duration does not reveal how much of `given` is right.
     fn is(&self, given: &str) -> bool {
-        let (own, given) = (self.0.as_bytes(), given.as_bytes());
-        let differs = own.iter().zip(given).fold(0, |all, (a, b)| all | (a ^ b));
-        own.len() == given.len() && differs == 0
+        is_equal(self.0.as_bytes(), given.as_bytes())
     }
 }
 
@@ -89,14 +85,32 @@ pub struct Guard {
 #[derive(Debug)]
 struct Inner {
     token: AuthToken,
+    sessions: Option<BrowserSessions>,
     hosts: Vec<String>,
     origins: Vec<String>,
+}
+
+/// A request that is let in.
+#[derive(Debug, Default)]
+struct Admission {
+    /// A `Set-Cookie` header that renews the session of the browser.
+    renewal: Option<HeaderValue>,
 }
 
 impl Guard {
     /// Lets in requests with `token` for one of `hosts`, from the server's own pages or from `origins`.
     pub fn new(token: AuthToken, hosts: Vec<String>, origins: Vec<String>) -> Self {
-        Self { inner: Arc::new(Inner { token, hosts, origins }) }
+        Self { inner: Arc::new(Inner { token, sessions: None, hosts, origins }) }
+    }
+
+    /// Lets in requests with a session of a browser, too.
+    pub(crate) fn with_sessions(
+        token: AuthToken,
+        sessions: BrowserSessions,
+        hosts: Vec<String>,
+        origins: Vec<String>,
+    ) -> Self {
+        Self { inner: Arc::new(Inner { token, sessions: Some(sessions), hosts, origins }) }
     }
 
     /// Wraps a router so that it answers only authorised requests.
@@ -104,44 +118,46 @@ impl Guard {
         router.layer(middleware::from_fn_with_state(self, check))
     }
 
-    /// Returns why a request to `host` is refused, or `None` if it is let in.
-    fn refusal(&self, host: &str, headers: &HeaderMap, open: bool) -> Option<Problem> {
+    /// Decides about a request to `host`; an error says why it is refused.
+    fn admit(
+        &self,
+        host: &str,
+        headers: &HeaderMap,
+        open: bool,
+        now: SystemTime,
+    ) -> Result<Admission, Problem> {
         let text = |name: header::HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
         if !self.is_ours(host) {
-            return Some(
-                Problem::new(StatusCode::MISDIRECTED_REQUEST, "refused", "unknown host name")
-                    .hint("use its IP address, or start the server with --allow-host NAME"),
-            );
+            return Err(Problem::new(StatusCode::MISDIRECTED_REQUEST, "refused", "unknown host name")
+                .hint("use its IP address, or start the server with --allow-host NAME"));
         }
         if let Some(origin) = text(header::ORIGIN) {
             let own = ["http://", "https://"].iter().any(|scheme| origin.strip_prefix(scheme) == Some(host));
             if !own && !self.inner.origins.iter().any(|allowed| allowed == origin) {
-                return Some(
-                    Problem::new(StatusCode::FORBIDDEN, "refused", "this origin is not allowed")
-                        .hint("start the server with --allow-origin ORIGIN to allow it"),
-                );
+                return Err(Problem::new(StatusCode::FORBIDDEN, "refused", "this origin is not allowed")
+                    .hint("start the server with --allow-origin ORIGIN to allow it"));
             }
         }
-        if open || self.has_token(headers) {
-            return None;
+        if open {
+            return Ok(Admission::default());
         }
-        let problem = Problem::new(StatusCode::UNAUTHORIZED, "refused", "the token is missing or wrong");
-        // The path of the token file is not revealed to a client without the token.
-        Some(problem.hint(
-            "send \"Authorization: Bearer TOKEN\" with the token in the file that the server printed at its start",
-        ))
-    }
-
-    fn has_token(&self, headers: &HeaderMap) -> bool {
-        let bearer = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
-        let bearer = bearer.and_then(|value| value.strip_prefix("Bearer "));
-        let cookies = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
-        let cookie = cookies
-            .flat_map(|line| line.split(';'))
-            .filter_map(|pair| pair.trim().split_once('='))
-            .find(|(name, _)| *name == COOKIE)
-            .map(|(_, value)| value);
-        bearer.or(cookie).is_some_and(|given| self.inner.token.is(given))
+        let admitted = match text(header::AUTHORIZATION) {
+            Some(given) => {
+                let is_own = given.strip_prefix("Bearer ").is_some_and(|given| self.inner.token.is(given));
+                is_own.then(Admission::default)
+            }
+            None => {
+                let session = self.inner.sessions.as_ref().and_then(|sessions| sessions.find(headers, now));
+                session.map(|session| Admission { renewal: session.renewal })
+            }
+        };
+        admitted.ok_or_else(|| {
+            let problem = Problem::new(StatusCode::UNAUTHORIZED, "refused", "the token is missing or wrong");
+            // The path of the token file is not revealed to a client without the token.
+            problem.hint(
+                "send \"Authorization: Bearer TOKEN\" with the token in the file that the server printed at its start",
+            )
+        })
     }
 
     fn is_ours(&self, host: &str) -> bool {
@@ -180,9 +196,9 @@ async fn check(State(guard): State<Guard>, request: Request, next: Next) -> Resp
     let path = request.uri().path();
     let open =
         PUBLIC_PATHS.contains(&path) || static_files::is_page(path) || (asks_first && allowed.is_some());
-    let mut response = match guard.refusal(host, headers, open) {
-        Some(problem) => problem.into_response(),
-        None if asks_first && allowed.is_some() => {
+    let mut response = match guard.admit(host, headers, open, SystemTime::now()) {
+        Err(problem) => problem.into_response(),
+        Ok(_) if asks_first && allowed.is_some() => {
             let may = [
                 (header::ACCESS_CONTROL_ALLOW_METHODS, METHODS),
                 (header::ACCESS_CONTROL_ALLOW_HEADERS, HEADERS),
@@ -190,7 +206,13 @@ async fn check(State(guard): State<Guard>, request: Request, next: Next) -> Resp
             ];
             (StatusCode::NO_CONTENT, may).into_response()
         }
-        None => next.run(request).await,
+        Ok(Admission { renewal }) => {
+            let mut response = next.run(request).await;
+            if let Some(cookie) = renewal {
+                response.headers_mut().append(header::SET_COOKIE, cookie);
+            }
+            response
+        }
     };
     if let Some(origin) = allowed {
         let headers = response.headers_mut();
@@ -208,7 +230,8 @@ mod tests {
     fn guard() -> Guard {
         let hosts = vec!["localhost".to_owned(), "127.0.0.1".to_owned(), "::1".to_owned()];
         let token = AuthToken("0123456789abcdef0123456789abcdef".into());
-        Guard::new(token, hosts, vec!["https://studio.example".into()])
+        let sessions = BrowserSessions::new(&token, 4000, false);
+        Guard::with_sessions(token, sessions, hosts, vec!["https://studio.example".into()])
     }
 
     fn refused(pairs: &[(&str, &str)]) -> Option<u16> {
@@ -218,7 +241,7 @@ mod tests {
             headers.append(name, value.parse().unwrap());
         }
         let host = pairs.iter().find(|(name, _)| *name == "host").map_or("", |(_, value)| value);
-        guard().refusal(host, &headers, false).map(|problem| problem.status)
+        guard().admit(host, &headers, false, SystemTime::now()).err().map(|problem| problem.status)
     }
 
     #[test]
@@ -228,7 +251,15 @@ mod tests {
         assert_eq!(refused(&[host, bearer]), None);
         assert_eq!(refused(&[("host", "[::1]:4000"), bearer]), None);
         let cookie = ("cookie", "a=b; stepback=0123456789abcdef0123456789abcdef");
-        assert_eq!(refused(&[host, cookie]), None);
+        assert_eq!(refused(&[host, cookie]), Some(401), "the token is not for cookies");
+        let session = guard().inner.sessions.as_ref().unwrap().begin(SystemTime::now()).unwrap();
+        let cookie = session.cookies[0].to_str().unwrap().split(';').next().unwrap();
+        let (cookie, key) = (("cookie", cookie), ("x-stepback-page", session.page_key.as_str()));
+        assert_eq!(refused(&[host, cookie, key]), None);
+        assert_eq!(refused(&[host, cookie]), Some(401));
+        assert_eq!(refused(&[host, key]), Some(401));
+        assert_eq!(refused(&[host, cookie, key, ("authorization", "Bearer x")]), Some(401));
+        assert_eq!(refused(&[host, cookie, key, ("origin", "http://127.0.0.1:5000")]), Some(403));
         assert_eq!(refused(&[host]), Some(401));
         assert_eq!(refused(&[host, ("authorization", "Bearer 0123")]), Some(401));
         assert_eq!(refused(&[("host", "evil.example:4000"), bearer]), Some(421));

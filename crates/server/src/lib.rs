@@ -9,7 +9,7 @@
 //!
 //! - `service`, `accept`, `tls`, `write_timeout`: the server as a whole, its connections, encryption, slow clients.
 //!   Start at [`serve`].
-//! - `auth`, `signin`, `limits`, `metrics`: who is let in (token, host, origin; browser sign-in), load limits,
+//! - `auth`, `browser_session`, `signin`, `limits`, `metrics`: who is let in (token, host, origin; browsers), load limits,
 //!   observability.
 //! - [`api`]: one function per operation, in modules by resource. Start at `api::router`.
 //! - `state`, `extract`, `strict`, `problem`, `pagination`: what operations share: the engine on a blocking thread,
@@ -24,6 +24,7 @@
 mod accept;
 pub mod api;
 mod auth;
+mod browser_session;
 mod extract;
 mod ingest;
 mod limits;

@@ -1,6 +1,7 @@
 //! Errors of operations: RFC 9457 documents with the error codes of the command line.
 
 use std::borrow::Cow;
+use std::io::ErrorKind;
 use std::ops::Deref;
 
 use axum::Json;
@@ -147,9 +148,10 @@ impl From<EngineError> for Problem {
         let problem = Self::of(kind, error.to_string(), hint);
         match error {
             EngineError::NotRunning(_) => problem.with_status(StatusCode::CONFLICT),
-            // Not an error of the server: the directory was moved or removed, and its history is still here.
+            // Not an error of the server: the directory was moved, removed or replaced by a link, and its history is still
+            // here.
             EngineError::Worktree(WorktreeError::Root { error, .. })
-                if error.kind() == std::io::ErrorKind::NotFound =>
+                if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) =>
             {
                 problem.with_status(StatusCode::CONFLICT)
             }

@@ -10,9 +10,11 @@ use axum::extract::DefaultBodyLimit;
 use axum::http::header;
 use axum::routing::get;
 use axum::{Router, middleware};
+use stepback_proxy::ConnectionLimits;
 use tokio::sync::oneshot;
 
 use crate::auth::{AuthToken, Guard};
+use crate::browser_session::BrowserSessions;
 use crate::limits::{self, Limits};
 use crate::metrics::{self, Observer};
 use crate::signin::SignIn;
@@ -43,6 +45,8 @@ pub struct ServerConfig {
     pub rate: Option<u32>,
     /// How long a write to a client that does not read may wait before the connection is closed.
     pub patience: Duration,
+    /// How many connections there may be, and how long they may be idle.
+    pub connections: ConnectionLimits,
     /// Whether checks that agents request over MCP may run commands.
     pub allow_commands: bool,
 }
@@ -59,6 +63,7 @@ impl ServerConfig {
             log: None,
             rate: None,
             patience: DEFAULT_PATIENCE,
+            connections: accept::LIMITS,
             allow_commands: false,
         }
     }
@@ -84,10 +89,11 @@ pub fn serve(work: AppState, config: ServerConfig) -> io::Result<HttpServer> {
     let mut hosts = vec!["localhost".to_owned(), "127.0.0.1".to_owned(), "::1".to_owned()];
     hosts.push(address.ip().to_string());
     hosts.extend(config.hosts);
-    let guard = Guard::new(token.clone(), hosts, config.origins);
-    let sign_in = SignIn::new(token.clone(), tls.is_some());
+    let sessions = BrowserSessions::new(&token, address.port(), tls.is_some());
+    let guard = Guard::with_sessions(token.clone(), sessions.clone(), hosts, config.origins);
+    let sign_in = SignIn::new(sessions);
     let observer = Observer::new(config.log);
-    let (live, patience) = (work.clone(), config.patience);
+    let (live, patience, connections) = (work.clone(), config.patience, config.connections);
     let (router, _) = api::router();
     let router = router
         .with_state(work.clone())
@@ -112,7 +118,8 @@ pub fn serve(work: AppState, config: ServerConfig) -> io::Result<HttpServer> {
     let thread = std::thread::Builder::new().name("stepback-serve".into()).spawn(move || {
         runtime.block_on(async move {
             let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { return };
-            accept::serve(listener, router, tls, patience, stopped, || live.live().close()).await;
+            let close = || live.live().close();
+            accept::serve(listener, router, tls, patience, connections, stopped, close).await;
         });
         // Reruns that this server started end with it.
         ending.running().interrupt();

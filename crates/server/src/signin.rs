@@ -1,20 +1,21 @@
-//! Signs a browser in: a URL with a one-time code is exchanged for a cookie.
+//! Signs a browser in: a URL with a one-time code is exchanged for a session.
 //!
-//! The token itself is never in a URL: those end up in histories, in logs and on shared screens.
+//! The token itself is never in a URL: those end up in histories, in logs and on shared screens. The page's half of the session
+//! is in the fragment of the next URL, which browsers send to no server; the page removes it from there.
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use axum::Router;
 use axum::extract::State;
 use axum::http::{HeaderValue, StatusCode, header};
-use axum::response::{IntoResponse, Response};
+use axum::response::{AppendHeaders, IntoResponse, Response};
 use axum::routing::{get, post};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use stepback_model::hex;
 
-use crate::auth::{AuthToken, COOKIE};
+use crate::browser_session::{BrowserSessions, NewSession};
 use crate::extract::{Json, QueryString};
 use crate::problem::Problem;
 
@@ -22,21 +23,17 @@ use crate::problem::Problem;
 const CODE_LIFETIME: Duration = Duration::from_secs(15 * 60);
 /// Most valid codes at once; a new one replaces the oldest.
 const AT_ONCE: usize = 16;
-/// How long a browser stays signed in.
-const SIGN_IN_LIFETIME: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// Issues and checks one-time codes.
 #[derive(Clone)]
 pub(crate) struct SignIn {
-    token: AuthToken,
-    /// Whether the cookie may only be sent over TLS.
-    secure: bool,
+    sessions: BrowserSessions,
     codes: Arc<Mutex<Vec<(String, Instant)>>>,
 }
 
 impl SignIn {
-    pub(crate) fn new(token: AuthToken, secure: bool) -> Self {
-        Self { token, secure, codes: Arc::default() }
+    pub(crate) fn new(sessions: BrowserSessions) -> Self {
+        Self { sessions, codes: Arc::default() }
     }
 
     /// Issues a new code.
@@ -89,32 +86,29 @@ async fn sign_in(
         );
         return Err(problem.hint("\"stepback studio\" creates a new one"));
     }
-    let secure = if sign_in.secure { "; Secure" } else { "" };
-    let cookie = format!(
-        "{COOKIE}={}; Path=/; HttpOnly; SameSite=Strict; Max-Age={}{secure}",
-        sign_in.token.text(),
-        SIGN_IN_LIFETIME.as_secs(),
-    );
-    let mut cookie =
-        HeaderValue::from_str(&cookie).map_err(|_| Problem::internal("the token is not text"))?;
-    cookie.set_sensitive(true);
+    let NewSession { cookies: [session, former], page_key } = sign_in.sessions.begin(SystemTime::now())?;
+    let mut next = HeaderValue::from_str(&format!("/#page={page_key}"))
+        .map_err(|_| Problem::internal("the session is not text"))?;
+    next.set_sensitive(true);
     let headers = [
-        (header::SET_COOKIE, cookie),
-        (header::LOCATION, HeaderValue::from_static("/")),
+        (header::LOCATION, next),
         (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
         (header::REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
     ];
-    Ok((StatusCode::SEE_OTHER, headers).into_response())
+    let cookies = AppendHeaders([(header::SET_COOKIE, session), (header::SET_COOKIE, former)]);
+    Ok((StatusCode::SEE_OTHER, headers, cookies).into_response())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::auth::AuthToken;
 
     #[test]
     fn a_code_is_good_once_and_not_for_long() {
         let dir = tempfile::tempdir().unwrap();
-        let sign_in = SignIn::new(AuthToken::at(&dir.path().join("token")).unwrap(), false);
+        let token = AuthToken::at(&dir.path().join("token")).unwrap();
+        let sign_in = SignIn::new(BrowserSessions::new(&token, 7171, false));
         let now = Instant::now();
         let code = sign_in.code().unwrap();
         assert!(!sign_in.takes("", now));

@@ -40,21 +40,11 @@ pub(crate) fn router() -> Router {
 }
 
 /// The first page; its script reads the URL.
-async fn first(uri: Uri, headers: HeaderMap) -> Response {
-    let Some(page) = stepback_studio::first() else { return without_studio().into_response() };
-    let mut response = sent(page, &headers);
-    if let Some(link) = needed_first(uri.path()).and_then(|link| link.parse().ok()) {
-        response.headers_mut().insert(header::LINK, link);
+async fn first(headers: HeaderMap) -> Response {
+    match stepback_studio::first() {
+        Some(page) => sent(page, &headers),
+        None => without_studio().into_response(),
     }
-    response
-}
-
-/// The request that the script of a session's page makes first. It takes longer than any other, so it is preloaded before the
-/// script has arrived.
-fn needed_first(path: &str) -> Option<String> {
-    let session = path.strip_prefix("/sessions/")?;
-    let is_id = session.len() == 32 && session.bytes().all(|byte| byte.is_ascii_hexdigit());
-    is_id.then(|| format!("</api/v1/sessions/{session}/marks>; rel=preload; as=fetch; crossorigin=anonymous"))
 }
 
 async fn file(uri: Uri, headers: HeaderMap) -> Response {
@@ -138,21 +128,6 @@ mod tests {
         assert_eq!(chosen(&asset, ""), (None, b"plain".as_slice()));
         let plain = Asset { brotli: None, gzip: None, ..asset };
         assert_eq!(chosen(&plain, "br"), (None, b"plain".as_slice()));
-    }
-
-    #[test]
-    fn what_a_session_needs_first_is_named_for_ids_alone() {
-        let id = "59b4252984965d6c6b715811de469d9d";
-        let link = needed_first(&format!("/sessions/{id}")).unwrap();
-        assert_eq!(
-            link,
-            format!("</api/v1/sessions/{id}/marks>; rel=preload; as=fetch; crossorigin=anonymous")
-        );
-        for other in
-            ["/sessions", "/sessions/", "/sessions/a>; rel=x", "/diff/59b4252984965d6c6b715811de469d9d"]
-        {
-            assert_eq!(needed_first(other), None, "{other}");
-        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! What every command starts from: the store, the workspace, and the clock.
 
-use std::os::unix::ffi::OsStringExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -62,6 +62,7 @@ impl Context {
                 )
             })?,
         };
+        let given = directory.clone();
         let directory = directory.canonicalize().map_err(|error| {
             CommandFailure::new(FailureKind::System, format!("cannot open {}: {error}", directory.display()))
                 .hint("check that the directory exists")
@@ -74,6 +75,7 @@ impl Context {
         }
         let place = StoreLocation::find(arguments.store.as_deref())?;
         let store = place.open(make)?;
+        refuse_linked_root(&*store, &given, &directory)?;
         if let Some(local) = store.local_dir() {
             stepback_rerun::scratch::remove_leftovers(local);
         }
@@ -250,6 +252,29 @@ impl Context {
     pub fn store(&self) -> &dyn Store {
         self.engine.store()
     }
+}
+
+/// Fails if the directory, by the path that the user has for it, is in a workspace whose root was replaced by a link. What is
+/// behind the link is another directory, and would be taken for the workspace.
+fn refuse_linked_root(store: &dyn Store, given: &Path, real: &Path) -> Result<(), CommandFailure> {
+    // The shell remembers the path that the user went to; the system only knows where it led.
+    let shown = variable("PWD").filter(|shown| shown.canonicalize().is_ok_and(|shown| shown == real));
+    let given = if given.is_absolute() { given.to_path_buf() } else { real.to_path_buf() };
+    for path in [Some(given), shown].into_iter().flatten() {
+        for part in path.ancestors().filter(|part| part.is_symlink()) {
+            let known = store.workspace_at(part.as_os_str().as_bytes())?;
+            if known.is_some() {
+                let target = part.canonicalize().unwrap_or_default();
+                let (part, target) = (part.display(), target.display());
+                return Err(CommandFailure::new(
+                    FailureKind::System,
+                    format!("the workspace {part} was replaced by a symbolic link to {target}"),
+                )
+                .hint(format!("move the directory back to {part}; or go to {target} to work there")));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Returns the root of the workspace whose id begins with `id`.

@@ -31,7 +31,7 @@ pub fn run(keep: bool, fast: bool) -> CommandResult {
     for signal in [SIGINT, SIGTERM, SIGHUP] {
         signal_hook::flag::register(signal, stop.clone())?;
     }
-    let dir = tempfile::Builder::new().prefix("stepback-demo-").tempdir()?;
+    let dir = stepback_rerun::scratch::private_directory("stepback-demo-")?;
     let place = dir.path().canonicalize()?;
     let stage = DemoProject::new(&place, fast, stop.clone());
     let played = story::play(&stage);

@@ -27,6 +27,46 @@ use crate::content;
 
 const DIR: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
+const ROOT: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+
+/// Opens the root of a workspace for reading.
+///
+/// Roots are registered by their canonical path. If one leads through a link now, the directory was replaced since, and
+/// what is behind the link is not the workspace: it is neither read nor written.
+pub fn open_root(root: &Path) -> io::Result<OwnedFd> {
+    open_without_links(root).map_err(|errno| match root.canonicalize() {
+        Ok(real) if matches!(errno, Errno::LOOP | Errno::NOTDIR) && real != root => io::Error::new(
+            io::ErrorKind::NotADirectory,
+            format!("its path leads through a symbolic link now, to {}", real.display()),
+        ),
+        _ => errno.into(),
+    })
+}
+
+#[cfg(target_os = "linux")]
+fn open_without_links(root: &Path) -> rustix::io::Result<OwnedFd> {
+    let resolve = ResolveFlags::NO_SYMLINKS;
+    match rustix::fs::openat2(rustix::fs::CWD, root, ROOT, Mode::empty(), resolve) {
+        // As in `open_levels`.
+        Err(Errno::NOSYS | Errno::PERM | Errno::AGAIN | Errno::NAMETOOLONG) => open_last_without_link(root),
+        opened => opened,
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn open_without_links(root: &Path) -> rustix::io::Result<OwnedFd> {
+    open_last_without_link(root)
+}
+
+/// Opens a directory if its last component is not a link. The ones above are compared by name, which a process that renames
+/// directories meanwhile could evade; only old kernels and other systems need it.
+fn open_last_without_link(root: &Path) -> rustix::io::Result<OwnedFd> {
+    if root.canonicalize().is_ok_and(|real| real != root) {
+        return Err(Errno::LOOP);
+    }
+    rustix::fs::open(root, ROOT | OFlags::NOFOLLOW, Mode::empty())
+}
+
 /// The root, and the open directories down to the one last used below it.
 ///
 /// Paths come in order, so most directories on the way to the next one are open already.
@@ -38,10 +78,18 @@ pub struct Beneath {
 }
 
 impl Beneath {
-    /// Opens the root itself; this one path is resolved as given.
+    /// Opens the root of a workspace, which must be a canonical path: it fails if a component of it has become a link.
     pub fn open(root: &Path) -> io::Result<Self> {
-        let fd = rustix::fs::open(root, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-        Ok(Self { root: Arc::new(fd), way: Vec::new() })
+        Ok(Self::from_fd(open_root(root)?))
+    }
+
+    /// Opens a directory that the user named; this one path is resolved as given, through links if it has any.
+    pub fn open_as_given(dir: &Path) -> io::Result<Self> {
+        Ok(Self::from_fd(rustix::fs::open(dir, ROOT, Mode::empty())?))
+    }
+
+    fn from_fd(fd: OwnedFd) -> Self {
+        Self { root: Arc::new(fd), way: Vec::new() }
     }
 
     /// Another handle to the same root, for another thread.

@@ -506,7 +506,7 @@ fn rename(dir: &impl AsFd, from: &OsStr, to: &OsStr, flags: RenameFlags) -> io::
     }
 }
 
-fn set_mode(dir: &impl AsFd, name: &OsStr, mode: u32) -> io::Result<()> {
+pub(crate) fn set_mode(dir: &impl AsFd, name: &OsStr, mode: u32) -> io::Result<()> {
     faults::point()?;
     // The name was just seen to be a directory or a file of ours; `fchmodat` follows links, so check once more.
     let stat = rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)?;

@@ -6,13 +6,15 @@
 //! then a new directory in it goes to a place that follows from its name.
 
 use std::io;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-/// Creates a directory in `dir`, placed away from everything around it; [`apart`] returns its path.
+/// Creates a directory in `dir` that only its owner can enter, placed away from everything around it; [`apart`] returns its
+/// path.
 pub fn make_apart(dir: &Path) -> io::Result<PathBuf> {
     unrelate(dir);
     let inside = apart(dir);
-    std::fs::create_dir(&inside)?;
+    std::fs::DirBuilder::new().mode(0o700).create(&inside)?;
     Ok(inside)
 }
 

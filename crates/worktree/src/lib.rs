@@ -21,19 +21,22 @@
 //!
 //! - [`apply`]: applies a plan so that no byte is lost even if other processes write at the same time. Start at
 //!   [`apply::Applier::apply`].
-//! - [`anchored_path`]: opens a path below the root one component at a time.
-//! - [`restore`], [`dir_placement`]: stored content as files elsewhere, and where a file system places many new ones.
+//! - [`anchored_path`], [`anchored_write`]: open and write a path below a root without following a link.
+//! - [`materialize`]: stored trees as files in a new directory.
+//! - [`restore`], [`dir_placement`]: stored content as bytes, and where a file system places many new files.
 //! - [`open_files`], [`error`]: processes that have files open for writing, and what can go wrong, naming the path.
 //!
 //! A new rule about what is covered goes into [`rules`] and into `docs/guide/what-is-covered.md`.
 
 pub mod anchored_path;
+pub mod anchored_write;
 pub mod apply;
 pub mod content;
 pub mod dir_placement;
 pub mod error;
 mod git;
 pub mod git_index;
+pub mod materialize;
 pub mod open_files;
 pub mod restore;
 pub mod rules;

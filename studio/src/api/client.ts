@@ -1,5 +1,6 @@
 // Requests to the API: one error type, and a hook that loads data and can reload it.
 import { useCallback, useEffect, useRef, useState } from 'react';
+import { sessionHeaders } from './page-key';
 import type { Page, Plan, ProblemDocument } from './types';
 
 /** An error response of the server, or a request that failed on the way (status 0). */
@@ -39,7 +40,8 @@ async function fetchChecked(method: string, url: string, body?: unknown, signal?
       method,
       credentials: 'same-origin',
       signal: signal ?? null,
-      ...(body === undefined ? {} : { body: JSON.stringify(body), headers: { 'content-type': 'application/json' } }),
+      headers: { ...sessionHeaders(), ...(body === undefined ? {} : { 'content-type': 'application/json' }) },
+      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
     });
   } catch (error) {
     if (signal?.aborted) throw error;
@@ -61,6 +63,17 @@ export async function get<T>(path: string, params?: QueryParams, signal?: AbortS
 
 export async function getBytes(url: string, signal?: AbortSignal): Promise<ArrayBuffer> {
   return (await fetchChecked('GET', url, undefined, signal)).arrayBuffer();
+}
+
+/** Saves what is at `url` as a file. A link could not send the header that authorises the request. */
+export async function download(url: string, name: string): Promise<void> {
+  const blob = await (await fetchChecked('GET', url)).blob();
+  const link = document.createElement('a');
+  link.href = URL.createObjectURL(blob);
+  link.download = name;
+  link.click();
+  // Once the browser has begun to save it.
+  setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
 }
 
 export async function send<T>(method: 'POST' | 'PATCH' | 'DELETE', path: string, body?: unknown): Promise<T> {

@@ -1,5 +1,6 @@
 // Live events over one connection for the whole page, which resumes where it was cut off.
 import { useEffect, useRef, useSyncExternalStore } from 'react';
+import { readEvents, type ServerEvent } from './event-stream';
 import type { Page, StepEvent, Stop } from './types';
 
 export type LiveEvent =
@@ -12,7 +13,7 @@ export type ConnectionState = 'connecting' | 'live' | 'lost' | 'refused';
 
 const listeners = new Set<(event: LiveEvent) => void>();
 const subscribers = new Set<() => void>();
-let source: EventSource | null = null;
+let following: AbortController | null = null;
 let position: string | null = null;
 let connection: ConnectionState = 'connecting';
 let stops: Stop[] = [];
@@ -31,55 +32,55 @@ function setConnection(next: ConnectionState) {
   for (const subscriber of [...subscribers]) subscriber();
 }
 
-function openEventSource() {
-  const query = position === null ? '' : `?after=${encodeURIComponent(position)}`;
-  const wasLost = connection === 'lost';
-  const opened = new EventSource(`/api/v1/events${query}`);
-  source = opened;
-  opened.onopen = () => {
-    retryDelay = MIN_RETRY_DELAY_MS;
-    // The server repeats steps after the last position, but no other changes: those have to be reloaded.
-    if (wasLost || connection === 'lost') dispatch({ type: 'reset' });
-    setConnection('live');
-  };
-  opened.addEventListener('step', (message) => {
-    position = message.lastEventId || position;
-    dispatch({ type: 'step', step: JSON.parse(message.data as string) as StepEvent });
-  });
-  opened.addEventListener('changed', () => dispatch({ type: 'changed' }));
-  opened.addEventListener('stops', (message) => {
-    stops = (JSON.parse(message.data as string) as Page<Stop>).items;
+function handleEvent({ type, data, lastEventId }: ServerEvent) {
+  position = lastEventId || position;
+  if (type === 'step') {
+    dispatch({ type: 'step', step: JSON.parse(data) as StepEvent });
+  } else if (type === 'changed') {
+    dispatch({ type: 'changed' });
+  } else if (type === 'stops') {
+    stops = (JSON.parse(data) as Page<Stop>).items;
     for (const subscriber of [...subscribers]) subscriber();
-  });
-  opened.onerror = () => {
-    setConnection('lost');
-    if (opened.readyState !== EventSource.CLOSED) return;
-    // The browser gave up: the server refused the connection, or is gone.
-    setTimeout(() => void reconnect(), retryDelay);
-    retryDelay = Math.min(retryDelay * 2, MAX_RETRY_DELAY_MS);
-  };
+  }
 }
 
-async function reconnect() {
-  try {
-    const response = await fetch('/api/v1/workspaces', { credentials: 'same-origin' });
-    if (response.status === 401) {
-      setConnection('refused');
-      return;
+function handleOpen() {
+  retryDelay = MIN_RETRY_DELAY_MS;
+  // The server repeats steps after the last position, but no other changes: those have to be reloaded.
+  if (connection === 'lost') dispatch({ type: 'reset' });
+  setConnection('live');
+}
+
+/** Follows the server's events until `signal` ends it, and connects again whenever the connection is lost. */
+async function follow(signal: AbortSignal) {
+  while (!signal.aborted) {
+    const query = position === null ? '' : `?after=${encodeURIComponent(position)}`;
+    try {
+      const status = await readEvents(`/api/v1/events${query}`, signal, handleOpen, handleEvent);
+      if (status === 401) {
+        setConnection('refused');
+        following = null;
+        return;
+      }
+    } catch {
+      // The server is away; the next attempt waits longer.
     }
-  } catch {
-    // The server is still away; the next attempt waits longer.
+    if (signal.aborted) return;
+    setConnection('lost');
+    await new Promise((resolve) => setTimeout(resolve, retryDelay));
+    retryDelay = Math.min(retryDelay * 2, MAX_RETRY_DELAY_MS);
   }
-  openEventSource();
 }
 
 export function connect() {
-  if (!source) openEventSource();
+  if (following) return;
+  following = new AbortController();
+  void follow(following.signal);
 }
 
 export function disconnect() {
-  source?.close();
-  source = null;
+  following?.abort();
+  following = null;
 }
 
 /** Calls `listener` for each live event while the component is mounted. */

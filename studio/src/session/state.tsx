@@ -1,8 +1,9 @@
 // The state at a step: files, conversation, memory, tasks, environment, git. A dot marks what this step changed.
 import { lazy, memo, Suspense, useMemo, useState } from 'react';
-import { apiUrl, get, getAll, getBytes, useRequest } from '../api/client';
+import { ApiError, apiUrl, download, get, getAll, getBytes, useRequest } from '../api/client';
 import type { Diff, FileEntry, Message, Step, StepState } from '../api/types';
 import { formatBytes, pluralize } from '../format';
+import { showToast } from '../toasts';
 import { EmptyState, ErrorMessage, Loading, Tabs } from '../ui';
 import { Conversation } from './detail';
 import { JsonTree } from './values';
@@ -135,6 +136,8 @@ function FileContent({ base, file }: { base: string; file: FileEntry }) {
   const url = `${apiUrl(base)}/files/${file.address}`;
   const isTooLarge = (file.size ?? 0) > MAX_PREVIEW_BYTES;
   const request = useRequest(isTooLarge || file.type === 'excluded' ? null : url, (signal) => getBytes(url, signal));
+  const saveFile = () =>
+    download(url, file.path.split('/').pop() ?? 'file').catch((error: unknown) => showToast(ApiError.from(error).detail, true));
   return (
     <>
       <h2 className="path">
@@ -146,7 +149,11 @@ function FileContent({ base, file }: { base: string; file: FileEntry }) {
       {file.type === 'excluded' && <p className="dim pad">Not stored: {file.reason}</p>}
       {isTooLarge && (
         <p className="pad">
-          {formatBytes(file.size ?? 0)} is too large to show. <a href={url} download={file.path.split('/').pop()}>Download it</a> instead.
+          {formatBytes(file.size ?? 0)} is too large to show.{' '}
+          <button type="button" className="link" onClick={() => void saveFile()}>
+            Download it
+          </button>{' '}
+          instead.
         </p>
       )}
       {request.error && <ErrorMessage error={request.error} onRetry={request.reload} />}

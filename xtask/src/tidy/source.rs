@@ -34,7 +34,7 @@ impl SourceFile {
     }
 
     /// Everything above the unit tests, with the number of each line. A single item for tests is left out.
-    fn code_lines(&self) -> impl Iterator<Item = (usize, &str)> {
+    pub(super) fn code_lines(&self) -> impl Iterator<Item = (usize, &str)> {
         let holds_tests = self.path.ends_with("/tests.rs") || self.path.contains("/tests/");
         let lines: Vec<&str> = self.text.lines().collect();
         let is_for_tests = |at: usize| lines.get(at) == Some(&"#[cfg(test)]");

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use super::hooks::{self, Counts, HookConflict, OwnHandlers, Wanted};
 use super::jsonc::JsoncDocument;
 use super::parse::SpannedNode;
-use super::write::resolve;
+use super::write::{inside, resolve};
 use super::{
     Hook, InstallDirection, InstallError, InstallScope, SettingsPaths, claude, codex, gemini, opencode,
 };
@@ -30,6 +30,8 @@ pub struct InstallPlan {
     pub follow_up: Vec<String>,
     /// Directories, outermost first: created if the file is, removed with the file if they are empty then.
     pub dirs: Vec<PathBuf>,
+    /// The workspace that the file belongs to and must not leave; `None` for settings of the user.
+    pub within: Option<PathBuf>,
 }
 
 impl InstallPlan {
@@ -39,9 +41,14 @@ impl InstallPlan {
         file: PathBuf,
         place: &SettingsPaths,
     ) -> Result<Self, InstallError> {
+        let within = workspace_of(&file, place);
+        if let Some(root) = within.as_ref().and_then(|workspace| workspace.canonicalize().ok()) {
+            inside(&root, &file)?;
+        }
         let (target, before) = resolve(&file)?;
         let (dirs, after) = (dirs(&file, place), before.clone());
-        Ok(Self { agent, file, target, before, after, changes: Vec::new(), follow_up: Vec::new(), dirs })
+        let (changes, follow_up) = (Vec::new(), Vec::new());
+        Ok(Self { agent, file, target, before, after, changes, follow_up, dirs, within })
     }
 
     /// Whether the plan changes nothing.
@@ -110,6 +117,12 @@ pub(super) fn wanted(hook: &Hook<'_>) -> Vec<Wanted> {
         Agent::Gemini => gemini::wanted(hook),
         Agent::Opencode => Vec::new(),
     }
+}
+
+/// Returns the workspace if a file belongs to it and not to the user. Around a home there are only files of the user.
+fn workspace_of(file: &Path, place: &SettingsPaths) -> Option<PathBuf> {
+    let is_of_workspace = file.starts_with(&place.workspace) && !place.home.starts_with(&place.workspace);
+    is_of_workspace.then(|| place.workspace.clone())
 }
 
 /// Returns the directories between the home or the workspace and the file.

@@ -1,11 +1,15 @@
-//! Writes a settings file safely: atomically, through links, with its mode and owner kept.
+//! Writes a settings file safely: atomically, with its mode and owner kept, and in a workspace only below its root.
 
 use std::fs;
 use std::io::{self, Write as _};
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{MetadataExt as _, fchown};
 use std::path::{Path, PathBuf};
 
+use stepback_model::path::RelPath;
 use stepback_store::new_file::{Durability, NewFile};
+use stepback_worktree::anchored_path::Beneath;
+use stepback_worktree::anchored_write;
 
 use super::{InstallError, InstallPlan};
 
@@ -31,15 +35,14 @@ pub fn carry_out(plan: &InstallPlan) -> Result<WriteResult, InstallError> {
     if now != plan.before || target != plan.target {
         return Err(InstallError::Changed(plan.file.clone()));
     }
+    let mut writer = SettingsWriter::open(plan.within.as_deref())?;
     match &plan.after {
         None => {
             writable(&target)?;
-            stepback_faults::point()
-                .and_then(|()| fs::remove_file(&target))
-                .map_err(InstallError::io(&target))?;
+            writer.remove_file(&target)?;
             for dir in plan.dirs.iter().rev() {
                 // Only an empty directory is removed; it is not an error if it has other files.
-                if fs::remove_dir(dir).is_err() {
+                if writer.remove_dir(dir).is_err() {
                     break;
                 }
             }
@@ -50,11 +53,11 @@ pub fn carry_out(plan: &InstallPlan) -> Result<WriteResult, InstallError> {
                 writable(&target)?;
             }
             let mut made = Vec::new();
-            let written = make_dirs(&plan.dirs, &mut made)
-                .and_then(|()| put(&target, after).map_err(InstallError::io(&target)));
+            let written =
+                make_dirs(&mut writer, &plan.dirs, &mut made).and_then(|()| writer.put(&target, after));
             if written.is_err() {
                 for dir in made.into_iter().rev() {
-                    let _ = fs::remove_dir(dir);
+                    let _ = writer.remove_dir(dir);
                 }
             }
             written?;
@@ -64,15 +67,94 @@ pub fn carry_out(plan: &InstallPlan) -> Result<WriteResult, InstallError> {
 }
 
 /// Creates the missing directories, and adds them to `made`.
-fn make_dirs<'a>(dirs: &'a [PathBuf], made: &mut Vec<&'a Path>) -> Result<(), InstallError> {
+fn make_dirs<'a>(
+    writer: &mut SettingsWriter,
+    dirs: &'a [PathBuf],
+    made: &mut Vec<&'a Path>,
+) -> Result<(), InstallError> {
     for dir in dirs {
-        match stepback_faults::point().and_then(|()| fs::create_dir(dir)) {
-            Ok(()) => made.push(dir),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(InstallError::Io { file: dir.clone(), source: error }),
+        if writer.create_dir(dir)? {
+            made.push(dir);
         }
     }
     Ok(())
+}
+
+/// Writes settings: those of a workspace beneath its root and never through a link, because a repository may contain links to
+/// anywhere; those of the user wherever they are.
+enum SettingsWriter {
+    User,
+    Workspace { root: PathBuf, beneath: Beneath },
+}
+
+impl SettingsWriter {
+    fn open(within: Option<&Path>) -> Result<Self, InstallError> {
+        let Some(workspace) = within else { return Ok(Self::User) };
+        let root = workspace.canonicalize().map_err(InstallError::io(workspace))?;
+        let beneath = Beneath::open(&root).map_err(InstallError::io(workspace))?;
+        Ok(Self::Workspace { root, beneath })
+    }
+
+    /// Returns whether the directory was created.
+    fn create_dir(&mut self, dir: &Path) -> Result<bool, InstallError> {
+        let made = match self {
+            Self::User => stepback_faults::point().and_then(|()| fs::create_dir(dir)),
+            Self::Workspace { root, beneath } => {
+                let path = inside(root, dir)?;
+                match beneath.dir(&path) {
+                    Ok(_) => return Ok(false),
+                    Err(_) => anchored_write::make_dirs(beneath, &path, 0o777).map(drop),
+                }
+            }
+        };
+        match made {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
+            Err(error) => Err(InstallError::Io { file: dir.to_owned(), source: error }),
+        }
+    }
+
+    fn remove_dir(&mut self, dir: &Path) -> Result<(), InstallError> {
+        let removed = match self {
+            Self::User => fs::remove_dir(dir),
+            Self::Workspace { root, beneath } => anchored_write::remove_dir(beneath, &inside(root, dir)?),
+        };
+        removed.map_err(InstallError::io(dir))
+    }
+
+    fn remove_file(&mut self, target: &Path) -> Result<(), InstallError> {
+        stepback_faults::point().map_err(InstallError::io(target))?;
+        let removed = match self {
+            Self::User => fs::remove_file(target),
+            Self::Workspace { root, beneath } => anchored_write::remove_file(beneath, &inside(root, target)?),
+        };
+        removed.map_err(InstallError::io(target))
+    }
+
+    fn put(&mut self, target: &Path, bytes: &[u8]) -> Result<(), InstallError> {
+        let written = match self {
+            Self::User => put(target, bytes),
+            Self::Workspace { root, beneath } => {
+                anchored_write::replace_file(beneath, &inside(root, target)?, bytes, 0o666)
+            }
+        };
+        written.map_err(InstallError::io(target))
+    }
+}
+
+/// Returns the path of a file relative to the canonical path of its workspace, with links resolved. Fails if a link leads
+/// out of the workspace. The file need not exist.
+pub(super) fn inside(root: &Path, file: &Path) -> Result<RelPath, InstallError> {
+    let out = || InstallError::Outside(file.to_owned());
+    let existing = file.ancestors().find(|path| fs::symlink_metadata(path).is_ok()).ok_or_else(out)?;
+    let rest = file.strip_prefix(existing).map_err(|_| out())?;
+    // Joining an empty path would leave a slash at the end.
+    let real = match existing.canonicalize().map_err(|_| out())? {
+        real if rest.as_os_str().is_empty() => real,
+        real => real.join(rest),
+    };
+    let inside = real.strip_prefix(root).map_err(|_| out())?;
+    RelPath::parse(inside.as_os_str().as_bytes()).map_err(|_| out())
 }
 
 /// Returns the plan that undoes one that was carried out, restoring the exact previous bytes. `None` if the file was changed
@@ -92,7 +174,8 @@ pub fn take_back(plan: &InstallPlan) -> Result<Option<InstallPlan>, InstallError
     Ok(Some(back))
 }
 
-/// Returns the real path of a file, and its content. Users keep their settings elsewhere and link to them, so links are followed.
+/// Returns the real path of a file, and its content. Users keep their settings elsewhere and link to them, so links are
+/// followed; [`inside`] limits them in a workspace.
 pub(super) fn resolve(file: &Path) -> Result<(PathBuf, Option<Vec<u8>>), InstallError> {
     match fs::symlink_metadata(file) {
         Ok(_) => {}

@@ -56,10 +56,7 @@ pub fn write(root: &Path, given: &ToolInput<'_>) -> Result<ToolResult, String> {
     let path = path_guard::resolve_path(root, name)?;
     must_be_a_file(&path, name)?;
     let io = |error: std::io::Error| format!("cannot write {name}: {error}");
-    if let Some(parent) = path.parent() {
-        fs::create_dir_all(parent).map_err(io)?;
-    }
-    fs::write(&path, content).map_err(io)?;
+    path_guard::write_file(root, &path, content.as_bytes()).map_err(io)?;
     Ok(ToolResult::good(format!("wrote {} bytes to {name}", content.len())))
 }
 
@@ -76,7 +73,8 @@ pub fn edit(root: &Path, given: &ToolInput<'_>) -> Result<ToolResult, String> {
         1 => {}
         many => return Err(format!("\"old\" occurs {many} times in {name}; add lines around it")),
     }
-    fs::write(&path, text.replacen(old, new, 1)).map_err(|error| format!("cannot write {name}: {error}"))?;
+    path_guard::write_file(root, &path, text.replacen(old, new, 1).as_bytes())
+        .map_err(|error| format!("cannot write {name}: {error}"))?;
     Ok(ToolResult::good(format!("edited {name}")))
 }
 

@@ -3,8 +3,13 @@
 //! This keeps a model from leaving the workspace by mistake. It is not a sandbox: a shell command can reach everything the
 //! user can.
 
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
+
+use stepback_model::path::RelPath;
+use stepback_worktree::anchored_path::{self, Beneath};
+use stepback_worktree::anchored_write;
 
 /// Returns the path without `.` and `..`, relative to the workspace; fails if its text leads outside.
 pub fn relative(root: &Path, path: &str) -> Result<PathBuf, String> {
@@ -34,11 +39,12 @@ pub fn relative(root: &Path, path: &str) -> Result<PathBuf, String> {
 pub fn resolve_path(root: &Path, path: &str) -> Result<PathBuf, String> {
     let inside = relative(root, path)?;
     let whole = root.join(&inside);
-    let root = root.canonicalize().map_err(|error| format!("cannot open the workspace: {error}"))?;
+    // The root of a workspace is a canonical path. If it is none, the directory was replaced by a link.
+    anchored_path::open_root(root).map_err(|error| format!("cannot open the workspace: {error}"))?;
     let mut missing = PathBuf::new();
     for there in whole.ancestors() {
         match there.canonicalize() {
-            Ok(real) if !real.starts_with(&root) => {
+            Ok(real) if !real.starts_with(root) => {
                 return Err(format!("{path} is outside the workspace, through a link"));
             }
             Ok(real) if missing.as_os_str().is_empty() => return Ok(real),
@@ -56,6 +62,14 @@ pub fn resolve_path(root: &Path, path: &str) -> Result<PathBuf, String> {
         }
     }
     Err(format!("{path} cannot be reached"))
+}
+
+/// Writes a file at a path that [`resolve_path`] returned, and creates the directories above it. A link that took the place
+/// of a directory since is not followed.
+pub fn write_file(root: &Path, path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let inside = path.strip_prefix(root).map_err(|_| io::Error::other("it is outside the workspace"))?;
+    let inside = RelPath::parse(inside.as_os_str().as_bytes()).map_err(io::Error::other)?;
+    anchored_write::write_file(&mut Beneath::open(root)?, &inside, bytes, 0o666)
 }
 
 #[cfg(test)]
@@ -96,5 +110,25 @@ mod tests {
         assert_eq!(resolve_path(&root, "within/a"), Ok(root.join("src/a")), "a link inside is followed");
         assert_eq!(resolve_path(&root, root.join("src").to_str().unwrap()), Ok(root.join("src")));
         assert_eq!(resolve_path(&root, "."), Ok(root.clone()));
+    }
+
+    #[test]
+    fn a_directory_that_becomes_a_link_after_the_check_is_not_followed() {
+        let dir = tempfile::tempdir().unwrap();
+        let top = dir.path().canonicalize().unwrap();
+        let root = top.join("work");
+        fs::create_dir_all(root.join("src")).unwrap();
+        let path = resolve_path(&root, "src/a").unwrap();
+        write_file(&root, &path, b"one").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"one");
+        fs::rename(root.join("src"), top.join("outside")).unwrap();
+        symlink(top.join("outside"), root.join("src")).unwrap();
+        assert!(write_file(&root, &path, b"two").is_err());
+        assert!(write_file(&root, &root.join("src/new"), b"two").is_err());
+        assert_eq!(fs::read(top.join("outside/a")).unwrap(), b"one");
+        assert!(!top.join("outside/new").exists());
+        fs::rename(&root, top.join("moved")).unwrap();
+        symlink(top.join("outside"), &root).unwrap();
+        assert!(resolve_path(&root, "a").unwrap_err().contains("symbolic link"));
     }
 }

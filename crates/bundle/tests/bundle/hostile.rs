@@ -3,19 +3,19 @@
 use serde_json::{Value, json};
 use stepback_bundle::BundleError;
 use stepback_model::hash::{Hash, ObjectKind};
-use stepback_model::state::WorkspaceState;
-use stepback_model::tree::{Content, Tree, TreeEntry, TreeNode};
+use stepback_model::state::{GitState, GitSummary, WorkspaceState};
+use stepback_model::tree::{Content, SkipReason, Tree, TreeEntry, TreeNode};
 use stepback_store::codec;
 
 use crate::place::{BundleStore, small};
 
 const LOG: u8 = 1;
-const OBJECTS: u8 = 2;
+pub const OBJECTS: u8 = 2;
 const GIT_FILE: u8 = 3;
 const PART: u8 = 4;
 
 /// A bundle of these blocks, with the right hash at its end.
-fn bundle(blocks: &[(u8, Vec<u8>)]) -> Vec<u8> {
+pub fn bundle(blocks: &[(u8, Vec<u8>)]) -> Vec<u8> {
     let mut bytes = b"stepback-bundle\n\x01\0\0\0".to_vec();
     for (kind, block) in blocks {
         bytes.push(*kind);
@@ -29,7 +29,7 @@ fn bundle(blocks: &[(u8, Vec<u8>)]) -> Vec<u8> {
     bytes
 }
 
-fn objects(all: &[(ObjectKind, Vec<u8>)]) -> Vec<u8> {
+pub fn objects(all: &[(ObjectKind, Vec<u8>)]) -> Vec<u8> {
     let mut block = Vec::new();
     for (kind, bytes) in all {
         block.push(*kind as u8);
@@ -41,26 +41,26 @@ fn objects(all: &[(ObjectKind, Vec<u8>)]) -> Vec<u8> {
 
 const WORKSPACE: &str = "11111111111111111111111111111111";
 const SESSION: &str = "22222222222222222222222222222222";
-const STEP: &str = "33333333333333333333333333333333";
+pub const STEP: &str = "33333333333333333333333333333333";
 const AT: &str = "2026-01-01T00:00:00Z";
 
-fn workspace() -> Value {
+pub fn workspace() -> Value {
     json!({ "record": "workspace", "id": WORKSPACE, "root": "/w", "created_at": AT })
 }
 
-fn session() -> Value {
+pub fn session() -> Value {
     json!({ "record": "session", "id": SESSION, "workspace": WORKSPACE, "agent": "a",
             "started_at": AT, "info": {} })
 }
 
-fn step(id: &str, parent: Option<&str>, state: Hash) -> Value {
+pub fn step(id: &str, parent: Option<&str>, state: Hash) -> Value {
     json!({ "record": "step", "id": id, "session": SESSION, "number": 1, "parent": parent, "kind": "tool-end",
             "at": AT, "state": state, "summary": "s", "iteration": 0, "worker": null, "call": null, "tool": null,
             "failed": false, "duration": null, "detail": null, "annotation": { "tags": [] }, "trigger": "manual",
             "hidden_by": null, "purged": false })
 }
 
-fn log(lines: &[Value]) -> (u8, Vec<u8>) {
+pub fn log(lines: &[Value]) -> (u8, Vec<u8>) {
     (LOG, lines.iter().map(|line| format!("{line}\n")).collect::<String>().into_bytes())
 }
 
@@ -68,7 +68,7 @@ fn state_of(tree: Hash) -> Vec<u8> {
     WorkspaceState { files: Some(tree), ..WorkspaceState::default() }.encode()
 }
 
-fn hash(kind: ObjectKind, bytes: &[u8]) -> Hash {
+pub fn hash(kind: ObjectKind, bytes: &[u8]) -> Hash {
     Hash::of(kind, bytes)
 }
 
@@ -142,6 +142,84 @@ fn files_that_lead_out_of_the_workspace_are_refused() {
     for name in [&b"../up"[..], b"..", b"a/b", b"/etc/passwd", b"", b"a\0b"] {
         senseless(&with_file(name, 4, b"text"), "file name");
     }
+}
+
+/// Bytes of a tree with these entries.
+fn tree_of(entries: &[(&str, TreeNode)]) -> Vec<u8> {
+    let entry =
+        |(name, node): &(&str, TreeNode)| TreeEntry { name: name.as_bytes().to_vec(), node: node.clone() };
+    Tree::from_entries(entries.iter().map(entry).collect()).encode()
+}
+
+fn dir_of(tree: &[u8]) -> TreeNode {
+    TreeNode::Dir { mode: 0o755, tree: hash(ObjectKind::Tree, tree) }
+}
+
+/// A step whose files are `entries` and the directory `d`, with a git directory at each of `paths` that has one file.
+fn with_git(entries: &[(&str, TreeNode)], paths: &[&str]) -> Vec<(u8, Vec<u8>)> {
+    let blob = b"written".to_vec();
+    let (size, content) = (blob.len() as u64, Content::Whole(hash(ObjectKind::Blob, &blob)));
+    let git_dir = tree_of(&[("HEAD", TreeNode::File { mode: 0o644, size, content })]);
+    let below = tree_of(&[("link", link("..")), ("file", TreeNode::File { mode: 0o644, size, content })]);
+    let files = tree_of(&[entries, &[("d", dir_of(&below))]].concat());
+    let repository = |path: &&str| GitSummary {
+        path: path.as_bytes().to_vec(),
+        tree: hash(ObjectKind::Tree, &git_dir),
+        summary: Default::default(),
+    };
+    let git = GitState { repositories: paths.iter().map(repository).collect() }.encode();
+    let state = WorkspaceState {
+        files: Some(hash(ObjectKind::Tree, &files)),
+        git: Some(hash(ObjectKind::Git, &git)),
+        ..WorkspaceState::default()
+    };
+    let state = state.encode();
+    let lines = log(&[workspace(), session(), step(STEP, None, hash(ObjectKind::State, &state))]);
+    let all = [
+        (ObjectKind::State, state),
+        (ObjectKind::Git, git),
+        (ObjectKind::Tree, git_dir),
+        (ObjectKind::Tree, below),
+        (ObjectKind::Tree, files),
+        (ObjectKind::Blob, blob),
+    ];
+    vec![lines, (OBJECTS, objects(&all))]
+}
+
+fn link(target: &str) -> TreeNode {
+    TreeNode::Symlink { target: target.as_bytes().to_vec() }
+}
+
+#[test]
+fn a_git_directory_is_in_a_directory_of_the_files() {
+    let there = BundleStore::new(1);
+    let skipped = TreeNode::Skipped { reason: SkipReason::GitDir };
+    assert!(there.import(&bundle(&with_git(&[(".git", skipped)], &[".git", "d/.git"]))).is_ok());
+
+    let links = [("l", link("/tmp")), ("m", link("d"))];
+    let not_there = "is not in a directory of its files";
+    for path in ["l/.git", "m/.git", "missing/.git", "d/link/.git", "d/file/.git", "d/missing/.git"] {
+        senseless(&with_git(&links, &[path]), not_there);
+    }
+    for node in [link("/tmp"), link("d")] {
+        senseless(&with_git(&[(".git", node)], &[".git"]), not_there);
+    }
+    for path in [
+        "l",
+        "d",
+        "",
+        "/tmp/.git",
+        "../.git",
+        "d/../.git",
+        "d//.git",
+        "./.git",
+        ".git/",
+        ".git/a",
+        ".git/.git",
+    ] {
+        senseless(&with_git(&links, &[path]), "");
+    }
+    senseless(&with_git(&links, &[".git", ".git"]), "twice");
 }
 
 #[test]
@@ -224,17 +302,23 @@ fn a_git_file_with_other_content_is_refused() {
     };
     let fan = dir(b"aa", &object);
     let git_dir = dir(b"objects", &fan);
-    let repository = stepback_model::state::GitSummary {
+    let repository = GitSummary {
         path: b".git".to_vec(),
         tree: hash(ObjectKind::Tree, &git_dir),
         summary: Default::default(),
     };
-    let git = stepback_model::state::GitState { repositories: vec![repository] }.encode();
-    let state =
-        WorkspaceState { git: Some(hash(ObjectKind::Git, &git)), ..WorkspaceState::default() }.encode();
+    let git = GitState { repositories: vec![repository] }.encode();
+    let files = Tree::default().encode();
+    let state = WorkspaceState {
+        files: Some(hash(ObjectKind::Tree, &files)),
+        git: Some(hash(ObjectKind::Git, &git)),
+        ..WorkspaceState::default()
+    };
+    let state = state.encode();
     let lines = log(&[workspace(), session(), step(STEP, None, hash(ObjectKind::State, &state))]);
     let all = objects(&[
         (ObjectKind::State, state),
+        (ObjectKind::Tree, files),
         (ObjectKind::Git, git),
         (ObjectKind::Tree, git_dir),
         (ObjectKind::Tree, fan),
@@ -303,6 +387,6 @@ fn what_unpacks_to_more_than_it_says_is_refused() {
         bytes.extend_from_slice(&(packed.len() as u32).to_le_bytes());
         bytes.extend_from_slice(&raw.to_le_bytes());
         bytes.extend_from_slice(&packed);
-        assert!(matches!(refused(&bytes), BundleError::Damaged(_)));
+        assert!(matches!(refused(&bytes), BundleError::Damaged(_) | BundleError::Inconsistent(_)));
     }
 }

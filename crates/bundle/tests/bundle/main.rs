@@ -5,5 +5,6 @@
 mod fuzz;
 mod hostile;
 mod place;
+mod restore_fuzz;
 mod round_trip;
 mod shared_pages;

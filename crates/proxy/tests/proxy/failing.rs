@@ -124,7 +124,7 @@ fn an_answer_before_the_end_of_the_request_is_given() {
     });
     let (proxy, told) = proxy(&server);
     let mut agent = Agent::connect(proxy.addr());
-    agent.write("POST /v1/messages HTTP/1.1\r\nhost: p\r\ncontent-length: 1000000\r\n\r\nsome");
+    agent.write("POST /v1/messages HTTP/1.1\r\nhost: proxy\r\ncontent-length: 1000000\r\n\r\nsome");
     let (head, body) = agent.answer();
     assert_eq!((head.header("x-early"), body.as_slice()), (Some("1"), &b"too much"[..]));
     let exchange = told.only();
@@ -212,7 +212,7 @@ fn an_agent_that_goes_away_while_it_asks() {
     let server = Server::start(|mut connection| drop(connection.request()));
     let (proxy, told) = proxy(&server);
     let mut agent = Agent::connect(proxy.addr());
-    agent.write("POST /v1/messages HTTP/1.1\r\nhost: p\r\ncontent-length: 100\r\n\r\nhalf");
+    agent.write("POST /v1/messages HTTP/1.1\r\nhost: proxy\r\ncontent-length: 100\r\n\r\nhalf");
     drop(agent);
     let exchange = told.only();
     assert_eq!((exchange.response.ended, exchange.response.status), (AnswerEnd::Cancelled, 0));

@@ -15,7 +15,7 @@ mod streaming;
 use std::sync::Arc;
 use std::time::Duration;
 
-use stepback_proxy::{Listen, Proxy, ProxyConfig, ProxyLimits, Sink, Upstreams, start};
+use stepback_proxy::{Listen, Proxy, ProxyAccess, ProxyConfig, ProxyLimits, Sink, Upstreams, start};
 
 use crate::server::Server;
 use crate::sink::Told;
@@ -34,6 +34,7 @@ fn config(upstream: &str, sink: Arc<dyn Sink>) -> ProxyConfig {
         answers: None,
         limits: ProxyLimits { hold: Duration::from_secs(20), ..ProxyLimits::default() },
         certificates: None,
+        access: ProxyAccess { hosts: vec!["proxy".to_owned()], origins: Vec::new() },
     }
 }
 

@@ -185,8 +185,11 @@ fn a_hundred_megabytes_go_both_ways_and_the_record_is_bounded() {
     let sending = std::thread::spawn(move || {
         writer
             .write_all(
-                format!("POST /v1/messages HTTP/1.1\r\nhost: p\r\ncontent-length: {}\r\n\r\n", sent.len())
-                    .as_bytes(),
+                format!(
+                    "POST /v1/messages HTTP/1.1\r\nhost: proxy\r\ncontent-length: {}\r\n\r\n",
+                    sent.len()
+                )
+                .as_bytes(),
             )
             .unwrap();
         writer.write_all(&sent).unwrap();
@@ -248,4 +251,69 @@ fn a_proxy_does_not_ask_itself() {
     config.listen = Listen::Elsewhere(socket);
     config.upstreams = Upstreams { default: Some(upstream), ..Upstreams::default() };
     assert!(start(config).is_ok());
+}
+
+#[test]
+fn requests_of_web_pages_and_for_other_names_are_refused() {
+    let server = Server::answering("", "hi");
+    let (proxy, told) = crate::proxy(&server);
+    let status = |headers: &str| {
+        let mut agent = Agent::connect(proxy.addr());
+        agent.write(format!("GET /v1/models HTTP/1.1\r\n{headers}\r\n"));
+        agent.answer().0.status
+    };
+    assert_eq!(status(&format!("host: {}\r\n", proxy.addr())), 200);
+    for (headers, refused) in [
+        ("host: evil.example\r\n", 421),
+        ("host: evil.example:4000\r\n", 421),
+        ("host: 127.0.0.1\r\norigin: http://evil.example\r\n", 403),
+        ("host: 127.0.0.1\r\norigin: null\r\n", 403),
+        ("host: 127.0.0.1\r\nsec-fetch-site: cross-site\r\n", 403),
+    ] {
+        assert_eq!(status(headers), refused, "{headers}");
+    }
+    assert_eq!(proxy.stats().exchanges, 0);
+    drop(told);
+}
+
+#[test]
+fn silent_clients_are_disconnected_and_keep_nobody_out() {
+    use std::io::{Read as _, Write as _};
+    use std::net::TcpStream;
+    use std::time::Duration;
+
+    let server = Server::answering("", "hi");
+    let mut config = config(&server.url(), std::sync::Arc::new(crate::sink::Told::default()));
+    config.limits.connections = stepback_proxy::ConnectionLimits {
+        count: 20,
+        first_request: Duration::from_secs(2),
+        between_requests: Duration::from_secs(60),
+    };
+    config.limits.request_silence = Duration::from_secs(2);
+    let proxy = start(config).unwrap();
+    let half = ["", "G", "POST /v1/messages HT", "POST /v1/messages HTTP/1.1\r\nhost: proxy\r\nx: "];
+    let mut silent: Vec<TcpStream> = (0..60)
+        .map(|at| {
+            let mut stream = TcpStream::connect(proxy.addr()).unwrap();
+            stream.set_read_timeout(Some(crate::PATIENCE)).unwrap();
+            // The proxy may have closed it already, for one that came later.
+            let _ = stream.write_all(half[at % half.len()].as_bytes());
+            stream
+        })
+        .collect();
+    let mut agent = Agent::connect(proxy.addr());
+    agent.write("GET /v1/models HTTP/1.1\r\nhost: proxy\r\n\r\n");
+    assert_eq!(agent.answer().0.status, 200);
+    for stream in &mut silent {
+        // An end or a reset; a timeout is neither.
+        let ended = stream.read(&mut [0; 64]);
+        assert!(!matches!(&ended, Err(error) if error.kind() == std::io::ErrorKind::WouldBlock), "{ended:?}");
+    }
+    // A request that stops in the middle of its body ends as well.
+    let mut stopped = TcpStream::connect(proxy.addr()).unwrap();
+    stopped.set_read_timeout(Some(crate::PATIENCE)).unwrap();
+    let head = "POST /v1/other HTTP/1.1\r\nhost: proxy\r\ncontent-length: 100\r\n\r\nhalf";
+    stopped.write_all(head.as_bytes()).unwrap();
+    let ended = stopped.read(&mut [0; 64]);
+    assert!(!matches!(&ended, Err(error) if error.kind() == std::io::ErrorKind::WouldBlock), "{ended:?}");
 }

@@ -53,7 +53,7 @@ fn a_request_is_sent_on_while_the_agent_still_writes() {
     });
     let (proxy, told) = proxy(&server);
     let mut agent = Agent::connect(proxy.addr());
-    agent.write("POST /v1/messages HTTP/1.1\r\nhost: p\r\ncontent-length: 8\r\n\r\nabcd");
+    agent.write("POST /v1/messages HTTP/1.1\r\nhost: proxy\r\ncontent-length: 8\r\n\r\nabcd");
     assert_eq!(see.recv().unwrap(), b"abcd");
     agent.write("efgh");
     assert_eq!(see.recv().unwrap(), b"efgh");

@@ -40,7 +40,8 @@ pub async fn control(
             .hint("open it as a WebSocket, or use /api/v1/events")
     })?;
     let follower = following.begin(&work, None).await?;
-    let upgrade = upgrade.max_message_size(LARGEST).max_frame_size(LARGEST);
+    // A browser's script proposes this one and one that holds its page's key, and closes the connection if none is chosen.
+    let upgrade = upgrade.max_message_size(LARGEST).max_frame_size(LARGEST).protocols(["stepback"]);
     Ok(upgrade.on_upgrade(|socket| talk(work, follower, socket)))
 }
 

@@ -33,14 +33,23 @@ fn a_browser_is_let_in_once_and_stays() {
     let target = address.strip_prefix(&place.server.url()).unwrap();
     assert!(!address.contains(place.server.token().text()), "the token is in no address");
     let first = place.send_bare("GET", target, "", b"");
-    assert_eq!((first.status, first.header("location")), (303, Some("/")));
+    assert_eq!(first.status, 303);
+    let key = first.header("location").unwrap().strip_prefix("/#page=").unwrap().to_owned();
     let cookie = first.header("set-cookie").unwrap().to_owned();
     for part in ["HttpOnly", "SameSite=Strict", "Path=/"] {
         assert!(cookie.contains(part), "{cookie}");
     }
     let pair = cookie.split(';').next().unwrap();
-    let asked = place.send_bare("GET", "/api/v1/workspaces", &format!("cookie: {pair}\r\n"), b"");
-    assert_eq!(asked.status, 200);
+    assert!(!first.head.contains(place.server.token().text()), "nor in a cookie");
+    let ask = |headers: &str| place.send_bare("GET", "/api/v1/workspaces", headers, b"").status;
+    assert_eq!(ask(&format!("cookie: {pair}\r\nx-stepback-page: {key}\r\n")), 200);
+    assert_eq!(ask(&format!("cookie: {pair}\r\n")), 401, "another port of this host gets the cookie");
+    assert_eq!(ask(&format!("x-stepback-page: {key}\r\n")), 401);
+    let value = pair.split_once('=').unwrap().1;
+    assert_eq!(ask(&format!("authorization: Bearer {value}\r\n")), 401, "it is not the token");
+    let other = TestServer::new();
+    let both = format!("cookie: {pair}\r\nx-stepback-page: {key}\r\n");
+    assert_eq!(other.send_bare("GET", "/api/v1/workspaces", &both, b"").status, 401);
     let again = place.send_bare("GET", target, "", b"");
     assert!(again.problem(403)["hints"][0].as_str().unwrap().contains("stepback studio"));
     assert_eq!(again.header("set-cookie"), None);
@@ -191,4 +200,32 @@ fn a_silent_client_does_not_hold_up_the_end() {
     let address = place.server.address();
     drop(place);
     assert!(TcpStream::connect(address).is_err(), "nobody listens any more");
+}
+
+#[test]
+fn silent_clients_are_disconnected_and_keep_others_in() {
+    let limits = stepback_proxy::ConnectionLimits {
+        count: 20,
+        first_request: Duration::from_secs(2),
+        between_requests: Duration::from_secs(60),
+    };
+    let place = TestServer::with(|config| ServerConfig { connections: limits, ..config });
+    let half = ["", "P", "PRI * HTTP/2", "GET / HTTP/1.1\r\nhost: 127.0.0.1\r\nx-half: "];
+    let mut silent: Vec<TcpStream> = (0..60)
+        .map(|at| {
+            let mut stream = TcpStream::connect(place.server.address()).unwrap();
+            stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+            // The server may have closed it already, for one that came later.
+            let _ = stream.write_all(half[at % half.len()].as_bytes());
+            stream
+        })
+        .collect();
+    assert_eq!(place.send_bare("GET", "/healthz", "", b"").status, 200, "there is room for others");
+    for stream in &mut silent {
+        // An end or a reset; a timeout is neither.
+        let mut bytes = Vec::new();
+        let ended = stream.read_to_end(&mut bytes);
+        assert!(!matches!(&ended, Err(error) if error.kind() == std::io::ErrorKind::WouldBlock), "{ended:?}");
+    }
+    place.get("/workspaces").with(200);
 }

@@ -275,6 +275,15 @@ impl TestServer {
         self.exchange(method, target, &format!("content-length: {}\r\n{headers}", body.len()), body)
     }
 
+    /// Signs a browser in; returns its cookie and the key of its page.
+    pub fn sign_in(&self) -> (String, String) {
+        let url = self.server.sign_in_url().unwrap();
+        let reply = self.send_bare("GET", url.strip_prefix(&self.server.url()).unwrap(), "", b"");
+        let cookie = reply.header("set-cookie").unwrap().split(';').next().unwrap().to_owned();
+        let key = reply.header("location").unwrap().strip_prefix("/#page=").unwrap().to_owned();
+        (cookie, key)
+    }
+
     /// Sends only the head of a request with the token, which says itself how long the body is.
     pub fn send_head(&self, method: &str, target: &str, headers: &str) -> Reply {
         let token = self.server.token().text();

@@ -15,12 +15,15 @@ struct Talk {
 
 impl Talk {
     fn new(place: &TestServer, query: &str, headers: &[(&'static str, &str)]) -> Result<Self, u16> {
-        let (address, token) = place.server();
+        let (address, _) = place.server();
+        let (cookie, key) = place.sign_in();
         let stream = TcpStream::connect(address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         let mut request = format!("ws://{address}/api/v1/live{query}").into_client_request().unwrap();
-        // As a browser does it, which can send no other header.
-        request.headers_mut().insert("cookie", format!("stepback={token}").parse().unwrap());
+        // As a browser does it, whose scripts can choose protocols and no other header.
+        let protocols = format!("stepback, stepback.page.{key}");
+        request.headers_mut().insert("cookie", cookie.parse().unwrap());
+        request.headers_mut().insert("sec-websocket-protocol", protocols.parse().unwrap());
         for (name, value) in headers {
             request.headers_mut().insert(*name, value.parse().unwrap());
         }
@@ -138,6 +141,10 @@ fn what_does_not_fit_is_answered_and_the_connection_stays() {
 fn only_who_may_ask_gets_a_connection() {
     let place = TestServer::new();
     assert_eq!(Talk::new(&place, "", &[("cookie", "stepback=wrong")]).err(), Some(401));
+    let protocols = format!("stepback, stepback.page.{}", "0".repeat(64));
+    for protocols in ["stepback", &protocols] {
+        assert_eq!(Talk::new(&place, "", &[("sec-websocket-protocol", protocols)]).err(), Some(401));
+    }
     assert_eq!(Talk::new(&place, "", &[("origin", "https://evil.example")]).err(), Some(403));
     assert_eq!(Talk::new(&place, "", &[("host", "evil.example")]).err(), Some(421));
     assert_eq!(Talk::new(&place, "?after=7", &[]).err(), Some(400));

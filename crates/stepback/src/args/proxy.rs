@@ -22,6 +22,12 @@ pub struct ProxyArgs {
     /// Address to listen on; port 0 picks a free one
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:0")]
     pub listen: String,
+    /// Another host name to accept (can be repeated)
+    #[arg(long = "allow-host", value_name = "NAME")]
+    pub hosts: Vec<String>,
+    /// A web origin to accept requests from (can be repeated)
+    #[arg(long = "allow-origin", value_name = "ORIGIN")]
+    pub origins: Vec<String>,
     /// URL of the model server, for every kind of call
     #[arg(long, value_name = "URL")]
     pub upstream: Option<String>,

@@ -22,7 +22,7 @@ pub fn bisect(context: &Context, arguments: &Bisect) -> CommandResult {
     let good = arguments.good.as_ref().map(|good| context.resolve(&workspace, good)).transpose()?;
     let line = bisect::candidates(&workspace, good.as_ref(), &bad)?;
     let _lock = workspace.lock_shared()?;
-    let temp = tempfile::Builder::new().prefix("stepback-bisect-").tempdir()?;
+    let temp = stepback_rerun::scratch::private_directory("stepback-bisect-")?;
     let dir = make_apart(temp.path())?;
     let jobs = arguments.jobs.clamp(1, 64);
     let mut probes: Vec<(usize, Probe)> = Vec::new();

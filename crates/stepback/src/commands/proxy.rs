@@ -11,7 +11,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use stepback_agents::model_call_inbox::{ModelCallWriter, VARIABLE};
 use stepback_agents::model_call_sink::ModelCallSink;
 use stepback_engine::Workspace;
-use stepback_proxy::{Listen, ProxyConfig, ProxyLimits, Responder, Timing, Upstreams};
+use stepback_proxy::{Listen, ProxyAccess, ProxyConfig, ProxyLimits, Responder, Timing, Upstreams};
 use stepback_rerun::recorded_session::RecordedSession;
 use stepback_rerun::replay_responder::{Directories, OnDifference, Replayer};
 
@@ -57,6 +57,7 @@ pub fn proxy(context: &Context, arguments: &ProxyArgs) -> CommandResult {
         answers: replayer.clone().map(|replayer| replayer as Arc<dyn Responder>),
         limits: ProxyLimits::default(),
         certificates: context::variable("NODE_EXTRA_CA_CERTS"),
+        access: ProxyAccess { hosts: arguments.hosts.clone(), origins: arguments.origins.clone() },
     });
     let proxy = started.map_err(|error| match error.kind() {
         ErrorKind::InvalidInput => CommandFailure::new(FailureKind::Usage, error.to_string()).hint(

@@ -21,7 +21,7 @@ use stepback_agents::model_call_sink::ModelCallSink;
 use stepback_agents::{Agent, record};
 use stepback_engine::Workspace;
 use stepback_model::record::LaunchCommand;
-use stepback_proxy::{Listen, Proxy, ProxyConfig, ProxyLimits, Upstreams};
+use stepback_proxy::{Listen, Proxy, ProxyAccess, ProxyConfig, ProxyLimits, Upstreams};
 
 use super::CommandResult;
 use super::agents::{binary, place, refused};
@@ -44,7 +44,7 @@ pub fn run(arguments: &Arguments, wanted: &RunArgs) -> CommandResult {
             .hint("stepback run -- claude … (or codex, gemini, opencode)")
     })?;
     let place = place(&context::natural_root(directory))?;
-    let temp = tempfile::Builder::new().prefix("stepback-run-").tempdir()?;
+    let temp = stepback_rerun::scratch::private_directory("stepback-run-")?;
     let environment: Vec<(OsString, OsString)> = std::env::vars_os().collect();
     let binary = binary()?;
     let run = install::HookedCommand {
@@ -181,6 +181,7 @@ fn start(route: &Route, recorder: &Arc<ModelCallSink>) -> std::io::Result<Proxy>
         answers: None,
         limits: ProxyLimits::default(),
         certificates: context::variable("NODE_EXTRA_CA_CERTS"),
+        access: ProxyAccess::default(),
     })
 }
 

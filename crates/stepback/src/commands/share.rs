@@ -95,7 +95,8 @@ fn into_file<T>(
         return Err(CommandFailure::new(FailureKind::Usage, format!("{} is a directory", path.display()))
             .hint("-o FILE"));
     }
-    let new = NewFile::create(path, 0o666, Durability::Synced).map_err(refused)?;
+    // It contains what was recorded, files included.
+    let new = NewFile::create(path, 0o600, Durability::Synced).map_err(refused)?;
     let done = write(new.file())?;
     new.replace().map_err(refused)?;
     Ok(done)

@@ -32,6 +32,7 @@ mod mcp_listen;
 mod mcp_wire;
 
 mod postgres;
+mod private;
 mod proxy;
 mod proxy_replay;
 mod proxy_secrets;

@@ -167,7 +167,7 @@ ask() {
   address=${ANTHROPIC_BASE_URL#http://}
   body="{\"model\": \"m\", \"messages\": [{\"role\": \"user\", \"content\": \"$1\"}]}"
   exec 3<>"/dev/tcp/${address%:*}/${address#*:}" || exit 3
-  printf 'POST /v1/messages HTTP/1.1\r\nhost: x\r\nx-claude-code-session-id: %s\r\ncontent-length: %s\r\nconnection: close\r\n\r\n%s' \
+  printf 'POST /v1/messages HTTP/1.1\r\nhost: 127.0.0.1\r\nx-claude-code-session-id: %s\r\ncontent-length: %s\r\nconnection: close\r\n\r\n%s' \
     "$session" "${#body}" "$body" >&3
   cat <&3 | head -1 | grep -q ' 200 ' || exit 4
 }

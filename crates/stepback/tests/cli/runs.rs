@@ -26,7 +26,7 @@ tell "{\"session_id\": \"$session\", \"cwd\": \"$PWD\", \"hook_event_name\": \"U
 address=${ANTHROPIC_BASE_URL#http://}
 body="{\"model\": \"m\", \"messages\": [{\"role\": \"user\", \"content\": \"$prompt\"}]}"
 if exec 3<>"/dev/tcp/${address%:*}/${address#*:}"; then
-  printf 'POST /v1/messages HTTP/1.1\r\nhost: x\r\nx-claude-code-session-id: %s\r\nx-api-key: %s\r\ncontent-length: %s\r\nconnection: close\r\n\r\n%s' \
+  printf 'POST /v1/messages HTTP/1.1\r\nhost: 127.0.0.1\r\nx-claude-code-session-id: %s\r\nx-api-key: %s\r\ncontent-length: %s\r\nconnection: close\r\n\r\n%s' \
     "$session" "$ANTHROPIC_API_KEY" "${#body}" "$body" >&3
   cat <&3
 fi

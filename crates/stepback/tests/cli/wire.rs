@@ -137,7 +137,7 @@ pub fn ask(url: &str, path: &str, headers: &[(&str, &str)], body: &str) -> TcpSt
     stream.set_read_timeout(Some(LONGEST)).unwrap();
     let more: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
     let head = format!(
-        "POST {path} HTTP/1.1\r\nhost: model\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\
+        "POST {path} HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\
          connection: close\r\n{more}\r\n",
         body.len()
     );

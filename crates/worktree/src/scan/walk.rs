@@ -1,13 +1,14 @@
 //! The parallel walk: threads take directories from one stack, list them, and compare every entry with the cache.
 
 use std::ffi::OsStr;
+use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
-use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::fs::{AtFlags, Mode};
 use rustix::io::Errno;
 use stepback_model::hash::Hash;
 use stepback_model::object::ObjectSource;
@@ -20,6 +21,7 @@ use super::entry::{DeferredFile, ExaminedDir, Examiner};
 use super::hints::{self, Visit};
 use super::listing::CollectedEntries;
 use super::node::{DIR_FLAGS, DirKind, DirNode, dir_times_tell};
+use crate::anchored_path::open_root;
 use crate::error::WorktreeError;
 use crate::statcache::{CachedKind, Dir, NONE, Stat, StatCache};
 
@@ -162,12 +164,9 @@ pub(super) fn walk(
     source: &(dyn ObjectSource + Sync),
     batch: &dyn ObjectBatch,
 ) -> Result<WalkResult, WorktreeError> {
-    let root_error =
-        |errno: Errno| WorktreeError::Root { root: scan.root.to_path_buf(), error: errno.into() };
-    let root =
-        rustix::fs::open(scan.root, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
-            .map_err(root_error)?;
-    let root_stat = rustix::fs::fstat(&root).map_err(root_error)?;
+    let root_error = |error: io::Error| WorktreeError::Root { root: scan.root.to_path_buf(), error };
+    let root = open_root(scan.root).map_err(root_error)?;
+    let root_stat = rustix::fs::fstat(&root).map_err(|errno| root_error(errno.into()))?;
     let root_id = (root_stat.st_dev, root_stat.st_ino);
     let old = old.filter(|cache| cache.meta().root == root_id);
     let store_id =

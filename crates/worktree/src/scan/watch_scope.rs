@@ -3,16 +3,17 @@
 //! The same rules apply as in a scan: a watcher that watches less than a scan walks would miss changes.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{FileType, Mode, OFlags, RawDir};
+use rustix::fs::{FileType, RawDir};
 use rustix::io::Errno;
 use stepback_model::path::RelPath;
 use stepback_model::tree::SkipReason;
 
 use super::node::{DirKind, DirNode, dir_times_tell};
+use crate::anchored_path::open_root;
 use crate::rules;
 
 /// The directories of a workspace.
@@ -38,7 +39,7 @@ impl Territory {
     /// Opens the directory at `root`. `None` if its file system does not report all changes: another machine, or a program
     /// outside of the kernel, may make some.
     pub fn open(root: &Path, store_dir: Option<&Path>) -> io::Result<Option<Self>> {
-        let fd = open(root)?;
+        let fd = open_root(root)?;
         let stat = rustix::fs::fstat(&fd)?;
         if !dir_times_tell(&fd) {
             return Ok(None);
@@ -67,7 +68,7 @@ impl Territory {
         found: &mut dyn FnMut(&RelPath, DirTreatment<'_>) -> io::Result<()>,
     ) -> io::Result<()> {
         // Not kept open: the file system could not be unmounted, and the rules may have changed.
-        let fd = open(&self.root)?;
+        let fd = open_root(&self.root)?;
         let stat = rustix::fs::fstat(&fd)?;
         if (stat.st_dev, stat.st_ino) != self.root_id {
             return Err(io::Error::other("the workspace was replaced by another directory"));
@@ -125,10 +126,6 @@ impl Territory {
         }
         Ok(Some(Arc::new(DirNode::new(Some(parent.clone()), name.to_vec(), fd, area))))
     }
-}
-
-fn open(root: &Path) -> rustix::io::Result<OwnedFd> {
-    rustix::fs::open(root, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
 }
 
 fn list_subdirectories(node: &DirNode, buffer: &mut [std::mem::MaybeUninit<u8>]) -> io::Result<Vec<Vec<u8>>> {

@@ -36,7 +36,7 @@ pub fn build_request(wanted: &RequestedAnswer, body: usize) -> Vec<u8> {
     );
     let RequestedAnswer { pieces, size, every, phase } = wanted;
     format!(
-        "POST /v1/messages HTTP/1.1\r\nhost: model\r\ncontent-type: application/json\r\nx-wanted: {pieces} {size} {} {}\r\n\
+        "POST /v1/messages HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\nx-wanted: {pieces} {size} {} {}\r\n\
          content-length: {}\r\n\r\n{body}",
         every.as_micros(),
         phase.as_micros(),
