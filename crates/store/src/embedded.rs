@@ -16,18 +16,23 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 use stepback_faults as faults;
 
+use self::schema::IfLost;
 use crate::error::StoreError;
 use crate::pack;
+use crate::port::LostCommit;
 use crate::tree_cache;
 
 mod apply;
 mod batch;
 mod chain_reader;
+mod commit_record;
 mod error;
 mod find;
 mod index;
 mod log;
+mod lost_history;
 mod objects;
+mod open_files;
 mod plans;
 mod ranked_hits;
 mod readers;
@@ -66,6 +71,10 @@ pub struct EmbeddedStore {
     index: Mutex<Option<index::Index>>,
     /// A second connection to it, for a search while the first is in use.
     searching: Mutex<Option<index::Index>>,
+    /// The files that are open, to notice when they are deleted or replaced.
+    files: open_files::OpenFiles,
+    /// The end of the commit record, as this process saw it last.
+    record_tail: Mutex<Option<commit_record::RecordTail>>,
     /// How long to wait for other processes; `None` for the default.
     patience: Option<Duration>,
 }
@@ -97,18 +106,35 @@ impl EmbeddedStore {
                 let _ = pack::sync_dir(parent);
             }
         }
-        Self::open_at(dir, patience)
+        Self::open_at(dir, patience, IfLost::Refuse)
     }
 
     /// Opens the store in `dir`; fails with [`StoreError::Absent`] if there is none.
     pub fn open_existing(dir: &Path) -> Result<Self, StoreError> {
         if !dir.join(schema::DATABASE).try_exists().map_err(StoreError::io("look into", dir))? {
+            schema::refuse_missing_database(dir)?;
             return Err(StoreError::Absent { path: dir.to_path_buf() });
         }
-        Self::open_at(dir, None)
+        Self::open_at(dir, None, IfLost::Refuse)
     }
 
-    fn open_at(dir: &Path, patience: Option<Duration>) -> Result<Self, StoreError> {
+    /// Opens the store in `dir` to repair it: if its database is lost, and its record of commits reaches back to the first
+    /// one, an empty database is created for them.
+    pub fn open_to_repair(dir: &Path) -> Result<Self, StoreError> {
+        match Self::open_existing(dir) {
+            Err(StoreError::Corrupt { .. }) if Self::rebuildable_commits(dir).is_some() => {
+                Self::open_at(dir, None, IfLost::Rebuild)
+            }
+            opened => opened,
+        }
+    }
+
+    /// The commits of a store whose database is lost, if its record of commits has all of them.
+    pub fn rebuildable_commits(dir: &Path) -> Option<Vec<LostCommit>> {
+        lost_history::all_commits(dir)
+    }
+
+    fn open_at(dir: &Path, patience: Option<Duration>, if_lost: IfLost) -> Result<Self, StoreError> {
         if rusqlite::version_number() < OLDEST_SQLITE {
             return Err(StoreError::NotAStore {
                 path: dir.to_path_buf(),
@@ -119,6 +145,9 @@ impl EmbeddedStore {
             });
         }
         let path = dir.join(schema::DATABASE);
+        if if_lost == IfLost::Refuse {
+            schema::refuse_missing_database(dir)?;
+        }
         // If the log is not empty, the process that wrote it had made its name durable.
         let log_is_named = fs::metadata(dir.join(schema::LOG)).is_ok_and(|metadata| metadata.len() > 0);
         faults::point().map_err(StoreError::io("open", &path))?;
@@ -126,7 +155,7 @@ impl EmbeddedStore {
         // SQLite creates it readable for all users; -wal and -shm, created later, inherit the permissions set here. By
         // name: opening and closing the file ourselves would drop the locks of other connections in this process.
         make_private(&path, 0o600)?;
-        schema::prepare(&connection, dir)?;
+        schema::prepare(&connection, dir, if_lost)?;
         if !log_is_named {
             // Reading has created the log. SQLite is built not to sync its name, which it would do in every process.
             pack::sync_dir(dir)?;
@@ -143,6 +172,8 @@ impl EmbeddedStore {
             has_objects: AtomicBool::new(false),
             index: Mutex::new(None),
             searching: Mutex::new(None),
+            files: open_files::OpenFiles::find(dir),
+            record_tail: Mutex::new(None),
             patience,
         })
     }

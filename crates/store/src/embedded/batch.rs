@@ -98,6 +98,7 @@ impl Pending {
 
 impl EmbeddedStore {
     pub(super) fn new_batch(&self, epoch: u64) -> Result<Batch<'_>, StoreError> {
+        self.files.check(&self.dir)?;
         Ok(Batch {
             store: self,
             epoch,
@@ -155,6 +156,8 @@ impl EmbeddedStore {
                 let transaction =
                     rusqlite::Transaction::new_unchecked(&connection, TransactionBehavior::Immediate)?;
                 schema::check_format(&transaction, &self.dir)?;
+                // The number may be that of a pack whose commit was lost.
+                self.commit_state(&transaction)?;
                 let id = transaction.query_row(
                     "UPDATE meta SET next_pack = next_pack + 1 RETURNING next_pack - 1",
                     [],
@@ -173,10 +176,18 @@ impl EmbeddedStore {
         }
     }
 
+    /// How many bytes of a pack are committed; `None` if it was removed. Fails if bytes beyond that may belong to a lost
+    /// commit. The caller has locked the pack, or no writer can have.
     pub(super) fn committed_len(&self, id: i64) -> Result<Option<u64>, StoreError> {
-        let connection = self.connection();
-        let mut statement = connection.prepare_cached("SELECT committed FROM packs WHERE id = ?1")?;
-        Ok(statement.query_row([id], |row| row.get::<_, i64>(0)).optional()?.map(|len| len as u64))
+        let committed = {
+            let connection = self.connection();
+            let mut statement = connection.prepare_cached("SELECT committed FROM packs WHERE id = ?1")?;
+            statement.query_row([id], |row| row.get::<_, i64>(0)).optional()?.map(|len| len as u64)
+        };
+        if let Some(committed) = committed {
+            self.refuse_to_cut(id as u64, committed)?;
+        }
+        Ok(committed)
     }
 }
 

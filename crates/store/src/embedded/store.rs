@@ -11,11 +11,14 @@ use stepback_model::hash::{Hash, ObjectKind};
 use stepback_model::ids::{OpId, SessionId, StepId, WorkspaceId};
 use stepback_model::record::{Operation, Session, WorkspaceRecord};
 
+use super::commit_record::{ChainLink, CommitEntry, PackRange};
+use super::lost_history::CommitState;
 use super::objects::{self, PackedBatch};
 use super::{EmbeddedStore, apply, find, log, schema};
 use crate::error::StoreError;
+use crate::pack::PackWriter;
 use crate::port::{
-    BatchAnswers, BatchLookup, CommitLog, CommitMark, FinishedBatch, MaintenanceStore, Mutation, ObjectBatch,
+    BatchAnswers, BatchLookup, CommitLog, CommitMark, FinishedBatch, LostCommit, MaintenanceStore, Mutation, ObjectBatch,
     ObjectInfo, ObjectStore, OperationStore, Questions, Receipt, RefStore, SearchDocument, SearchRequest,
     SearchResult, SearchStore, SessionStore, StepAt, StepCount, StepPage, StepQuery, StepRow, StepStore,
     Store, StoreUsage, Swept,
@@ -43,23 +46,34 @@ const LOG_SLACK_BYTES: u64 = 128 << 10;
 /// Bytes that a page takes in the log's file: the page and SQLite's frame header.
 const LOGGED_PAGE: u64 = 4096 + 24;
 
+/// How full the write-ahead log is.
+#[derive(Clone, Copy, Default)]
+struct LogFill {
+    /// Number of pages in it, if that is known.
+    pages: Option<u64>,
+    /// Whether the database has all of them.
+    is_folded: bool,
+}
+
 impl EmbeddedStore {
     /// Checkpoints a long log into the database, right before a commit: that commit then restarts the log, and overwrites
     /// the file from its start. Overwritten bytes are synced faster than bytes that extend a file.
-    ///
-    /// Returns the number of pages in the log, if that is known.
-    fn fold_log(&self, connection: &Connection) -> Option<u64> {
-        let pages = |mode: &str| -> rusqlite::Result<i64> {
+    fn fold_log(&self, connection: &Connection) -> LogFill {
+        let checkpoint = |mode: &str| -> rusqlite::Result<LogFill> {
             let mut statement = connection.prepare_cached(&format!("PRAGMA wal_checkpoint({mode})"))?;
-            statement.query_row([], |row| row.get(1))
+            statement.query_row([], |row| {
+                let (pages, copied): (i64, i64) = (row.get(1)?, row.get(2)?);
+                Ok(LogFill { pages: u64::try_from(pages).ok(), is_folded: pages >= 0 && pages == copied })
+            })
         };
-        let longest = MAX_LOG_PAGES * self.log_length_factor() as i64;
-        let found = pages("NOOP").ok()?;
-        if found > longest {
-            // Another process that reads the log right now makes this stop halfway; the next commit tries again.
-            let _ = pages("PASSIVE");
+        let longest = MAX_LOG_PAGES as u64 * self.log_length_factor();
+        let Ok(found) = checkpoint("NOOP") else { return LogFill::default() };
+        if found.pages.is_none_or(|pages| pages <= longest) {
+            return found;
         }
-        u64::try_from(found).ok()
+        // Another process that reads the log right now makes this stop halfway; the next commit tries again.
+        let is_folded = checkpoint("PASSIVE").is_ok_and(|fill| fill.is_folded);
+        LogFill { is_folded, ..found }
     }
 
     /// Extends the file of a log of `pages` beyond the end of the log. Only a process that may write to the log may do
@@ -99,6 +113,27 @@ impl EmbeddedStore {
     }
 }
 
+/// The entry of a commit in the commit record.
+fn new_entry(state: &CommitState, written: Option<&PackedBatch>, mutations: &[Mutation]) -> CommitEntry {
+    let packs = written.map_or(&[][..], |written| &written.packs);
+    let ranges = packs.iter().map(|writer| PackRange {
+        pack: writer.id(),
+        start: writer.start(),
+        end: writer.end(),
+    });
+    let objects = written.into_iter().flat_map(|written| &written.objects);
+    let records = objects.filter_map(|(hash, _)| written?.records.get(hash).cloned());
+    CommitEntry {
+        commit: state.commits + 1,
+        epoch: state.epoch,
+        before: state.chain.unwrap_or(ChainLink::NONE),
+        // Mutations are plain data with string keys, which always serialise.
+        mutations: serde_json::to_vec(mutations).unwrap_or_default(),
+        ranges: ranges.collect(),
+        records: records.collect(),
+    }
+}
+
 /// Whether a batch wrote nothing.
 fn is_empty(batch: &FinishedBatch) -> bool {
     batch.payload.downcast_ref::<PackedBatch>().is_some_and(|written| written.objects.is_empty())
@@ -128,6 +163,7 @@ impl CommitLog for EmbeddedStore {
         mut batch: Option<FinishedBatch>,
         mutations: &[Mutation],
     ) -> Result<Receipt, StoreError> {
+        self.files.check(&self.dir)?;
         if let Some(batch) = batch.as_ref().filter(|batch| mutations.is_empty() && is_empty(batch)) {
             // Nothing to write, but objects that the batch found stored may have been freed.
             return if batch.epoch == self.gc_generation()? {
@@ -140,16 +176,16 @@ impl CommitLog for EmbeddedStore {
         let connection = self.connection();
         let logged = self.fold_log(&connection);
         let transaction = rusqlite::Transaction::new_unchecked(&connection, TransactionBehavior::Immediate)?;
-        self.make_room(logged);
+        let state = self.commit_state(&transaction)?;
+        self.make_room(logged.pages);
         let format = schema::check_format(&transaction, &self.dir)?;
         let written = batch.as_ref().and_then(|batch| batch.payload.downcast_ref::<PackedBatch>());
         let has_records = written.is_some_and(|written| !written.records.is_empty());
         if format < schema::needed(mutations, has_records) {
             schema::raise(&transaction)?;
         }
-        transaction.prepare_cached("UPDATE meta SET commits = commits + 1")?.execute([])?;
         if let Some(batch) = &batch {
-            if batch.epoch != log::gc_generation(&transaction)? {
+            if batch.epoch != state.epoch {
                 return Err(StoreError::Collected);
             }
             if let Some(written) = batch.payload.downcast_ref::<PackedBatch>() {
@@ -157,6 +193,8 @@ impl CommitLog for EmbeddedStore {
             }
         }
         let receipt = apply::apply(&transaction, mutations)?;
+        let (entry, name) = new_entry(&state, written, mutations).encode();
+        state.write(&transaction, state.commits + 1, name)?;
         let written = batch.as_mut().and_then(|batch| batch.payload.downcast_mut::<PackedBatch>());
         for pack in written.into_iter().flat_map(|written| &mut written.packs) {
             // `finish` has already started writing small packs to the disk.
@@ -166,6 +204,13 @@ impl CommitLog for EmbeddedStore {
         transaction.commit()?;
         // After the commit, a crash must lose nothing; tests inject faults at this point.
         faults::point().map_err(StoreError::io("acknowledge a commit to", &self.dir))?;
+        self.record_commit(&entry, name, logged.is_folded);
+        // What is written to files that have no name any more is lost.
+        self.files.check(&self.dir)?;
+        let packs = batch.iter().filter_map(|batch| batch.payload.downcast_ref::<PackedBatch>());
+        if packs.flat_map(|written| &written.packs).any(PackWriter::is_deleted) {
+            return Err(StoreError::Replaced { path: self.dir.clone() });
+        }
         // Only now may another writer append to the packs of this batch.
         drop(batch);
         self.shorten_log(&connection);
@@ -304,7 +349,27 @@ impl MaintenanceStore for EmbeddedStore {
     }
 
     fn check(&self) -> Result<Vec<String>, StoreError> {
-        self.check_structures()
+        let mut problems: Vec<String> = self.replay_lost(false)?.iter().map(ToString::to_string).collect();
+        problems.extend(self.check_structures()?);
+        Ok(problems)
+    }
+
+    fn check_writable(&self) -> Result<(), StoreError> {
+        self.files.check(&self.dir)?;
+        let db = self.reader();
+        self.commit_state(&db).map(drop)
+    }
+
+    fn has_lost_commits(&self) -> Result<bool, StoreError> {
+        EmbeddedStore::has_lost_commits(self)
+    }
+
+    fn lost_commits(&self) -> Result<Vec<LostCommit>, StoreError> {
+        self.replay_lost(false)
+    }
+
+    fn restore_lost_commits(&self) -> Result<Vec<LostCommit>, StoreError> {
+        self.replay_lost(true)
     }
 
     fn lenders(&self) -> Result<HashSet<Vec<u8>>, StoreError> {

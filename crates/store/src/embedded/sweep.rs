@@ -53,6 +53,7 @@ impl EmbeddedStore {
         self.compact()?;
         // Checkpoint the log into the database and return the free pages to the system.
         self.connection().execute_batch("PRAGMA wal_checkpoint(TRUNCATE);")?;
+        self.restart_record(mark.0 + 1);
         Ok(Swept { objects, bytes: before.saturating_sub(bytes_below(&self.dir)) })
     }
 
@@ -82,6 +83,7 @@ impl EmbeddedStore {
         if commits as u64 != mark.0 + 1 {
             return Err(StoreError::Grew);
         }
+        let (entry, name) = self.begin_collection(&transaction)?;
         {
             let mut statement = transaction.prepare("DELETE FROM objects WHERE hash = ?1")?;
             for hash in &dead {
@@ -96,6 +98,7 @@ impl EmbeddedStore {
         }
         faults::point().map_err(StoreError::io("commit to", &self.dir))?;
         transaction.commit()?;
+        self.record_commit(&entry, name, false);
         Ok(dead.len() as u64)
     }
 
