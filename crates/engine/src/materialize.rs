@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use stepback_model::hash::Hash;
+use stepback_model::object::ObjectError;
 use stepback_model::path::RelPath;
 use stepback_model::plan::{PlannedChange, SkippedPath};
 use stepback_model::state::{GitState, WorkspaceState};
@@ -37,6 +38,29 @@ pub struct Materialized {
     pub bytes: u64,
     /// The paths that could not be written, with the reason.
     pub missing: Vec<SkippedPath>,
+    /// The paths whose content is damaged in the store, with the reason.
+    pub damaged: Vec<SkippedPath>,
+}
+
+/// What to do about content that is damaged in the store.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum IfDamaged {
+    /// Fail: the caller needs all of it.
+    Fail,
+    /// Write the rest, and list it.
+    List,
+}
+
+impl IfDamaged {
+    fn tolerates(self, error: &ObjectError) -> bool {
+        self == Self::List && matches!(error, ObjectError::Missing { .. } | ObjectError::Corrupt { .. })
+    }
+
+    fn tolerates_io(self, error: &io::Error) -> bool {
+        let inner = error.get_ref().and_then(|error| error.downcast_ref::<ObjectError>());
+        inner.is_some_and(|error| self.tolerates(error))
+            || (self == Self::List && error.kind() == io::ErrorKind::NotFound)
+    }
 }
 
 /// A file that is to be written.
@@ -55,6 +79,27 @@ impl Workspace {
         into: &Path,
         git: bool,
     ) -> Result<Materialized, EngineError> {
+        self.materialize_into(state, into, git, IfDamaged::Fail)
+    }
+
+    /// Like [`Self::materialize`], but writes everything that is intact, and lists what is damaged in
+    /// [`Materialized::damaged`].
+    pub fn materialize_intact(
+        &self,
+        state: &WorkspaceState,
+        into: &Path,
+        git: bool,
+    ) -> Result<Materialized, EngineError> {
+        self.materialize_into(state, into, git, IfDamaged::List)
+    }
+
+    fn materialize_into(
+        &self,
+        state: &WorkspaceState,
+        into: &Path,
+        git: bool,
+        if_damaged: IfDamaged,
+    ) -> Result<Materialized, EngineError> {
         if into.exists() {
             let empty = is_dir(into) && fs::read_dir(into).is_ok_and(|mut entries| entries.next().is_none());
             if !empty {
@@ -66,14 +111,22 @@ impl Workspace {
         // Directory modes are set last: a directory may be read-only.
         let mut modes = Vec::new();
         if let Some(files) = state.files {
-            self.write_tree(files, into, RelPath::root(), &mut done, &mut modes)?;
+            self.write_tree(files, into, RelPath::root(), &mut done, &mut modes, if_damaged)?;
         }
         if git && let Some(git) = state.git {
-            for repository in GitState::load(&StoreSource(self.store()), git)?.repositories {
+            let loaded = match GitState::load(&StoreSource(self.store()), git) {
+                Err(error) if if_damaged.tolerates(&error) => {
+                    let reason = format!("its git directories are damaged in the store: {error}");
+                    done.damaged.push(SkippedPath::uncovered(RelPath::root(), reason));
+                    GitState::default()
+                }
+                loaded => loaded?,
+            };
+            for repository in loaded.repositories {
                 let Ok(path) = RelPath::parse(repository.path) else { continue };
                 let dir = place(into, &path);
                 fs::create_dir_all(&dir).map_err(WorktreeError::aside("create", &dir))?;
-                self.write_tree(repository.tree, into, path, &mut done, &mut modes)?;
+                self.write_tree(repository.tree, into, path, &mut done, &mut modes, if_damaged)?;
             }
         }
         for (dir, mode) in modes.into_iter().rev() {
@@ -111,12 +164,21 @@ impl Workspace {
         path: RelPath,
         done: &mut Materialized,
         modes: &mut Vec<(PathBuf, u32)>,
+        if_damaged: IfDamaged,
     ) -> Result<(), EngineError> {
         let source = StoreSource(self.store());
         let mut files = Vec::new();
         let mut stack = vec![(tree, path)];
         while let Some((tree, path)) = stack.pop() {
-            for entry in Tree::load(&source, tree)?.into_entries() {
+            let loaded = match Tree::load(&source, tree) {
+                Err(error) if if_damaged.tolerates(&error) => {
+                    let reason = format!("the list of its entries is damaged in the store: {error}");
+                    done.damaged.push(SkippedPath::uncovered(path, reason));
+                    continue;
+                }
+                loaded => loaded?,
+            };
+            for entry in loaded.into_entries() {
                 let child = path.join(&entry.name);
                 let target = place(into, &child);
                 let written = match entry.node {
@@ -146,19 +208,35 @@ impl Workspace {
                 written.map_err(WorktreeError::aside("write", &target))?;
             }
         }
-        done.cloned += self.write_files(into, &files)?;
+        let (cloned, mut damaged) = self.write_files(into, &files, if_damaged)?;
+        done.cloned += cloned;
+        for (at, _) in &damaged {
+            done.files -= 1;
+            done.bytes -= files[*at].size;
+        }
+        damaged.sort_by_key(|(at, _)| *at);
+        done.damaged.extend(damaged.into_iter().map(|(at, reason)| {
+            SkippedPath::uncovered(files[at].path.clone(), format!("it is damaged in the store: {reason}"))
+        }));
         Ok(())
     }
 
-    /// Writes files into existing directories, on all threads. Returns how many share their blocks with the workspace.
-    fn write_files(&self, into: &Path, files: &[ToWrite]) -> Result<u64, EngineError> {
+    /// Writes files into existing directories, on all threads. Returns how many share their blocks with the workspace, and
+    /// the positions of those whose content is damaged, with reasons.
+    fn write_files(
+        &self,
+        into: &Path,
+        files: &[ToWrite],
+        if_damaged: IfDamaged,
+    ) -> Result<(u64, Vec<(usize, String)>), EngineError> {
         let vault = self.vault()?;
         let (next, cloned, failure) = (AtomicUsize::new(0), AtomicU64::new(0), Mutex::new(None));
+        let damaged = Mutex::new(Vec::new());
         let work = || {
             const FILES_PER_CHUNK: usize = 16;
             loop {
                 let from = next.fetch_add(FILES_PER_CHUNK, Ordering::Relaxed);
-                for file in files.iter().skip(from).take(FILES_PER_CHUNK) {
+                for (at, file) in files.iter().enumerate().skip(from).take(FILES_PER_CHUNK) {
                     let target = place(into, &file.path);
                     let written = match (&file.content, file.path.split_last()) {
                         (Content::Vaulted, Some((parent, name))) => {
@@ -170,6 +248,14 @@ impl Workspace {
                     match written {
                         Ok(is_clone) => {
                             cloned.fetch_add(u64::from(is_clone), Ordering::Relaxed);
+                        }
+                        Err(error) if if_damaged.tolerates_io(&error) => {
+                            // An empty or partial file would look like the content.
+                            let _ = fs::remove_file(&target);
+                            damaged
+                                .lock()
+                                .unwrap_or_else(PoisonError::into_inner)
+                                .push((at, error.to_string()));
                         }
                         Err(error) => {
                             let mut failure = failure.lock().unwrap_or_else(PoisonError::into_inner);
@@ -197,7 +283,7 @@ impl Workspace {
         });
         match failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
             Some(error) => Err(error.into()),
-            None => Ok(cloned.into_inner()),
+            None => Ok((cloned.into_inner(), damaged.into_inner().unwrap_or_else(PoisonError::into_inner))),
         }
     }
 

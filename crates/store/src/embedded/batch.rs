@@ -22,6 +22,8 @@ pub(super) struct Batch<'a> {
     epoch: u64,
     /// Whether nothing is stored yet, so that lookups can be skipped: they are most of a first checkpoint's database time.
     store_is_empty: bool,
+    /// Objects that are known to be damaged: not relied on, and stored again.
+    damaged: HashSet<Hash>,
     /// How many more objects may be stored as deltas.
     differences: AtomicU32,
     /// Git packs that blobs may be borrowed from.
@@ -99,10 +101,12 @@ impl Pending {
 impl EmbeddedStore {
     pub(super) fn new_batch(&self, epoch: u64) -> Result<Batch<'_>, StoreError> {
         self.files.check(&self.dir)?;
+        self.find_cut_packs()?;
         Ok(Batch {
             store: self,
             epoch,
             store_is_empty: self.is_empty()?,
+            damaged: self.damaged_objects(),
             differences: AtomicU32::new(MAX_DIFFERENCES),
             lenders: OnceLock::new(),
             inner: Mutex::new(Pending::default()),
@@ -209,7 +213,8 @@ impl Batch<'_> {
                 return Ok(true);
             }
         }
-        Ok(!self.store_is_empty && self.store.locate(kind, hash)?.is_some())
+        let may_be_stored = !self.store_is_empty && !self.damaged.contains(&hash);
+        Ok(may_be_stored && self.store.locate(kind, hash)?.is_some())
     }
 
     /// Queues a small object.
@@ -238,7 +243,9 @@ impl Batch<'_> {
             let snapshot = reader.unchecked_transaction()?;
             let mut stored = HashSet::new();
             for SmallObject { kind, hash, .. } in &small {
-                if find(&snapshot, *hash)?.is_some_and(|location| location.kind == *kind) {
+                if !self.damaged.contains(hash)
+                    && find(&snapshot, *hash)?.is_some_and(|location| location.kind == *kind)
+                {
                     stored.insert(*hash);
                 }
             }
@@ -436,7 +443,9 @@ impl ObjectBatch for Batch<'_> {
         let mut objects: Vec<_> = pending.objects.into_iter().collect();
         objects.sort_unstable_by_key(|(hash, _)| *hash);
         let records = pending.records.into_iter().collect();
-        let payload = Box::new(PackedBatch { objects, records, packs });
+        let replaced =
+            objects.iter().map(|(hash, _)| *hash).filter(|hash| self.damaged.contains(hash)).collect();
+        let payload = Box::new(PackedBatch { objects, records, packs, replaced });
         Ok(FinishedBatch { epoch: self.epoch, payload })
     }
 }

@@ -123,8 +123,7 @@ impl CommitEntry {
         if Hash::of(ObjectKind::Blob, &bytes[..body_end]) != hash {
             return None;
         }
-        let (mutations, mut rest) =
-            bytes[HEADER..body_end].split_at_checked(length(lengths + 4))?;
+        let (mutations, mut rest) = bytes[HEADER..body_end].split_at_checked(length(lengths + 4))?;
         let mut ranges = Vec::new();
         for _ in 0..length(lengths + 8) {
             let (range, after) = rest.split_first_chunk::<RANGE>()?;
@@ -255,12 +254,7 @@ fn newest_of(file: &File, len: u64) -> io::Result<Option<ChainLink>> {
 /// Appends an encoded entry. `is_folded` if the database has everything that the record has, so that it may start anew.
 ///
 /// The commit is durable already, so a failure must not fail it: the record then lacks an entry, which proves nothing.
-pub(super) fn append(
-    dir: &Path,
-    bytes: &[u8],
-    name: ChainLink,
-    is_folded: bool,
-) -> io::Result<RecordTail> {
+pub(super) fn append(dir: &Path, bytes: &[u8], name: ChainLink, is_folded: bool) -> io::Result<RecordTail> {
     let path = dir.join(RECORD);
     if is_folded && fs::metadata(&path).is_ok_and(|metadata| metadata.len() > MAX_RECORD_BYTES) {
         faults::point()?;
@@ -283,10 +277,10 @@ fn open_to_append(path: &PathBuf) -> io::Result<File> {
     OpenOptions::new().append(true).create(true).mode(0o600).open(path)
 }
 
-/// Starts the record anew with one entry, after a collection: earlier ones refer to objects that may be gone.
+/// Starts the record anew with these entries. Nothing is synced: a record that a power failure takes proves less.
 pub(super) fn restart(dir: &Path, bytes: &[u8]) -> io::Result<()> {
     use crate::new_file::{Durability, replace_file};
-    replace_file(&dir.join(RECORD), bytes, 0o600, Durability::Synced)?;
+    replace_file(&dir.join(RECORD), bytes, 0o600, Durability::Unsynced)?;
     match faults::point().and_then(|()| fs::remove_file(dir.join(RECORD_BEFORE))) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),

@@ -3,7 +3,7 @@
 //! A store that has lost commits can be read. It refuses new ones until `stepback fsck --repair` has brought back what can
 //! be: a new commit would take the numbers of the lost steps, and overwrite their bytes in packs.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 use std::sync::PoisonError;
@@ -190,6 +190,23 @@ impl EmbeddedStore {
         Ok(outcomes)
     }
 
+    /// The lost commits, without trying whether they can be brought back: for a store that cannot be written to.
+    pub(super) fn describe_lost(&self) -> Result<Vec<LostCommit>, StoreError> {
+        let read = commit_record::read_entries(&self.dir)
+            .map_err(StoreError::io("read", self.dir.join(commit_record::RECORD)))?;
+        let state = CommitState::read(&self.reader())?;
+        let lost = read.entries.iter().filter(|(_, name)| state.lacks(*name));
+        Ok(lost
+            .map(|(entry, _)| LostCommit {
+                obstacle: Some("the store is read-only".into()),
+                ..LostCommit::describe(
+                    entry.commit,
+                    &serde_json::from_slice::<Vec<Mutation>>(&entry.mutations).unwrap_or_default(),
+                )
+            })
+            .collect())
+    }
+
     /// Applies one lost commit as a whole, or nothing of it.
     fn replay_entry(
         &self,
@@ -211,7 +228,12 @@ impl EmbeddedStore {
         if entry.epoch < epoch {
             return Err(StoreError::Collected);
         }
-        let mut written = PackedBatch { objects: Vec::new(), records: HashMap::new(), packs: Vec::new() };
+        let mut written = PackedBatch {
+            objects: Vec::new(),
+            records: HashMap::new(),
+            packs: Vec::new(),
+            replaced: HashSet::new(),
+        };
         for range in &entry.ranges {
             self.locate_records(*range, &mut written.objects)?;
         }

@@ -21,9 +21,11 @@ impl OpenFiles {
     /// The files that are in `dir` now. SQLite creates all of them when the database is first read, and keeps them as long
     /// as any process has it open.
     pub fn find(dir: &Path) -> Self {
-        Self([schema::DATABASE, schema::LOG, schema::SHARED].map(|name| {
-            fs::metadata(dir.join(name)).ok().map(|metadata| (metadata.dev(), metadata.ino()))
-        }))
+        Self(
+            [schema::DATABASE, schema::LOG, schema::SHARED].map(|name| {
+                fs::metadata(dir.join(name)).ok().map(|metadata| (metadata.dev(), metadata.ino()))
+            }),
+        )
     }
 
     /// Fails unless the files in `dir` are still the same.

@@ -14,14 +14,14 @@ use stepback_model::record::{Operation, Session, WorkspaceRecord};
 use super::commit_record::{ChainLink, CommitEntry, PackRange};
 use super::lost_history::CommitState;
 use super::objects::{self, PackedBatch};
-use super::{EmbeddedStore, apply, find, log, schema};
+use super::{DatabaseAccess, EmbeddedStore, apply, find, log, schema};
 use crate::error::StoreError;
 use crate::pack::PackWriter;
 use crate::port::{
-    BatchAnswers, BatchLookup, CommitLog, CommitMark, FinishedBatch, LostCommit, MaintenanceStore, Mutation, ObjectBatch,
-    ObjectInfo, ObjectStore, OperationStore, Questions, Receipt, RefStore, SearchDocument, SearchRequest,
-    SearchResult, SearchStore, SessionStore, StepAt, StepCount, StepPage, StepQuery, StepRow, StepStore,
-    Store, StoreUsage, Swept,
+    BatchAnswers, BatchLookup, CommitLog, CommitMark, FinishedBatch, LostCommit, MaintenanceStore, Mutation,
+    ObjectBatch, ObjectInfo, ObjectStore, OperationStore, Questions, Receipt, RefStore, SearchDocument,
+    SearchRequest, SearchResult, SearchStore, SessionStore, StepAt, StepCount, StepPage, StepQuery, StepRow,
+    StepStore, Store, StoreUsage, Swept,
 };
 
 /// The write-ahead log is checkpointed into the database when it has grown beyond this many pages.
@@ -97,6 +97,14 @@ impl EmbeddedStore {
         if self.is_long_lived() { LONG_LIVED_LOG_FACTOR } else { 1 }
     }
 
+    /// Fails if the store is on a file system that is mounted read-only.
+    fn refuse_read_only(&self) -> Result<(), StoreError> {
+        match self.access {
+            DatabaseAccess::ReadWrite => Ok(()),
+            _ => Err(StoreError::ReadOnly { path: self.dir.clone() }),
+        }
+    }
+
     fn is_long_lived(&self) -> bool {
         self.commits.load(Ordering::Relaxed) > LONG_LIVED_COMMITS
     }
@@ -116,11 +124,8 @@ impl EmbeddedStore {
 /// The entry of a commit in the commit record.
 fn new_entry(state: &CommitState, written: Option<&PackedBatch>, mutations: &[Mutation]) -> CommitEntry {
     let packs = written.map_or(&[][..], |written| &written.packs);
-    let ranges = packs.iter().map(|writer| PackRange {
-        pack: writer.id(),
-        start: writer.start(),
-        end: writer.end(),
-    });
+    let ranges =
+        packs.iter().map(|writer| PackRange { pack: writer.id(), start: writer.start(), end: writer.end() });
     let objects = written.into_iter().flat_map(|written| &written.objects);
     let records = objects.filter_map(|(hash, _)| written?.records.get(hash).cloned());
     CommitEntry {
@@ -148,6 +153,15 @@ impl ObjectStore for EmbeddedStore {
         log::gc_generation(&self.reader())
     }
 
+    fn cache_generation(&self) -> Result<u64, StoreError> {
+        // Every object that is found damaged changes it.
+        Ok(self.gc_generation()? ^ (self.damage_len() << 24))
+    }
+
+    fn damaged_objects(&self) -> HashSet<Hash> {
+        EmbeddedStore::damaged_objects(self)
+    }
+
     fn begin_since(&self, epoch: u64) -> Result<Box<dyn ObjectBatch + '_>, StoreError> {
         Ok(Box::new(self.new_batch(epoch)?))
     }
@@ -172,6 +186,7 @@ impl CommitLog for EmbeddedStore {
                 Err(StoreError::Collected)
             };
         }
+        self.refuse_read_only()?;
         self.commits.fetch_add(1, Ordering::Relaxed);
         let connection = self.connection();
         let logged = self.fold_log(&connection);
@@ -210,6 +225,9 @@ impl CommitLog for EmbeddedStore {
         let packs = batch.iter().filter_map(|batch| batch.payload.downcast_ref::<PackedBatch>());
         if packs.flat_map(|written| &written.packs).any(PackWriter::is_deleted) {
             return Err(StoreError::Replaced { path: self.dir.clone() });
+        }
+        if let Some(written) = batch.as_ref().and_then(|batch| batch.payload.downcast_ref::<PackedBatch>()) {
+            self.forget_damage(&written.replaced);
         }
         // Only now may another writer append to the packs of this batch.
         drop(batch);
@@ -349,12 +367,13 @@ impl MaintenanceStore for EmbeddedStore {
     }
 
     fn check(&self) -> Result<Vec<String>, StoreError> {
-        let mut problems: Vec<String> = self.replay_lost(false)?.iter().map(ToString::to_string).collect();
+        let mut problems: Vec<String> = self.lost_commits()?.iter().map(ToString::to_string).collect();
         problems.extend(self.check_structures()?);
         Ok(problems)
     }
 
     fn check_writable(&self) -> Result<(), StoreError> {
+        self.refuse_read_only()?;
         self.files.check(&self.dir)?;
         let db = self.reader();
         self.commit_state(&db).map(drop)
@@ -365,6 +384,9 @@ impl MaintenanceStore for EmbeddedStore {
     }
 
     fn lost_commits(&self) -> Result<Vec<LostCommit>, StoreError> {
+        if self.refuse_read_only().is_err() {
+            return self.describe_lost();
+        }
         self.replay_lost(false)
     }
 
