@@ -17,16 +17,20 @@
 use stepback_model::hash::Hash;
 use stepback_model::ids::{OpId, StepId};
 use stepback_model::json::ValueRoot;
+use stepback_model::list;
+use stepback_model::path::RelPath;
 use stepback_model::plan::SkippedPath;
 use stepback_model::record::StepRow;
 use stepback_model::record::{
     Annotation, OpStatus, Operation, OperationAction, Step, StepKind, StepMeta, Trigger,
 };
+use stepback_model::state::WorkspaceState;
+use stepback_model::tree::{Content, Tree, TreeNode};
 use stepback_store::Mutation;
 
 use crate::error::EngineError;
 use crate::retry::{is_race, retry};
-use crate::workspace::{PresentState, ScanMode, Workspace, describe};
+use crate::workspace::{PresentState, ScanMode, StoreSource, Workspace, describe};
 
 /// Longest label or tag, in bytes.
 const MAX_LABEL: usize = 200;
@@ -105,9 +109,44 @@ impl Workspace {
                 None => "checkpoint".to_string(),
             };
             let stored = self.append_checkpoint(&mut present, &annotation, trigger, (&summary, detail))?;
-            let PresentState { hashed, troubles, .. } = present;
+            let PresentState { hashed, mut troubles, state, .. } = present;
+            troubles.extend(self.damaged_paths(&state));
             Ok(Created { stored, hashed, troubles })
         })
+    }
+
+    /// The paths of a state whose content the store has, but damaged, and could not store again.
+    fn damaged_paths(&self, state: &WorkspaceState) -> Vec<SkippedPath> {
+        let damaged = self.store().damaged_objects();
+        let mut found = Vec::new();
+        let mut stack: Vec<_> = state.files.map(|files| (files, RelPath::root())).into_iter().collect();
+        if damaged.is_empty() {
+            stack.clear();
+        }
+        let source = StoreSource(self.store());
+        while let Some((tree, path)) = stack.pop() {
+            let Ok(tree) = Tree::load(&source, tree) else {
+                found.push(SkippedPath::uncovered(path, "it cannot be restored: the store is damaged"));
+                continue;
+            };
+            for entry in tree.into_entries() {
+                let child = path.join(&entry.name);
+                let is_damaged = match entry.node {
+                    TreeNode::Dir { tree, .. } => {
+                        stack.push((tree, child.clone()));
+                        false
+                    }
+                    TreeNode::File { content: Content::Whole(hash), .. } => damaged.contains(&hash),
+                    TreeNode::File { content: Content::Chunked(hash), .. } => list::iter(&source, hash)
+                        .any(|item| item.map_or(true, |item| damaged.contains(&item.hash))),
+                    _ => false,
+                };
+                if is_damaged {
+                    found.push(SkippedPath::uncovered(child, "it cannot be restored: the store is damaged"));
+                }
+            }
+        }
+        found
     }
 
     fn append_checkpoint(

@@ -13,7 +13,7 @@ use stepback_worktree::apply::{Applier, ChangeOutcome};
 /// Where to write it: a directory away from everything around it.
 pub use stepback_worktree::dir_placement::{apart, make_apart};
 pub use stepback_worktree::materialize::Materialized;
-use stepback_worktree::materialize::{ContentSource, TreeWriter};
+use stepback_worktree::materialize::{ContentSource, IfDamaged, TreeWriter};
 use stepback_worktree::restore;
 
 use crate::diff;
@@ -30,6 +30,27 @@ impl Workspace {
         into: &Path,
         git: bool,
     ) -> Result<Materialized, EngineError> {
+        self.materialize_into(state, into, git, IfDamaged::Fail)
+    }
+
+    /// Like [`Self::materialize`], but writes everything that is intact, and lists what is damaged in
+    /// [`Materialized::damaged`].
+    pub fn materialize_intact(
+        &self,
+        state: &WorkspaceState,
+        into: &Path,
+        git: bool,
+    ) -> Result<Materialized, EngineError> {
+        self.materialize_into(state, into, git, IfDamaged::List)
+    }
+
+    fn materialize_into(
+        &self,
+        state: &WorkspaceState,
+        into: &Path,
+        git: bool,
+        if_damaged: IfDamaged,
+    ) -> Result<Materialized, EngineError> {
         let (objects, vault) = (StoreSource(self.store()), self.vault()?);
         let source = ContentSource {
             objects: &objects,
@@ -37,6 +58,7 @@ impl Workspace {
             workspace: Some(&self.root),
             threads: self.engine.threads,
             progress: self.engine.progress.as_deref(),
+            if_damaged,
         };
         let Some(mut writer) = TreeWriter::open(into, source)? else {
             return Err(EngineError::NotEmpty { path: into.to_path_buf() });
@@ -45,7 +67,14 @@ impl Workspace {
             writer.write_files(files)?;
         }
         if git && let Some(git) = state.git {
-            for repository in GitState::load(&objects, git)?.repositories {
+            let loaded = match GitState::load(&objects, git) {
+                Err(error) if if_damaged.tolerates(&error) => {
+                    writer.list_damaged(RelPath::root(), format!("its git directories are damaged: {error}"));
+                    GitState::default()
+                }
+                loaded => loaded?,
+            };
+            for repository in loaded.repositories {
                 let path = RelPath::parse(repository.path)
                     .map_err(|reason| ObjectError::corrupt(ObjectKind::Git, git, reason))?;
                 writer.write_git_dir(repository.tree, &path)?;

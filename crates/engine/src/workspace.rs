@@ -1,6 +1,7 @@
 //! An open workspace: its record, its session, its locks, and scans of its present state.
 
-use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -208,7 +209,7 @@ impl Workspace {
             vault: vault.as_ref(),
             store_dir: store.local_dir(),
             budget: self.engine.budget,
-            epoch: store.gc_generation()?,
+            epoch: store.cache_generation()?,
             boot: scan::boot_id(),
             threads: self.engine.threads,
             progress: self.engine.progress.as_deref(),
@@ -278,7 +279,15 @@ pub(crate) fn wait_for(
 ) -> Result<File, EngineError> {
     let open =
         || OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path);
-    let file = open().map_err(WorktreeError::aside("open", path))?;
+    // A lock needs no permission to write. In a store that is mounted read-only, no other process changes anything; if the
+    // file does not exist there, its directory is locked.
+    let existing = |error: io::Error| match error.kind() {
+        io::ErrorKind::ReadOnlyFilesystem => {
+            File::open(path).or_else(|_| File::open(path.parent().unwrap_or(path))).map_err(|_| error)
+        }
+        _ => Err(error),
+    };
+    let file = open().or_else(existing).map_err(WorktreeError::aside("open", path))?;
     let mut waited = Duration::ZERO;
     let mut pause = Duration::from_micros(200);
     loop {

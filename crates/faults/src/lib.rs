@@ -37,6 +37,11 @@ pub fn disarm() {
     ARMED.store(0, Ordering::SeqCst);
 }
 
+/// Whether the armed point was reached. A command may succeed although it was: some failures are tolerated.
+pub fn was_reached() -> bool {
+    REMAINING_POINTS.load(Ordering::SeqCst) <= 0
+}
+
 /// Reads a fault from text such as `enospc:3`, `eio:1` or `kill:12`, and arms it. `None` if the text is not one.
 pub fn arm_from(text: &str) -> Option<()> {
     let (name, nth) = text.split_once(':')?;
@@ -79,7 +84,9 @@ mod tests {
         assert!(point().is_ok());
         arm(Fault::Once, 2);
         assert!(point().is_ok());
+        assert!(!was_reached());
         assert_eq!(point().unwrap_err().raw_os_error(), Some(5));
+        assert!(was_reached());
         assert!(point().is_ok());
         assert_eq!(arm_from("enospc:1"), Some(()));
         assert_eq!(point().unwrap_err().kind(), io::ErrorKind::StorageFull);

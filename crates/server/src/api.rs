@@ -222,10 +222,11 @@ impl Modify for NeedsToken {
     }
 }
 
-/// The readiness probe: whether the store answers.
+/// The readiness probe: whether the store answers, is still in its place, and accepts commits.
 async fn ready(axum::extract::State(work): axum::extract::State<AppState>) -> Result<&'static str, Problem> {
     work.run(|engine| {
         engine.store.gc_generation()?;
+        engine.store.check_writable()?;
         Ok("ready\n")
     })
     .await

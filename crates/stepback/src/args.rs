@@ -18,7 +18,7 @@ pub mod store;
 pub mod viewers;
 
 pub use rewind::Rewind;
-pub use store::Prune;
+pub use store::{Fsck, Prune};
 
 /// Time travel for AI agents: checkpoint everything an agent can change, go back, undo exactly what it did.
 #[derive(Debug, Parser)]
@@ -378,8 +378,10 @@ pub enum Command {
     )]
     Prune(Prune),
     /// Verify the integrity of the store
-    #[command(after_help = "Examples:\n  stepback fsck\n  stepback fsck --json")]
-    Fsck,
+    #[command(
+        after_help = "Examples:\n  stepback fsck\n  stepback fsck --json\n  stepback fsck --repair --dry-run"
+    )]
+    Fsck(store::Fsck),
     /// Show statistics of the store
     #[command(after_help = "Examples:\n  stepback stats")]
     Stats,

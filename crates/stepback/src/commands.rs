@@ -20,6 +20,7 @@ mod diff;
 mod doctor;
 mod documents;
 mod find;
+pub mod fsck;
 mod history;
 mod inspect;
 mod maintenance;
@@ -121,7 +122,7 @@ pub fn run(arguments: Arguments) -> CommandResult {
         Command::Watcher { command: None } => watcher::show(&known("")?),
         Command::Watcher { command: Some(store_args::WatcherCommand::Stop) } => watcher::stop(&known("")?),
         Command::Prune(arguments) => maintenance::prune(&known("objects")?, arguments),
-        Command::Fsck => maintenance::fsck(&known("objects verified")?),
+        Command::Fsck(wanted) => fsck::fsck(&arguments, wanted),
         Command::Stats => maintenance::stats(&known("")?),
         Command::Store(StoreCommand::Copy { from, to }) => store::copy(from, to, arguments.json),
         Command::Demo { keep: _, no_keep, fast } => crate::demo::run(!no_keep, *fast),

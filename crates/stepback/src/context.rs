@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use jiff::tz::TimeZone;
-use stepback_engine::Engine;
 use stepback_engine::workspace::Workspace;
+use stepback_engine::{Engine, EngineError};
 use stepback_llm_wire::prices::Prices;
 use stepback_model::point;
 use stepback_model::record::Session;
@@ -14,6 +14,7 @@ use stepback_model::record::StepRow;
 use stepback_model::time::Timestamp;
 use stepback_store::{Store, StoreError};
 use stepback_watcher::client::WatcherClient;
+use stepback_worktree::WorktreeError;
 use stepback_worktree::scan::hints::ScanHints;
 
 use crate::failure::{CommandFailure, FailureKind};
@@ -76,6 +77,9 @@ impl Context {
         let place = StoreLocation::find(arguments.store.as_deref())?;
         let store = place.open(make)?;
         refuse_linked_root(&*store, &given, &directory)?;
+        if !matches!(arguments.command, crate::args::Command::Fsck(_)) {
+            crate::commands::fsck::warn_of_lost_commits(&*store);
+        }
         if let Some(local) = store.local_dir() {
             stepback_rerun::scratch::remove_leftovers(local);
         }
@@ -123,7 +127,13 @@ impl Context {
     /// Returns the current workspace, which must be registered.
     pub fn workspace(&self) -> Result<Workspace, CommandFailure> {
         let workspace = self.engine.known_workspace(&self.root()?)?;
-        stepback_agents::record::record_inbox(&workspace)?;
+        match stepback_agents::record::record_inbox(&workspace) {
+            // What is stored can still be read; whatever the command itself writes fails with the same error.
+            Err(error) if is_unwritable(&error) => {
+                output::say(format!("Warning: pending reports of agents were not recorded: {error}"));
+            }
+            recorded => recorded?,
+        }
         Ok(workspace)
     }
 
@@ -275,6 +285,22 @@ fn refuse_linked_root(store: &dyn Store, given: &Path, real: &Path) -> Result<()
         }
     }
     Ok(())
+}
+
+/// Whether an error says that nothing can be written to the store now, although it can be read.
+fn is_unwritable(error: &EngineError) -> bool {
+    match error {
+        EngineError::Store(StoreError::Lost { .. } | StoreError::ReadOnly { .. }) => true,
+        EngineError::Store(StoreError::Io { error, .. })
+        | EngineError::Io { error, .. }
+        | EngineError::Worktree(WorktreeError::Aside { error, .. }) => matches!(
+            error.kind(),
+            std::io::ErrorKind::ReadOnlyFilesystem
+                | std::io::ErrorKind::StorageFull
+                | std::io::ErrorKind::QuotaExceeded
+        ),
+        _ => false,
+    }
 }
 
 /// Returns the root of the workspace whose id begins with `id`.

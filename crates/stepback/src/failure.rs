@@ -28,6 +28,11 @@ impl CommandFailure {
         Self { kind, message: message.into(), hint: None }
     }
 
+    /// Returns the kind of the failure.
+    pub fn kind(&self) -> FailureKind {
+        self.kind
+    }
+
     /// Creates a failure for an error of a kind, with its advice.
     fn advised((kind, hint): (FailureKind, Option<&str>), error: &dyn std::error::Error) -> Self {
         Self { kind, message: error.to_string(), hint: hint.map(str::to_string) }

@@ -16,18 +16,24 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 use stepback_faults as faults;
 
+use self::schema::IfLost;
 use crate::error::StoreError;
 use crate::pack;
+use crate::port::LostCommit;
 use crate::tree_cache;
 
 mod apply;
 mod batch;
 mod chain_reader;
+mod commit_record;
+mod damage;
 mod error;
 mod find;
 mod index;
 mod log;
+mod lost_history;
 mod objects;
+mod open_files;
 mod plans;
 mod ranked_hits;
 mod readers;
@@ -52,6 +58,8 @@ const OLDEST_SQLITE: i32 = 3_051_003;
 pub struct EmbeddedStore {
     dir: PathBuf,
     packs: PathBuf,
+    /// How the database is opened.
+    access: DatabaseAccess,
     /// The connection that commits.
     connection: Mutex<Connection>,
     /// Idle connections for reading.
@@ -63,10 +71,16 @@ pub struct EmbeddedStore {
     commits: AtomicU64,
     /// Whether this process has seen that the store contains objects.
     has_objects: AtomicBool,
+    /// Whether this process has compared the packs' lengths with the database.
+    knows_packs: AtomicBool,
     /// The search index; opened on first use.
     index: Mutex<Option<index::Index>>,
     /// A second connection to it, for a search while the first is in use.
     searching: Mutex<Option<index::Index>>,
+    /// The files that are open, to notice when they are deleted or replaced.
+    files: open_files::OpenFiles,
+    /// The end of the commit record, as this process saw it last.
+    record_tail: Mutex<Option<commit_record::RecordTail>>,
     /// How long to wait for other processes; `None` for the default.
     patience: Option<Duration>,
 }
@@ -98,18 +112,35 @@ impl EmbeddedStore {
                 let _ = pack::sync_dir(parent);
             }
         }
-        Self::open_at(dir, patience)
+        Self::open_at(dir, patience, IfLost::Refuse)
     }
 
     /// Opens the store in `dir`; fails with [`StoreError::Absent`] if there is none.
     pub fn open_existing(dir: &Path) -> Result<Self, StoreError> {
         if !dir.join(schema::DATABASE).try_exists().map_err(StoreError::io("look into", dir))? {
+            schema::refuse_missing_database(dir)?;
             return Err(StoreError::Absent { path: dir.to_path_buf() });
         }
-        Self::open_at(dir, None)
+        Self::open_at(dir, None, IfLost::Refuse)
     }
 
-    fn open_at(dir: &Path, patience: Option<Duration>) -> Result<Self, StoreError> {
+    /// Opens the store in `dir` to repair it: if its database is lost, and its record of commits reaches back to the first
+    /// one, an empty database is created for them.
+    pub fn open_to_repair(dir: &Path) -> Result<Self, StoreError> {
+        match Self::open_existing(dir) {
+            Err(StoreError::Corrupt { .. }) if Self::rebuildable_commits(dir).is_some() => {
+                Self::open_at(dir, None, IfLost::Rebuild)
+            }
+            opened => opened,
+        }
+    }
+
+    /// The commits of a store whose database is lost, if its record of commits has all of them.
+    pub fn rebuildable_commits(dir: &Path) -> Option<Vec<LostCommit>> {
+        lost_history::all_commits(dir)
+    }
+
+    fn open_at(dir: &Path, patience: Option<Duration>, if_lost: IfLost) -> Result<Self, StoreError> {
         if rusqlite::version_number() < OLDEST_SQLITE {
             return Err(StoreError::NotAStore {
                 path: dir.to_path_buf(),
@@ -120,21 +151,26 @@ impl EmbeddedStore {
             });
         }
         let path = dir.join(schema::DATABASE);
+        if if_lost == IfLost::Refuse {
+            schema::refuse_missing_database(dir)?;
+        }
         // If the log is not empty, the process that wrote it had made its name durable.
         let log_is_named = fs::metadata(dir.join(schema::LOG)).is_ok_and(|metadata| metadata.len() > 0);
         faults::point().map_err(StoreError::io("open", &path))?;
-        let connection = connect(&path, patience)?;
+        let access = DatabaseAccess::find(dir);
+        let connection = connect(&path, access, patience)?;
         // SQLite creates it readable for all users; -wal and -shm, created later, inherit the permissions set here. By
         // name: opening and closing the file ourselves would drop the locks of other connections in this process.
         make_private(&path, 0o600)?;
-        schema::prepare(&connection, dir)?;
-        if !log_is_named {
+        schema::prepare(&connection, dir, if_lost)?;
+        if !log_is_named && access == DatabaseAccess::ReadWrite {
             // Reading has created the log. SQLite is built not to sync its name, which it would do in every process.
             pack::sync_dir(dir)?;
         }
         Ok(Self {
             dir: dir.to_path_buf(),
             packs: dir.join(schema::PACKS),
+            access,
             connection: Mutex::new(connection),
             readers: Mutex::default(),
             open_packs: Mutex::new(HashMap::new()),
@@ -142,8 +178,11 @@ impl EmbeddedStore {
             recent: tree_cache::Recent::default(),
             commits: AtomicU64::new(0),
             has_objects: AtomicBool::new(false),
+            knows_packs: AtomicBool::new(false),
             index: Mutex::new(None),
             searching: Mutex::new(None),
+            files: open_files::OpenFiles::find(dir),
+            record_tail: Mutex::new(None),
             patience,
         })
     }
@@ -159,10 +198,46 @@ impl EmbeddedStore {
     }
 }
 
-fn connect(path: &Path, patience: Option<Duration>) -> Result<Connection, StoreError> {
-    let flags =
-        OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let connection = Connection::open_with_flags(path, flags).map_err(|error| open_error(path, error))?;
+/// How the database of a store is opened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum DatabaseAccess {
+    /// For reading and writing.
+    ReadWrite,
+    /// For reading: the file system is mounted read-only. SQLite keeps its shared memory to itself then, but needs its file.
+    ReadOnly,
+    /// For reading, without a write-ahead log: there is none, or an empty one.
+    Immutable,
+}
+
+impl DatabaseAccess {
+    fn find(dir: &Path) -> Self {
+        let is_read_only = rustix::fs::statvfs(dir)
+            .is_ok_and(|found| found.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY));
+        let has_log = || fs::metadata(dir.join(schema::LOG)).is_ok_and(|metadata| metadata.len() > 0);
+        match is_read_only {
+            false => Self::ReadWrite,
+            true if has_log() => Self::ReadOnly,
+            true => Self::Immutable,
+        }
+    }
+}
+
+fn connect(
+    path: &Path,
+    access: DatabaseAccess,
+    patience: Option<Duration>,
+) -> Result<Connection, StoreError> {
+    let flags = OpenFlags::SQLITE_OPEN_NO_MUTEX
+        | match access {
+            DatabaseAccess::ReadWrite => OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE,
+            DatabaseAccess::ReadOnly => OpenFlags::SQLITE_OPEN_READ_ONLY,
+            DatabaseAccess::Immutable => OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI,
+        };
+    let opened = match access {
+        DatabaseAccess::Immutable => Connection::open_with_flags(immutable_uri(path), flags),
+        _ => Connection::open_with_flags(path, flags),
+    };
+    let connection = opened.map_err(|error| open_error(path, error))?;
     connection.busy_timeout(patience.unwrap_or(PATIENCE))?;
     // The last process to close would otherwise copy the whole log into the database: 20 ms on every hook.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
@@ -170,6 +245,20 @@ fn connect(path: &Path, patience: Option<Duration>) -> Result<Connection, StoreE
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     connection.set_prepared_statement_cache_capacity(STATEMENT_CACHE_SIZE);
     Ok(connection)
+}
+
+/// The address of a database file that does not change while it is open.
+fn immutable_uri(path: &Path) -> PathBuf {
+    use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+    let mut uri = b"file:".to_vec();
+    for byte in path.as_os_str().as_bytes() {
+        match byte {
+            b'%' | b'?' | b'#' => uri.extend_from_slice(format!("%{byte:02x}").as_bytes()),
+            _ => uri.push(*byte),
+        }
+    }
+    uri.extend_from_slice(b"?immutable=1");
+    std::ffi::OsString::from_vec(uri).into()
 }
 
 /// Sets `mode` on `path` if users other than the owner have any access to it.

@@ -58,6 +58,24 @@ pub enum StoreError {
         /// What is damaged, and how.
         what: String,
     },
+    /// The log lacks commits that were acknowledged. Nothing is written until they are brought back or given up.
+    #[error("the store is damaged: the log lacks {commits} acknowledged commit{}", if *commits == 1 { "" } else { "s" })]
+    Lost {
+        /// How many commits are known to be missing.
+        commits: u64,
+    },
+    /// The store cannot be written to: it is on a file system that is mounted read-only. Reading works.
+    #[error("the store at {path} is read-only")]
+    ReadOnly {
+        /// Where the store is.
+        path: PathBuf,
+    },
+    /// Files of the store were deleted or replaced while this process had them open: what it writes would be lost.
+    #[error("the store at {path} was deleted or replaced while it was in use; nothing was recorded")]
+    Replaced {
+        /// Where the store was.
+        path: PathBuf,
+    },
     /// A reference was moved between reading and writing it; the caller reads again and retries.
     #[error("{name} was changed by another process")]
     Moved {

@@ -6,7 +6,7 @@
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use stepback_faults as faults;
@@ -173,6 +173,16 @@ impl PackWriter {
     /// The pack's number.
     pub fn id(&self) -> u64 {
         self.id
+    }
+
+    /// The offset at which this writer began.
+    pub fn start(&self) -> u64 {
+        self.start
+    }
+
+    /// Whether the file has no name any more, so that what was written to it will be lost.
+    pub fn is_deleted(&self) -> bool {
+        self.file.metadata().is_ok_and(|metadata| metadata.nlink() == 0)
     }
 
     /// The offset at which the next record will start.

@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use stepback_faults::{Fault, arm, disarm};
+use stepback_faults::{Fault, arm, disarm, was_reached};
 use stepback_model::hash::{Hash, ObjectKind};
 use stepback_model::ids::StepId;
 use stepback_model::object::ObjectSource;
@@ -105,8 +105,10 @@ fn commits_survive(fault: Fault, dir: &Path) {
         let seen = rounds_seen(dir, round);
         assert!(acknowledged.iter().all(|known| seen.contains(known)), "{acknowledged:?} became {seen:?}");
         if result.is_ok() {
-            assert!(round > 5, "only {round} points were passed");
             assert_eq!(seen.last(), Some(&round));
+        }
+        if result.is_ok() && !was_reached() {
+            assert!(round > 5, "only {round} points were passed");
             let left = EmbeddedStore::open(dir).unwrap().usage().unwrap();
             assert!(left.total_bytes < left.stored_bytes + 3_000_000, "failures left bytes behind: {left:?}");
             return;
@@ -248,7 +250,7 @@ fn a_sweep_survives_a_full_disk_and_single_failures_at_every_point() {
             arm(fault, nth);
             let result = sweep(dir);
             disarm();
-            result.is_ok()
+            result.is_ok() && !was_reached()
         });
     }
 }

@@ -17,7 +17,7 @@ use rustix::fs::{Dir, Mode, OFlags};
 use rustix::io::Errno;
 use stepback_faults as faults;
 use stepback_model::hash::Hash;
-use stepback_model::object::ObjectSource;
+use stepback_model::object::{ObjectError, ObjectSource};
 use stepback_model::path::RelPath;
 use stepback_model::plan::SkippedPath;
 use stepback_model::tree::{Content, MODE_MASK, SkipReason, Tree, TreeNode};
@@ -40,6 +40,31 @@ pub struct Materialized {
     pub bytes: u64,
     /// The paths that could not be written, with the reason.
     pub missing: Vec<SkippedPath>,
+    /// The paths whose content is damaged in the store, with the reason.
+    pub damaged: Vec<SkippedPath>,
+}
+
+/// What to do about content that is damaged in the store.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum IfDamaged {
+    /// Fail: the caller needs all of it.
+    Fail,
+    /// Write the rest, and list it.
+    List,
+}
+
+impl IfDamaged {
+    /// Whether the rest is written in spite of this error.
+    pub fn tolerates(self, error: &ObjectError) -> bool {
+        self == Self::List && matches!(error, ObjectError::Missing { .. } | ObjectError::Corrupt { .. })
+    }
+
+    fn tolerates_io(self, error: &io::Error) -> bool {
+        let inner = error.get_ref().and_then(|error| error.downcast_ref::<ObjectError>());
+        inner.is_some_and(|error| self.tolerates(error))
+            || (self == Self::List
+                && matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::InvalidData))
+    }
 }
 
 /// Where content comes from, and how many threads write it.
@@ -55,6 +80,8 @@ pub struct ContentSource<'a> {
     pub threads: usize,
     /// Counts the files that were written.
     pub progress: Option<&'a AtomicU64>,
+    /// What happens when some of it is damaged.
+    pub if_damaged: IfDamaged,
 }
 
 /// Fills one directory, which was empty.
@@ -140,7 +167,16 @@ impl<'a> TreeWriter<'a> {
         let mut files = Vec::new();
         let mut stack = vec![(tree, path)];
         while let Some((tree, path)) = stack.pop() {
-            let entries = Tree::load(self.source.objects, tree)?.into_entries();
+            let entries = match Tree::load(self.source.objects, tree) {
+                Err(error) if self.source.if_damaged.tolerates(&error) => {
+                    self.list_damaged(
+                        path,
+                        format!("the list of its entries is damaged in the store: {error}"),
+                    );
+                    continue;
+                }
+                loaded => loaded?.into_entries(),
+            };
             let dir = self.beneath.dir(&path).map_err(WorktreeError::aside("open", self.place(&path)))?;
             for entry in entries {
                 let child = path.join(&entry.name);
@@ -181,19 +217,26 @@ impl<'a> TreeWriter<'a> {
                 written.map_err(|error| WorktreeError::aside("write", self.place(&child))(error))?;
             }
         }
-        let (cloned, mut missing) = self.write_all(&files)?;
-        missing.sort_unstable_by(|a, b| a.path.cmp(&b.path));
-        self.done.cloned += cloned;
-        self.done.files -= missing.len() as u64;
-        self.done.missing.extend(missing);
+        let written = self.write_all(&files)?;
+        self.done.cloned += written.cloned;
+        self.done.files -= (written.missing.len() + written.damaged.len()) as u64;
+        self.done.missing.extend(written.missing);
+        for (at, reason) in written.damaged {
+            self.done.bytes -= files[at].size;
+            self.list_damaged(files[at].path.clone(), format!("it is damaged in the store: {reason}"));
+        }
         Ok(())
     }
 
-    /// Writes files into existing directories, on all threads. Returns how many share their blocks with the workspace, and
-    /// the git objects that the vault does not have intact: they do not keep the others from being written.
-    fn write_all(&self, files: &[FileToWrite]) -> Result<(u64, Vec<SkippedPath>), WorktreeError> {
+    /// Lists a path that is not written because its content is damaged in the store.
+    pub fn list_damaged(&mut self, path: RelPath, reason: String) {
+        self.done.damaged.push(SkippedPath::uncovered(path, reason));
+    }
+
+    /// Writes files into existing directories, on all threads.
+    fn write_all(&self, files: &[FileToWrite]) -> Result<WrittenFiles, WorktreeError> {
         const FILES_PER_CHUNK: usize = 16;
-        let missing = Mutex::new(Vec::new());
+        let (missing, damaged) = (Mutex::new(Vec::new()), Mutex::new(Vec::new()));
         let (next, cloned, failure) = (AtomicUsize::new(0), AtomicU64::new(0), Mutex::new(None));
         let work = || {
             let mut beneath = self.beneath.again();
@@ -203,10 +246,18 @@ impl<'a> TreeWriter<'a> {
                 if from >= files.len() {
                     return;
                 }
-                for file in files.iter().skip(from).take(FILES_PER_CHUNK) {
+                for (at, file) in files.iter().enumerate().skip(from).take(FILES_PER_CHUNK) {
                     match self.write_file(&mut beneath, originals.as_mut(), file) {
                         Ok(is_clone) => {
                             cloned.fetch_add(u64::from(is_clone), Ordering::Relaxed);
+                        }
+                        Err(error) if self.source.if_damaged.tolerates_io(&error) => {
+                            // An empty or partial file would look like the content.
+                            if let Ok(Some((dir, name))) = beneath.parent(&file.path) {
+                                let _ = rustix::fs::unlinkat(&dir, name, rustix::fs::AtFlags::empty());
+                            }
+                            let reason = (at, error.to_string());
+                            damaged.lock().unwrap_or_else(PoisonError::into_inner).push(reason);
                         }
                         Err(error) if file.content == Content::Vaulted && is_lost(&error) => {
                             let lost = SkippedPath::conflict(file.path.clone(), error.to_string());
@@ -236,7 +287,13 @@ impl<'a> TreeWriter<'a> {
         });
         match failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
             Some(error) => Err(error),
-            None => Ok((cloned.into_inner(), missing.into_inner().unwrap_or_else(PoisonError::into_inner))),
+            None => {
+                let mut missing = missing.into_inner().unwrap_or_else(PoisonError::into_inner);
+                missing.sort_unstable_by(|a: &SkippedPath, b| a.path.cmp(&b.path));
+                let mut damaged = damaged.into_inner().unwrap_or_else(PoisonError::into_inner);
+                damaged.sort_unstable();
+                Ok(WrittenFiles { cloned: cloned.into_inner(), missing, damaged })
+            }
         }
     }
 
@@ -279,6 +336,16 @@ impl<'a> TreeWriter<'a> {
         rustix::fs::fchmod(&new, Mode::from_raw_mode(mode & MODE_MASK))?;
         Ok(cloned)
     }
+}
+
+/// What became of the files of a tree.
+struct WrittenFiles {
+    /// How many share their blocks with the workspace.
+    cloned: u64,
+    /// The git objects that the vault does not have intact: they do not keep the others from being written.
+    missing: Vec<SkippedPath>,
+    /// The positions of the files whose content is damaged, with reasons.
+    damaged: Vec<(usize, String)>,
 }
 
 /// Whether a git object could not be written because the vault does not have it intact.

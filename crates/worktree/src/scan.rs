@@ -147,11 +147,12 @@ impl Scan<'_> {
                 && !walked.newly_linked
                 && walked.root_id == cache.meta().root
                 && let Ok(snapshot) = build::build_snapshot(self, old.as_ref(), walked, &out)
+                && !cache.is_damaged()
             {
                 return Ok(snapshot);
             }
         }
-        // A cache that cannot be read to its end is ignored.
+        // A cache that cannot be read to its end, or is damaged anywhere, is ignored.
         let started = Instant::now();
         let old = old.and_then(StatCache::read_whole);
         let walked = walk::walk(self, old.as_ref(), CacheTrust::Decisions, None, source, batch)?;

@@ -2,12 +2,14 @@
 //!
 //! A warm scan compares each file's size, times, inode and mode with this cache and reads only what differs. The cache is a
 //! file of fixed-size records that is never parsed: directories point at runs of entries, entries at names in a heap that
-//! belongs to their directory. It is only a cache: if it is lost, torn or not ours, it is rebuilt by hashing. It is written
-//! beside its old version and renamed over it, so readers see one or the other.
+//! belongs to their directory. It is only a cache: if it is lost, torn, damaged or not ours, it is rebuilt by hashing. It is
+//! written beside its old version and renamed over it, so readers see one or the other. Every directory has its own
+//! checksum, which is verified when the directory is read.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use stepback_model::hash::Hash;
 use stepback_model::path::RelPath;
@@ -26,10 +28,14 @@ pub use build::Builder;
 pub use meta::{IgnoredTotals, Meta};
 pub use overlay::CacheOverlay;
 
-const MAGIC: [u8; 8] = *b"SBSTAT\x00\x05";
-/// Magic, four lengths, a checksum, and the meta.
-const HEADER: usize = 72 + Meta::LEN;
-const DIR_RECORD: usize = 56;
+const MAGIC: [u8; 8] = *b"SBSTAT\x00\x06";
+/// Magic, four lengths, a checksum, the sum of header and tail, and the meta.
+const HEADER: usize = HEADER_SUM + 4 + Meta::LEN;
+const HEADER_SUM: usize = 72;
+/// First entry, number of entries, start and length of the names, tree, and two sums.
+const DIR_RECORD: usize = 64;
+/// Place of the sum of a directory's entries and names in its record; the sum of the record follows.
+const DIR_SUM: usize = 56;
 const ENTRY_RECORD: usize = 92;
 
 /// "No such directory" where a directory index is expected.
@@ -113,6 +119,9 @@ pub struct StatCache {
     unsettled: Vec<RelPath>,
     checksum: [u8; 32],
     overlay: CacheOverlay,
+    /// Whether all of it was compared with its checksums.
+    is_verified: bool,
+    is_damaged: AtomicBool,
 }
 
 /// Caches up to this size (in bytes) are read at once.
@@ -132,7 +141,7 @@ impl StatCache {
         let (dirs, entries, heap, tail) = (word(8), word(16), word(24), word(32));
         let mut checksum = [0; 32];
         checksum.copy_from_slice(&header[40..72]);
-        let meta = Meta::decode(header[72..].first_chunk()?);
+        let meta = Meta::decode(header[HEADER_SUM + 4..].first_chunk()?);
         let table_len = dirs.checked_mul(DIR_RECORD)?;
         let body_len = entries.checked_mul(ENTRY_RECORD)?.checked_add(heap)?;
         let tail_start = HEADER.checked_add(table_len)?.checked_add(body_len)?;
@@ -144,20 +153,68 @@ impl StatCache {
         {
             return None;
         }
-        let unsettled = decode_paths(&read_at(&file, tail_start..tail_start + tail)?)?;
+        let tail_bytes = read_at(&file, tail_start..tail_start + tail)?;
+        if u32_at(&header, HEADER_SUM) != sum_header(&header, &tail_bytes) {
+            return None;
+        }
+        let unsettled = decode_paths(&tail_bytes)?;
         let body = Body::new(file, HEADER..tail_start, table_len);
-        let body = if size <= SMALL { body.read_whole()? } else { body };
         let overlay = CacheOverlay::default();
-        let below = Self { body, dirs, entries, meta, unsettled, checksum, overlay };
+        let is_damaged = AtomicBool::new(false);
+        let is_verified = false;
+        let below = Self { body, dirs, entries, meta, unsettled, checksum, overlay, is_verified, is_damaged };
+        let below = if size <= SMALL { below.read_whole()? } else { below };
         Some(match CacheOverlay::load(path, &checksum) {
             Some((overlay, meta, unsettled)) => Self { overlay, meta, unsettled, ..below },
             None => below,
         })
     }
 
-    /// Reads all of it, for a caller that needs every directory.
+    /// Reads and verifies all of it, for a caller that needs every directory; `None` if any of it is damaged.
     pub fn read_whole(self) -> Option<Self> {
-        Some(Self { body: self.body.read_whole()?, ..self })
+        if self.is_verified {
+            return Some(self);
+        }
+        let whole = Self { body: self.body.read_whole()?, ..self };
+        let is_intact = |dir: u32| whole.record(dir).and_then(|record| whole.parts(dir, record)).is_some();
+        let is_verified = (0..whole.dirs as u32).all(is_intact);
+        is_verified.then_some(Self { is_verified, ..whole })
+    }
+
+    /// Whether something that was read so far did not match its checksum. Then nothing that was taken from the cache can
+    /// be relied on.
+    pub fn is_damaged(&self) -> bool {
+        self.is_damaged.load(Ordering::Relaxed)
+    }
+
+    /// The record of a directory, if it is as it was written.
+    fn record(&self, dir: u32) -> Option<&[u8; DIR_RECORD]> {
+        let record = self.body.dir_record(dir)?;
+        let is_intact = self.is_verified || u32_at(record, DIR_SUM + 4) == sum_record(record, dir);
+        self.intact(is_intact).then_some(record)
+    }
+
+    /// The entries and the names of a directory, if they are as they were written.
+    fn parts(&self, dir: u32, record: &[u8; DIR_RECORD]) -> Option<(&[u8], &[u8])> {
+        let (first, count) = (u32_at(record, 0) as usize, u32_at(record, 4) as usize);
+        let (names_start, names_len) = (u64_at(record, 8) as usize, u64_at(record, 16) as usize);
+        if first.checked_add(count)? > self.entries {
+            return None;
+        }
+        // Both offsets count from the first entry; the names follow the last one.
+        let records = first.checked_mul(ENTRY_RECORD)?..(first + count).checked_mul(ENTRY_RECORD)?;
+        let names_start = self.entries.checked_mul(ENTRY_RECORD)?.checked_add(names_start)?;
+        let names = names_start..names_start.checked_add(names_len)?;
+        let (records, names) = self.body.dir_parts(dir, records, names)?;
+        let is_intact = self.is_verified || u32_at(record, DIR_SUM) == sum_of(&[records, names]);
+        self.intact(is_intact).then_some((records, names))
+    }
+
+    fn intact(&self, is_intact: bool) -> bool {
+        if !is_intact {
+            self.is_damaged.store(true, Ordering::Relaxed);
+        }
+        is_intact
     }
 
     /// Facts about the scan that wrote it.
@@ -194,7 +251,7 @@ impl StatCache {
     pub fn tree(&self, dir: u32) -> Option<Hash> {
         match self.overlay.get(dir) {
             Some(replaced) => Some(replaced.tree),
-            None => tree_of(self.body.dir_record(dir)?),
+            None => tree_of(self.record(dir)?),
         }
     }
 
@@ -203,19 +260,9 @@ impl StatCache {
         if let Some(replaced) = self.overlay.get(dir) {
             return Some(replaced);
         }
-        let record = self.body.dir_record(dir)?;
-        let (first, count) = (u32_at(record, 0) as usize, u32_at(record, 4) as usize);
-        let (names_start, names_len) = (u64_at(record, 8) as usize, u64_at(record, 16) as usize);
-        let tree = tree_of(record)?;
-        if first.checked_add(count)? > self.entries {
-            return None;
-        }
-        // Both offsets count from the first entry; the names follow the last one.
-        let records = first.checked_mul(ENTRY_RECORD)?..(first + count).checked_mul(ENTRY_RECORD)?;
-        let names_start = self.entries.checked_mul(ENTRY_RECORD)?.checked_add(names_start)?;
-        let names = names_start..names_start.checked_add(names_len)?;
-        let (records, names) = self.body.dir_parts(dir, records, names)?;
-        Some(Dir { records, names, count, tree })
+        let record = self.record(dir)?;
+        let (records, names) = self.parts(dir, record)?;
+        Some(Dir { records, names, count: u32_at(record, 4) as usize, tree: tree_of(record)? })
     }
 
     /// The total that git ignores in a cached directory and everything below it.
@@ -314,7 +361,7 @@ impl<'a> Dir<'a> {
 }
 
 fn tree_of(record: &[u8; DIR_RECORD]) -> Option<Hash> {
-    Hash::from_slice(&record[24..])
+    Hash::from_slice(&record[24..DIR_SUM])
 }
 
 fn u32_at(bytes: &[u8], at: usize) -> u32 {
@@ -325,10 +372,27 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from(u32_at(bytes, at)) | u64::from(u32_at(bytes, at + 4)) << 32
 }
 
-/// The checksum of a cache: covers its header (without the checksum) and all that follows.
+/// A sum that detects damage, of these parts as one: fast enough for every byte of a warm scan's cache.
+fn sum_of(parts: &[&[u8]]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    parts.iter().for_each(|part| hasher.update(part));
+    hasher.finalize()
+}
+
+/// The sum of the record of directory `dir`.
+fn sum_record(record: &[u8], dir: u32) -> u32 {
+    sum_of(&[&dir.to_le_bytes(), &record[..DIR_SUM + 4]])
+}
+
+/// The sum of a cache's header and of the paths at its end.
+fn sum_header(header: &[u8], tail: &[u8]) -> u32 {
+    sum_of(&[&header[..HEADER_SUM], &header[HEADER_SUM + 4..], tail])
+}
+
+/// The checksum of a cache: covers its header (without the checksum and the sum) and all that follows.
 fn compute_checksum(header: &[u8], rest: &[u8]) -> [u8; 32] {
     let mut covered = header[..40].to_vec();
-    covered.extend_from_slice(&header[72..]);
+    covered.extend_from_slice(&header[HEADER_SUM + 4..]);
     covered.extend_from_slice(Hash::of(stepback_model::ObjectKind::Blob, rest).as_bytes());
     *Hash::of(stepback_model::ObjectKind::Blob, &covered).as_bytes()
 }

@@ -72,8 +72,8 @@ pub fn of(error: &EngineError) -> (FailureKind, Option<&'static str>) {
         | EngineError::PlanOutdated
         | EngineError::NotEmpty { .. }
         | EngineError::NoLocalDirectory
-        | EngineError::InvalidWhenRedacted(_)
-        | EngineError::Json(_) => (FailureKind::Usage, None),
+        | EngineError::InvalidWhenRedacted(_) => (FailureKind::Usage, None),
+        EngineError::Json(error) => of_json(error),
         EngineError::NotABoardChange { .. } => {
             (FailureKind::Usage, Some("\"stepback log --kind reasoning\" lists them"))
         }
@@ -128,13 +128,21 @@ fn of_store(error: &StoreError) -> (FailureKind, Option<&'static str>) {
             FailureKind::Nothing,
             Some("run \"stepback checkpoint create\" to create one, or choose another with --store"),
         ),
+        StoreError::Lost { .. } => (
+            FailureKind::Store,
+            Some("\"stepback fsck --repair\" shows what is missing and brings it back; reading still works"),
+        ),
+        StoreError::ReadOnly { .. } => (
+            FailureKind::System,
+            Some(
+                "reading works (\"stepback log\", \"stepback restore POINT --into DIR\"); to record, make it writable or use another store with --store",
+            ),
+        ),
+        StoreError::Replaced { .. } => {
+            (FailureKind::Store, Some("restart this process; \"stepback doctor\" shows which store is used"))
+        }
         StoreError::Corrupt { .. } => (FailureKind::Store, Some("\"stepback fsck\" reports what is damaged")),
-        StoreError::Object(ObjectError::Missing { .. } | ObjectError::Corrupt { .. }) => {
-            (FailureKind::Store, Some("\"stepback fsck\" reports what is damaged"))
-        }
-        StoreError::Object(ObjectError::Backend(inner)) => {
-            inner.downcast_ref::<StoreError>().map_or((FailureKind::System, None), of_store)
-        }
+        StoreError::Object(error) => of_object(error),
         StoreError::Io { error, .. } => of_io(error),
         StoreError::Full { .. } => (FailureKind::System, Some("\"stepback prune\" frees space")),
         StoreError::Locked => (FailureKind::Busy, Some("another process is using the store; retry")),
@@ -144,16 +152,29 @@ fn of_store(error: &StoreError) -> (FailureKind, Option<&'static str>) {
     }
 }
 
+fn of_object(error: &ObjectError) -> (FailureKind, Option<&'static str>) {
+    match error {
+        ObjectError::Backend(inner) => {
+            inner.downcast_ref::<StoreError>().map_or((FailureKind::System, None), of_store)
+        }
+        _ => (FailureKind::Store, Some("\"stepback fsck\" reports what is damaged")),
+    }
+}
+
+fn of_json(error: &JsonError) -> (FailureKind, Option<&'static str>) {
+    match error {
+        JsonError::Object(error) => of_object(error),
+        _ => (FailureKind::Usage, None),
+    }
+}
+
 fn of_worktree(error: &WorktreeError) -> (FailureKind, Option<&'static str>) {
     match error {
         WorktreeError::Root { error, .. }
         | WorktreeError::Io { error, .. }
         | WorktreeError::Aside { error, .. } => of_io(error),
         WorktreeError::Store(error) => of_store(error),
-        WorktreeError::Object(ObjectError::Backend(inner)) => {
-            inner.downcast_ref::<StoreError>().map_or((FailureKind::System, None), of_store)
-        }
-        WorktreeError::Object(_) => (FailureKind::Store, Some("\"stepback fsck\" reports what is damaged")),
+        WorktreeError::Object(error) => of_object(error),
     }
 }
 
@@ -219,6 +240,14 @@ pub fn of_board(error: &BoardError) -> (FailureKind, Option<&'static str>) {
 
 /// Like [`of`], for an I/O error.
 pub fn of_io(error: &std::io::Error) -> (FailureKind, Option<&'static str>) {
+    if let Some(error) = error.get_ref() {
+        if let Some(error) = error.downcast_ref::<ObjectError>() {
+            return of_object(error);
+        }
+        if let Some(error) = error.downcast_ref::<StoreError>() {
+            return of_store(error);
+        }
+    }
     match error.kind() {
         std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => of_full(),
         std::io::ErrorKind::PermissionDenied => {
@@ -232,6 +261,8 @@ pub fn of_io(error: &std::io::Error) -> (FailureKind, Option<&'static str>) {
 fn of_full() -> (FailureKind, Option<&'static str>) {
     (
         FailureKind::System,
-        Some("the disk is full: free space (\"stepback prune --now\" frees old checkpoints), then try again"),
+        Some(
+            "the disk is full: free some space, then try again; \"stepback prune --now\" frees old checkpoints, but needs a little space itself",
+        ),
     )
 }

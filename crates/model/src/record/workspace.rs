@@ -1,10 +1,12 @@
 //! Workspaces, and what the form of a workspace's root tells about it.
 
+use serde::{Deserialize, Serialize};
+
 use crate::ids::WorkspaceId;
 use crate::time::Timestamp;
 
 /// A directory tree that agents work in.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct WorkspaceRecord {
     /// Id of the workspace.
     pub id: WorkspaceId,

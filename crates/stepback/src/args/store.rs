@@ -29,6 +29,20 @@ pub enum StoreCommand {
     },
 }
 
+// Verifying.
+#[derive(Debug, Args)]
+pub struct Fsck {
+    /// Bring back commits that the database has lost, after showing them
+    #[arg(long)]
+    pub repair: bool,
+    /// With --repair: show what would be brought back and change nothing
+    #[arg(long, requires = "repair")]
+    pub dry_run: bool,
+    /// With --repair: do not ask for confirmation
+    #[arg(long, short = 'y', requires = "repair")]
+    pub yes: bool,
+}
+
 // Pruning.
 #[derive(Debug, Args)]
 pub struct Prune {

@@ -2,6 +2,7 @@
 
 use std::io::Write;
 use std::path::Path;
+use std::process::ExitCode;
 
 use serde_json::{Value, json};
 use stepback_api::state::StateSlotsDocument;
@@ -192,10 +193,14 @@ pub fn restore(context: &Context, point: &str, into: &Path, git: bool) -> Comman
     let stored = context.resolve(&workspace, point)?;
     let state = workspace.state_of(&stored)?;
     let into = context.directory.join(into);
-    let done = workspace.materialize(&state, &into, git)?;
+    let done = workspace.materialize_intact(&state, &into, git)?;
     // The directory exists now, so it has a path without "..".
     let into = into.canonicalize().unwrap_or(into);
     let inside = into.starts_with(&workspace.root);
+    let code = match done.damaged.is_empty() {
+        true => DONE,
+        false => Ok(ExitCode::from(FailureKind::Store as u8)),
+    };
     if context.json {
         output::document(&json!({
             "id": stored.step.id,
@@ -204,8 +209,9 @@ pub fn restore(context: &Context, point: &str, into: &Path, git: bool) -> Comman
             "cloned": done.cloned,
             "bytes": done.bytes,
             "missing": done.missing.iter().map(documents::left_alone).collect::<Vec<_>>(),
+            "damaged": done.damaged.iter().map(documents::left_alone).collect::<Vec<_>>(),
         }));
-        return DONE;
+        return code;
     }
     output::line(format!(
         "Wrote {} ({}) of {} to {}",
@@ -217,8 +223,15 @@ pub fn restore(context: &Context, point: &str, into: &Path, git: bool) -> Comman
     for item in &done.missing {
         output::say(format!("  not written: {} ({})", item.path, item.reason));
     }
+    for item in &done.damaged {
+        let path = if item.path.as_bytes().is_empty() { ".".to_string() } else { item.path.to_string() };
+        output::say(format!("  damaged: {path} ({})", item.reason));
+    }
+    if !done.damaged.is_empty() {
+        output::say("Hint: everything else was written; \"stepback fsck\" reports all damage.");
+    }
     if inside {
         output::say("The directory is inside the workspace, so the next checkpoint includes it.");
     }
-    DONE
+    code
 }

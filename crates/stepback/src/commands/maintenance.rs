@@ -1,7 +1,6 @@
-//! The commands `stepback prune`, `stepback fsck` and `stepback stats`.
+//! The commands `stepback prune` and `stepback stats`.
 
 use std::collections::HashSet;
-use std::process::ExitCode;
 
 use serde_json::json;
 use stepback_api::maintenance::PruneReportDocument;
@@ -11,7 +10,6 @@ use stepback_store::port::StepQuery;
 use super::{CommandResult, DONE, titles};
 use crate::args::Prune;
 use crate::context::Context;
-use crate::failure::FailureKind;
 use crate::output::{self, Paint};
 
 /// Runs `stepback prune`.
@@ -93,38 +91,6 @@ fn print_pruned(pruned: &Pruned, size_before: u64) {
 
 fn size_line(subject: &str, before: u64, after: u64) -> String {
     format!("{subject} {}, was {}", output::bytes(after), output::bytes(before))
-}
-
-/// Runs `stepback fsck`.
-pub fn fsck(context: &Context) -> CommandResult {
-    let engine = context.engine();
-    let health = engine.check()?;
-    let sound = health.problems.is_empty();
-    if context.json {
-        output::document(&json!({
-            "ok": sound,
-            "verified": health.verified,
-            "bytes": health.bytes,
-            "items": health.problems.iter().enumerate().map(|(at, problem)| json!({ "id": at + 1, "problem": problem })).collect::<Vec<_>>(),
-        }));
-    } else {
-        let paint = Paint::stdout();
-        for problem in &health.problems {
-            output::line(format!("{} {problem}", paint.bad("damaged:")));
-        }
-        output::line(format!(
-            "Verified {} ({}): {}",
-            output::count(health.verified, "object"),
-            output::bytes(health.bytes),
-            if sound { paint.good("no problems") } else { paint.bad("see above") }
-        ));
-        if !sound {
-            output::say(
-                "Hint: everything not listed above is intact; \"stepback restore POINT --into DIR\" restores it.",
-            );
-        }
-    }
-    if sound { DONE } else { Ok(ExitCode::from(FailureKind::Store as u8)) }
 }
 
 /// Runs `stepback stats`.

@@ -10,6 +10,7 @@ mod bisect;
 mod board;
 mod compares;
 mod concurrency;
+mod damage;
 mod demo;
 mod described;
 mod faults;

@@ -22,6 +22,8 @@ pub(super) struct Batch<'a> {
     epoch: u64,
     /// Whether nothing is stored yet, so that lookups can be skipped: they are most of a first checkpoint's database time.
     store_is_empty: bool,
+    /// Objects that are known to be damaged: not relied on, and stored again.
+    damaged: HashSet<Hash>,
     /// How many more objects may be stored as deltas.
     differences: AtomicU32,
     /// Git packs that blobs may be borrowed from.
@@ -98,10 +100,13 @@ impl Pending {
 
 impl EmbeddedStore {
     pub(super) fn new_batch(&self, epoch: u64) -> Result<Batch<'_>, StoreError> {
+        self.files.check(&self.dir)?;
+        self.find_cut_packs()?;
         Ok(Batch {
             store: self,
             epoch,
             store_is_empty: self.is_empty()?,
+            damaged: self.damaged_objects(),
             differences: AtomicU32::new(MAX_DIFFERENCES),
             lenders: OnceLock::new(),
             inner: Mutex::new(Pending::default()),
@@ -155,6 +160,8 @@ impl EmbeddedStore {
                 let transaction =
                     rusqlite::Transaction::new_unchecked(&connection, TransactionBehavior::Immediate)?;
                 schema::check_format(&transaction, &self.dir)?;
+                // The number may be that of a pack whose commit was lost.
+                self.commit_state(&transaction)?;
                 let id = transaction.query_row(
                     "UPDATE meta SET next_pack = next_pack + 1 RETURNING next_pack - 1",
                     [],
@@ -173,10 +180,18 @@ impl EmbeddedStore {
         }
     }
 
+    /// How many bytes of a pack are committed; `None` if it was removed. Fails if bytes beyond that may belong to a lost
+    /// commit. The caller has locked the pack, or no writer can have.
     pub(super) fn committed_len(&self, id: i64) -> Result<Option<u64>, StoreError> {
-        let connection = self.connection();
-        let mut statement = connection.prepare_cached("SELECT committed FROM packs WHERE id = ?1")?;
-        Ok(statement.query_row([id], |row| row.get::<_, i64>(0)).optional()?.map(|len| len as u64))
+        let committed = {
+            let connection = self.connection();
+            let mut statement = connection.prepare_cached("SELECT committed FROM packs WHERE id = ?1")?;
+            statement.query_row([id], |row| row.get::<_, i64>(0)).optional()?.map(|len| len as u64)
+        };
+        if let Some(committed) = committed {
+            self.refuse_to_cut(id as u64, committed)?;
+        }
+        Ok(committed)
     }
 }
 
@@ -198,7 +213,8 @@ impl Batch<'_> {
                 return Ok(true);
             }
         }
-        Ok(!self.store_is_empty && self.store.locate(kind, hash)?.is_some())
+        let may_be_stored = !self.store_is_empty && !self.damaged.contains(&hash);
+        Ok(may_be_stored && self.store.locate(kind, hash)?.is_some())
     }
 
     /// Queues a small object.
@@ -227,7 +243,9 @@ impl Batch<'_> {
             let snapshot = reader.unchecked_transaction()?;
             let mut stored = HashSet::new();
             for SmallObject { kind, hash, .. } in &small {
-                if find(&snapshot, *hash)?.is_some_and(|location| location.kind == *kind) {
+                if !self.damaged.contains(hash)
+                    && find(&snapshot, *hash)?.is_some_and(|location| location.kind == *kind)
+                {
                     stored.insert(*hash);
                 }
             }
@@ -425,7 +443,9 @@ impl ObjectBatch for Batch<'_> {
         let mut objects: Vec<_> = pending.objects.into_iter().collect();
         objects.sort_unstable_by_key(|(hash, _)| *hash);
         let records = pending.records.into_iter().collect();
-        let payload = Box::new(PackedBatch { objects, records, packs });
+        let replaced =
+            objects.iter().map(|(hash, _)| *hash).filter(|hash| self.damaged.contains(hash)).collect();
+        let payload = Box::new(PackedBatch { objects, records, packs, replaced });
         Ok(FinishedBatch { epoch: self.epoch, payload })
     }
 }

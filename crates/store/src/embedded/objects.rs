@@ -1,7 +1,7 @@
 //! Locating and reading objects: packs hold the bytes, one table says where.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -45,6 +45,8 @@ pub(super) struct PackedBatch {
     /// Made durable before the commit; locked until it is done, so that no other writer truncates what is not committed
     /// yet.
     pub packs: Vec<PackWriter>,
+    /// Objects that were known to be damaged, and replace what is stored.
+    pub replaced: HashSet<Hash>,
 }
 
 impl EmbeddedStore {
@@ -171,7 +173,7 @@ impl EmbeddedStore {
 
 impl ObjectSource for EmbeddedStore {
     fn read(&self, kind: ObjectKind, hash: Hash) -> Result<Vec<u8>, ObjectError> {
-        self.read_below(kind, hash, u8::MAX)
+        self.read_below(kind, hash, u8::MAX).inspect_err(|error| self.note_damage(hash, error))
     }
 
     fn read_chain(&self, kind: ObjectKind, first: Hash, next: &mut ChainStep<'_>) -> Result<(), ObjectError> {
@@ -252,6 +254,9 @@ pub(super) fn insert(transaction: &Connection, written: &PackedBatch) -> Result<
             .prepare_cached("SELECT coalesce(max(id), 0) + 1 FROM records")?
             .query_row([], |row| row.get::<_, i64>(0))?,
     };
+    for hash in &written.replaced {
+        transaction.execute("DELETE FROM objects WHERE hash = ?1", [hash.as_bytes().as_slice()])?;
+    }
     for (hash, location) in &written.objects {
         let record = written.records.get(hash);
         let inserted = statement.execute(params![

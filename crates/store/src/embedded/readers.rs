@@ -68,7 +68,7 @@ impl EmbeddedStore {
     }
 
     fn open_reader(&self) -> Result<Connection, StoreError> {
-        let connection = super::connect(&self.dir.join(schema::DATABASE), self.patience)?;
+        let connection = super::connect(&self.dir.join(schema::DATABASE), self.access, self.patience)?;
         schema::configure(&connection, CACHE)?;
         Ok(connection)
     }

@@ -6,7 +6,7 @@ use std::path::Path;
 use rusqlite::{Connection, TransactionBehavior};
 use stepback_model::record::StepKind;
 
-use super::FORMAT;
+use super::{FORMAT, lost_history};
 use crate::copy;
 use crate::error::StoreError;
 use crate::pack;
@@ -16,6 +16,8 @@ use crate::port::Mutation;
 pub const DATABASE: &str = "log.sqlite";
 /// File name of the database's write-ahead log.
 pub const LOG: &str = "log.sqlite-wal";
+/// File name of the memory that the database's users share.
+pub const SHARED: &str = "log.sqlite-shm";
 
 /// Name of the directory of packs inside the store's directory.
 pub const PACKS: &str = "packs";
@@ -39,6 +41,9 @@ const PLANS: &str = "CREATE TABLE IF NOT EXISTS plans (
     created_at INTEGER NOT NULL,
     body BLOB NOT NULL
 )";
+/// Adds the column that links the database to the commit record, in a store of an older program, which ignores it.
+pub const ADD_CHAIN: &str = "ALTER TABLE meta ADD COLUMN chain BLOB";
+
 /// The first format with the table of plans.
 pub const PLANS_FORMAT: u32 = 3;
 
@@ -47,9 +52,10 @@ CREATE TABLE meta (
     id INTEGER PRIMARY KEY CHECK (id = 0),
     epoch INTEGER NOT NULL,
     commits INTEGER NOT NULL,
-    next_pack INTEGER NOT NULL
+    next_pack INTEGER NOT NULL,
+    chain BLOB
 );
-INSERT INTO meta VALUES (0, 0, 0, 1);
+INSERT INTO meta VALUES (0, 0, 0, 1, NULL);
 CREATE TABLE packs (id INTEGER PRIMARY KEY, committed INTEGER NOT NULL);
 CREATE TABLE objects (
     hash BLOB PRIMARY KEY,
@@ -125,6 +131,15 @@ CREATE INDEX operations_unfinished ON operations (workspace) WHERE status = 'app
 /// server.
 const CACHE: u32 = 64 << 10;
 
+/// What to do with a store whose database is lost.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum IfLost {
+    /// Refuse it, and change nothing.
+    Refuse,
+    /// Create an empty database, into which the commits of the record are to be brought back.
+    Rebuild,
+}
+
 /// Configures a connection for any use. `cache` is in kilobytes.
 pub fn configure(connection: &Connection, cache: u32) -> Result<(), StoreError> {
     connection.execute_batch(&format!(
@@ -135,7 +150,7 @@ pub fn configure(connection: &Connection, cache: u32) -> Result<(), StoreError> 
 }
 
 /// Checks that the database is a stepback store and not of a newer format; creates the tables in a new one.
-pub fn prepare(connection: &Connection, dir: &Path) -> Result<(), StoreError> {
+pub fn prepare(connection: &Connection, dir: &Path, if_lost: IfLost) -> Result<(), StoreError> {
     configure(connection, CACHE)?;
     {
         // In one transaction, or the answers could come from before and after another process creates the tables.
@@ -154,7 +169,9 @@ pub fn prepare(connection: &Connection, dir: &Path) -> Result<(), StoreError> {
     let transaction = rusqlite::Transaction::new_unchecked(connection, TransactionBehavior::Immediate)?;
     // Another process may have created the tables during the wait for the lock.
     if !is_store(&transaction, dir)? {
-        refuse_lost_database(dir)?;
+        if if_lost == IfLost::Refuse {
+            refuse_lost_database(dir)?;
+        }
         transaction.execute_batch(TABLES)?;
         transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
         raise(&transaction)?;
@@ -218,14 +235,35 @@ fn refuse_incomplete(connection: &Connection, dir: &Path) -> Result<(), StoreErr
     }
 }
 
-/// Refuses to create a store over packs. Packs are only created by a store that has its tables: without these, the history
+fn has_packs(dir: &Path) -> bool {
+    fs::read_dir(dir.join(PACKS)).is_ok_and(|mut entries| {
+        entries.any(|entry| entry.is_ok_and(|entry| pack::id_of(&entry.file_name()).is_some()))
+    })
+}
+
+/// Refuses a directory whose database is missing or empty, before SQLite is asked to open it: it would remove the
+/// write-ahead log beside an empty database.
+pub fn refuse_missing_database(dir: &Path) -> Result<(), StoreError> {
+    let has_database = || fs::metadata(dir.join(DATABASE)).is_ok_and(|metadata| metadata.len() > 0);
+    if has_database() {
+        return Ok(());
+    }
+    let lost = refuse_lost_database(dir);
+    // Another process may just have created the store and committed to it.
+    if has_database() { Ok(()) } else { lost }
+}
+
+/// Refuses to create a store over packs or a commit record. Packs are only created by a store that has its tables: without these, the history
 /// is lost, and a new store must not overwrite what may still be rescued.
 fn refuse_lost_database(dir: &Path) -> Result<(), StoreError> {
-    let Ok(mut entries) = fs::read_dir(dir.join(PACKS)) else { return Ok(()) };
-    if entries.any(|entry| entry.is_ok_and(|entry| pack::id_of(&entry.file_name()).is_some())) {
-        return Err(StoreError::Corrupt { what: format!("{DATABASE} is empty or missing, but packs exist") });
-    }
-    Ok(())
+    let evidence = if lost_history::has_entries(dir) {
+        "a record of its commits exists"
+    } else if has_packs(dir) {
+        "packs exist"
+    } else {
+        return Ok(());
+    };
+    Err(StoreError::Corrupt { what: format!("{DATABASE} is empty or missing, but {evidence}") })
 }
 
 /// `true` for a stepback store, `false` for an empty database, an error for anything else.

@@ -11,14 +11,17 @@ use stepback_model::hash::{Hash, ObjectKind};
 use stepback_model::ids::{OpId, SessionId, StepId, WorkspaceId};
 use stepback_model::record::{Operation, Session, WorkspaceRecord};
 
+use super::commit_record::{ChainLink, CommitEntry, PackRange};
+use super::lost_history::CommitState;
 use super::objects::{self, PackedBatch};
-use super::{EmbeddedStore, apply, find, log, schema, size};
+use super::{DatabaseAccess, EmbeddedStore, apply, find, log, schema, size};
 use crate::error::StoreError;
+use crate::pack::PackWriter;
 use crate::port::{
-    BatchAnswers, BatchLookup, CommitLog, CommitMark, FinishedBatch, MaintenanceStore, Mutation, ObjectBatch,
-    ObjectInfo, ObjectStore, OperationStore, Questions, Receipt, RefStore, SearchDocument, SearchRequest,
-    SearchResult, SearchStore, SessionStore, StepAt, StepCount, StepPage, StepQuery, StepRow, StepStore,
-    Store, StoreUsage, Swept,
+    BatchAnswers, BatchLookup, CommitLog, CommitMark, FinishedBatch, LostCommit, MaintenanceStore, Mutation,
+    ObjectBatch, ObjectInfo, ObjectStore, OperationStore, Questions, Receipt, RefStore, SearchDocument,
+    SearchRequest, SearchResult, SearchStore, SessionStore, StepAt, StepCount, StepPage, StepQuery, StepRow,
+    StepStore, Store, StoreUsage, Swept,
 };
 
 /// The write-ahead log is checkpointed into the database when it has grown beyond this many pages.
@@ -43,23 +46,34 @@ const LOG_SLACK_BYTES: u64 = 128 << 10;
 /// Bytes that a page takes in the log's file: the page and SQLite's frame header.
 const LOGGED_PAGE: u64 = 4096 + 24;
 
+/// How full the write-ahead log is.
+#[derive(Clone, Copy, Default)]
+struct LogFill {
+    /// Number of pages in it, if that is known.
+    pages: Option<u64>,
+    /// Whether the database has all of them.
+    is_folded: bool,
+}
+
 impl EmbeddedStore {
     /// Checkpoints a long log into the database, right before a commit: that commit then restarts the log, and overwrites
     /// the file from its start. Overwritten bytes are synced faster than bytes that extend a file.
-    ///
-    /// Returns the number of pages in the log, if that is known.
-    fn fold_log(&self, connection: &Connection) -> Option<u64> {
-        let pages = |mode: &str| -> rusqlite::Result<i64> {
+    fn fold_log(&self, connection: &Connection) -> LogFill {
+        let checkpoint = |mode: &str| -> rusqlite::Result<LogFill> {
             let mut statement = connection.prepare_cached(&format!("PRAGMA wal_checkpoint({mode})"))?;
-            statement.query_row([], |row| row.get(1))
+            statement.query_row([], |row| {
+                let (pages, copied): (i64, i64) = (row.get(1)?, row.get(2)?);
+                Ok(LogFill { pages: u64::try_from(pages).ok(), is_folded: pages >= 0 && pages == copied })
+            })
         };
-        let longest = MAX_LOG_PAGES * self.log_length_factor() as i64;
-        let found = pages("NOOP").ok()?;
-        if found > longest {
-            // Another process that reads the log right now makes this stop halfway; the next commit tries again.
-            let _ = pages("PASSIVE");
+        let longest = MAX_LOG_PAGES as u64 * self.log_length_factor();
+        let Ok(found) = checkpoint("NOOP") else { return LogFill::default() };
+        if found.pages.is_none_or(|pages| pages <= longest) {
+            return found;
         }
-        u64::try_from(found).ok()
+        // Another process that reads the log right now makes this stop halfway; the next commit tries again.
+        let is_folded = checkpoint("PASSIVE").is_ok_and(|fill| fill.is_folded);
+        LogFill { is_folded, ..found }
     }
 
     /// Extends the file of a log of `pages` beyond the end of the log. Only a process that may write to the log may do
@@ -83,6 +97,14 @@ impl EmbeddedStore {
         if self.is_long_lived() { LONG_LIVED_LOG_FACTOR } else { 1 }
     }
 
+    /// Fails if the store is on a file system that is mounted read-only.
+    fn refuse_read_only(&self) -> Result<(), StoreError> {
+        match self.access {
+            DatabaseAccess::ReadWrite => Ok(()),
+            _ => Err(StoreError::ReadOnly { path: self.dir.clone() }),
+        }
+    }
+
     fn is_long_lived(&self) -> bool {
         self.commits.load(Ordering::Relaxed) > LONG_LIVED_COMMITS
     }
@@ -96,6 +118,24 @@ impl EmbeddedStore {
             let _ = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
             let _ = connection.busy_timeout(self.patience.unwrap_or(super::PATIENCE));
         }
+    }
+}
+
+/// The entry of a commit in the commit record.
+fn new_entry(state: &CommitState, written: Option<&PackedBatch>, mutations: &[Mutation]) -> CommitEntry {
+    let packs = written.map_or(&[][..], |written| &written.packs);
+    let ranges =
+        packs.iter().map(|writer| PackRange { pack: writer.id(), start: writer.start(), end: writer.end() });
+    let objects = written.into_iter().flat_map(|written| &written.objects);
+    let records = objects.filter_map(|(hash, _)| written?.records.get(hash).cloned());
+    CommitEntry {
+        commit: state.commits + 1,
+        epoch: state.epoch,
+        before: state.chain.unwrap_or(ChainLink::NONE),
+        // Mutations are plain data with string keys, which always serialise.
+        mutations: serde_json::to_vec(mutations).unwrap_or_default(),
+        ranges: ranges.collect(),
+        records: records.collect(),
     }
 }
 
@@ -113,6 +153,15 @@ impl ObjectStore for EmbeddedStore {
         log::gc_generation(&self.reader())
     }
 
+    fn cache_generation(&self) -> Result<u64, StoreError> {
+        // Every object that is found damaged changes it.
+        Ok(self.gc_generation()? ^ (self.damage_len() << 24))
+    }
+
+    fn damaged_objects(&self) -> HashSet<Hash> {
+        EmbeddedStore::damaged_objects(self)
+    }
+
     fn begin_since(&self, epoch: u64) -> Result<Box<dyn ObjectBatch + '_>, StoreError> {
         Ok(Box::new(self.new_batch(epoch)?))
     }
@@ -128,6 +177,7 @@ impl CommitLog for EmbeddedStore {
         mut batch: Option<FinishedBatch>,
         mutations: &[Mutation],
     ) -> Result<Receipt, StoreError> {
+        self.files.check(&self.dir)?;
         if let Some(batch) = batch.as_ref().filter(|batch| mutations.is_empty() && is_empty(batch)) {
             // Nothing to write, but objects that the batch found stored may have been freed.
             return if batch.epoch == self.gc_generation()? {
@@ -136,20 +186,21 @@ impl CommitLog for EmbeddedStore {
                 Err(StoreError::Collected)
             };
         }
+        self.refuse_read_only()?;
         self.commits.fetch_add(1, Ordering::Relaxed);
         let connection = self.connection();
         let logged = self.fold_log(&connection);
         let transaction = rusqlite::Transaction::new_unchecked(&connection, TransactionBehavior::Immediate)?;
-        self.make_room(logged);
+        let state = self.commit_state(&transaction)?;
+        self.make_room(logged.pages);
         let format = schema::check_format(&transaction, &self.dir)?;
         let written = batch.as_ref().and_then(|batch| batch.payload.downcast_ref::<PackedBatch>());
         let has_records = written.is_some_and(|written| !written.records.is_empty());
         if format < schema::needed(mutations, has_records) {
             schema::raise(&transaction)?;
         }
-        transaction.prepare_cached("UPDATE meta SET commits = commits + 1")?.execute([])?;
         if let Some(batch) = &batch {
-            if batch.epoch != log::gc_generation(&transaction)? {
+            if batch.epoch != state.epoch {
                 return Err(StoreError::Collected);
             }
             if let Some(written) = batch.payload.downcast_ref::<PackedBatch>() {
@@ -157,6 +208,8 @@ impl CommitLog for EmbeddedStore {
             }
         }
         let receipt = apply::apply(&transaction, mutations)?;
+        let (entry, name) = new_entry(&state, written, mutations).encode();
+        state.write(&transaction, state.commits + 1, name)?;
         let written = batch.as_mut().and_then(|batch| batch.payload.downcast_mut::<PackedBatch>());
         for pack in written.into_iter().flat_map(|written| &mut written.packs) {
             // `finish` has already started writing small packs to the disk.
@@ -166,6 +219,16 @@ impl CommitLog for EmbeddedStore {
         transaction.commit()?;
         // After the commit, a crash must lose nothing; tests inject faults at this point.
         faults::point().map_err(StoreError::io("acknowledge a commit to", &self.dir))?;
+        self.record_commit(&entry, name, logged.is_folded);
+        // What is written to files that have no name any more is lost.
+        self.files.check(&self.dir)?;
+        let packs = batch.iter().filter_map(|batch| batch.payload.downcast_ref::<PackedBatch>());
+        if packs.flat_map(|written| &written.packs).any(PackWriter::is_deleted) {
+            return Err(StoreError::Replaced { path: self.dir.clone() });
+        }
+        if let Some(written) = batch.as_ref().and_then(|batch| batch.payload.downcast_ref::<PackedBatch>()) {
+            self.forget_damage(&written.replaced);
+        }
         // Only now may another writer append to the packs of this batch.
         drop(batch);
         self.shorten_log(&connection);
@@ -297,7 +360,31 @@ impl MaintenanceStore for EmbeddedStore {
     }
 
     fn check(&self) -> Result<Vec<String>, StoreError> {
-        self.check_structures()
+        let mut problems: Vec<String> = self.lost_commits()?.iter().map(ToString::to_string).collect();
+        problems.extend(self.check_structures()?);
+        Ok(problems)
+    }
+
+    fn check_writable(&self) -> Result<(), StoreError> {
+        self.refuse_read_only()?;
+        self.files.check(&self.dir)?;
+        let db = self.reader();
+        self.commit_state(&db).map(drop)
+    }
+
+    fn has_lost_commits(&self) -> Result<bool, StoreError> {
+        EmbeddedStore::has_lost_commits(self)
+    }
+
+    fn lost_commits(&self) -> Result<Vec<LostCommit>, StoreError> {
+        if self.refuse_read_only().is_err() {
+            return self.describe_lost();
+        }
+        self.replay_lost(false)
+    }
+
+    fn restore_lost_commits(&self) -> Result<Vec<LostCommit>, StoreError> {
+        self.replay_lost(true)
     }
 
     fn lenders(&self) -> Result<HashSet<Vec<u8>>, StoreError> {

@@ -51,6 +51,7 @@ impl EmbeddedStore {
         let objects = self.forget_dead(live, mark)?;
         self.compact()?;
         self.return_free_pages()?;
+        self.restart_record(mark.0 + 1);
         Ok(Swept { objects, bytes: before.saturating_sub(bytes_below(&self.dir)) })
     }
 
@@ -99,9 +100,11 @@ impl EmbeddedStore {
         if commits as u64 != mark.0 + 1 {
             return Err(StoreError::Grew);
         }
+        let (entry, name) = self.begin_collection(&transaction)?;
         delete_objects(&transaction, format, &dead)?;
         faults::point().map_err(StoreError::io("commit to", &self.dir))?;
         transaction.commit()?;
+        self.record_commit(&entry, name, false);
         Ok(dead.len() as u64)
     }
 

@@ -38,7 +38,7 @@ pub trait CommitLog {
 }
 
 /// One change of the log, applied by [`CommitLog::commit`].
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 #[expect(clippy::large_enum_variant, reason = "a commit has a handful of them, and they do not live long")]
 pub enum Mutation {
     /// Registers a workspace. Registering the same root again is an error ([`StoreError::Exists`]), as is adding a session,

@@ -22,6 +22,23 @@ pub trait MaintenanceStore {
     fn usage(&self) -> Result<StoreUsage, StoreError>;
     /// Checks the backend's own structures (not object contents) and returns a description of each problem.
     fn check(&self) -> Result<Vec<String>, StoreError>;
+    /// Fails if a commit would be refused whatever it contains: because the store was deleted or replaced while this process
+    /// had it open, because it lacks acknowledged commits, or because it cannot be written to. Writes nothing.
+    fn check_writable(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+    /// Whether the log lacks commits that were acknowledged; cheap enough for every command.
+    fn has_lost_commits(&self) -> Result<bool, StoreError> {
+        Ok(false)
+    }
+    /// The acknowledged commits that the log lacks, oldest first, and which of them can be brought back. Changes nothing.
+    fn lost_commits(&self) -> Result<Vec<LostCommit>, StoreError> {
+        Ok(Vec::new())
+    }
+    /// Brings back the commits of [`Self::lost_commits`], and gives up those that cannot be: they are not reported again.
+    fn restore_lost_commits(&self) -> Result<Vec<LostCommit>, StoreError> {
+        Ok(Vec::new())
+    }
     /// Names of the vault files that stored objects are borrowed from; these files must be kept.
     fn lenders(&self) -> Result<HashSet<Vec<u8>>, StoreError> {
         Ok(HashSet::new())
@@ -48,4 +65,32 @@ pub struct Swept {
     pub objects: u64,
     /// Bytes by which the store shrank.
     pub bytes: u64,
+}
+
+/// An acknowledged commit that the log lacks.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct LostCommit {
+    /// Its number in the sequence of commits.
+    pub commit: u64,
+    /// Summaries of the steps that it appended.
+    pub steps: Vec<String>,
+    /// Summaries of the operations that it appended.
+    pub operations: Vec<String>,
+    /// Why it cannot be brought back; `None` if it can.
+    pub obstacle: Option<String>,
+}
+
+impl std::fmt::Display for LostCommit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "commit {} is missing from the log", self.commit)?;
+        let parts: Vec<String> =
+            self.steps.iter().chain(&self.operations).filter(|text| !text.is_empty()).cloned().collect();
+        if !parts.is_empty() {
+            write!(f, " ({})", parts.join("; "))?;
+        }
+        match &self.obstacle {
+            None => f.write_str("; it can be brought back"),
+            Some(obstacle) => write!(f, "; it cannot be brought back: {obstacle}"),
+        }
+    }
 }

@@ -1,5 +1,7 @@
 //! Objects: immutable bytes, addressed by their hash.
 
+use std::collections::HashSet;
+
 use stepback_model::hash::{Hash, ObjectKind};
 use stepback_model::object::{ObjectError, ObjectSink, ObjectSource};
 
@@ -21,6 +23,15 @@ pub trait ObjectStore: ObjectSource {
     /// Starts writing objects.
     fn begin(&self) -> Result<Box<dyn ObjectBatch + '_>, StoreError> {
         self.begin_since(self.gc_generation()?)
+    }
+    /// A number that changes when a cache of hashes must look up each of them again: after a collection, and when objects were
+    /// found damaged.
+    fn cache_generation(&self) -> Result<u64, StoreError> {
+        self.gc_generation()
+    }
+    /// Objects that reads have found missing or damaged. A batch that is given one of them stores it again.
+    fn damaged_objects(&self) -> HashSet<Hash> {
+        HashSet::new()
     }
     /// Starts writing objects, for a caller whose knowledge of what is stored dates from `epoch`.
     fn begin_since(&self, epoch: u64) -> Result<Box<dyn ObjectBatch + '_>, StoreError>;

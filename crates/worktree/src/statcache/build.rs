@@ -7,8 +7,9 @@ use stepback_model::path::RelPath;
 
 use super::meta::encode_paths;
 use super::{
-    CacheOverlay, CachedEntry, CachedKind, DIR_RECORD, Dir, ENTRY_RECORD, HEADER, IgnoredTotals, MAGIC, Meta,
-    StatCache, append_entry, compute_checksum, tally_of, u32_at, write_beside,
+    CacheOverlay, CachedEntry, CachedKind, DIR_RECORD, Dir, ENTRY_RECORD, HEADER, HEADER_SUM, IgnoredTotals,
+    MAGIC, Meta, StatCache, append_entry, compute_checksum, sum_header, sum_of, sum_record, tally_of, u32_at,
+    write_beside,
 };
 use crate::rules::Budget;
 
@@ -73,6 +74,12 @@ impl Builder {
         self.dirs.extend_from_slice(&(self.heap_start as u64).to_le_bytes());
         self.dirs.extend_from_slice(&((self.heap.len() - self.heap_start) as u64).to_le_bytes());
         self.dirs.extend_from_slice(tree.as_bytes());
+        let entries = &self.entries[self.entry_count * ENTRY_RECORD..];
+        let sum = sum_of(&[entries, &self.heap[self.heap_start..]]);
+        self.dirs.extend_from_slice(&sum.to_le_bytes());
+        let number = (self.dirs.len() / DIR_RECORD) as u32;
+        let sum = sum_record(&self.dirs[number as usize * DIR_RECORD..], number);
+        self.dirs.extend_from_slice(&sum.to_le_bytes());
         self.entry_count = entries_end;
         self.heap_start = self.heap.len();
     }
@@ -88,13 +95,15 @@ impl Builder {
         for length in [self.dirs.len() / DIR_RECORD, self.entry_count, self.heap.len(), tail.len()] {
             bytes.extend_from_slice(&(length as u64).to_le_bytes());
         }
-        bytes.resize(72, 0);
+        bytes.resize(HEADER_SUM + 4, 0);
         meta.encode(&mut bytes);
         for part in [&self.dirs, &self.entries, &self.heap, &tail] {
             bytes.extend_from_slice(part);
         }
         let sum = compute_checksum(&bytes[..HEADER], &bytes[HEADER..]);
         bytes[40..72].copy_from_slice(&sum);
+        let sum = sum_header(&bytes[..HEADER], &tail);
+        bytes[HEADER_SUM..HEADER_SUM + 4].copy_from_slice(&sum.to_le_bytes());
         write_beside(path, &bytes)?;
         CacheOverlay::forget(path);
         Ok(())

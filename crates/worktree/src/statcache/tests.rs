@@ -185,3 +185,61 @@ fn a_large_cache_is_read_in_parts_and_says_the_same() {
         assert!(cache.tree(3000).is_none() && cache.dir(3000).is_none() && cache.dir(NONE).is_none());
     }
 }
+
+/// Every directory of a cache as text, with everything that a scan takes from it.
+fn contents(cache: &StatCache) -> Vec<String> {
+    let entries = |dir: &Dir<'_>| (0..dir.len()).map(|at| format!("{:?}", dir.entry(at))).collect::<Vec<_>>();
+    let text = |number: u32| {
+        cache.dir(number).map(|dir| format!("{} {:?} {:?}", dir.tree, cache.tree(number), entries(&dir)))
+    };
+    (0..cache.dir_count() as u32).map(|number| text(number).unwrap_or_default()).collect()
+}
+
+#[test]
+fn no_flipped_bit_is_believed() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("cache");
+    sample(&path);
+    let intact = fs::read(&path).unwrap();
+    assert!(StatCache::open(&path, [5; 16]).is_some());
+    for bit in 0..intact.len() * 8 {
+        let mut damaged = intact.clone();
+        damaged[bit / 8] ^= 1 << (bit % 8);
+        fs::write(&path, &damaged).unwrap();
+        assert!(StatCache::open(&path, [5; 16]).is_none(), "bit {bit} of {}", intact.len() * 8);
+    }
+}
+
+/// Of a cache that is read in parts, only the parts that were read are verified: they are right, or the damage is known.
+#[test]
+fn no_flipped_bit_in_a_part_that_was_read_is_believed() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("cache");
+    let mut builder = Builder::like(None, Budget::default());
+    for number in 0..3000 {
+        let name = format!("file {number}");
+        builder.entry(&entry(name.as_bytes(), CachedKind::Whole, 0, b""));
+        builder.finish_dir(Hash::of(ObjectKind::Tree, name.as_bytes()));
+    }
+    builder.write(&path, &meta(), &[RelPath::root()]).unwrap();
+    let intact = fs::read(&path).unwrap();
+    let expected = contents(&StatCache::open(&path, [5; 16]).unwrap());
+    let (mut ignored, mut noticed) = (0, 0);
+    for bit in (0..intact.len() * 8).step_by(intact.len() * 8 / 400 + 1) {
+        let mut damaged = intact.clone();
+        damaged[bit / 8] ^= 1 << (bit % 8);
+        fs::write(&path, &damaged).unwrap();
+        let Some(cache) = StatCache::open(&path, [5; 16]) else {
+            ignored += 1;
+            continue;
+        };
+        let found = contents(&cache);
+        assert!(cache.is_damaged(), "bit {bit}");
+        let wrong =
+            found.iter().zip(&expected).filter(|(found, expected)| !found.is_empty() && found != expected);
+        assert_eq!(wrong.count(), 0, "bit {bit}: a damaged directory was believed");
+        assert!(cache.read_whole().is_none(), "bit {bit}");
+        noticed += 1;
+    }
+    assert!(noticed > 300, "{noticed} noticed, {ignored} ignored");
+}
