@@ -165,7 +165,7 @@ fn is_token(value: &[u8]) -> bool {
 /// Whether the value is base64 with padding.
 fn is_padded(value: &[u8]) -> bool {
     value.len() >= 12
-        && value.len() % 4 == 0
+        && value.len().is_multiple_of(4)
         && value.ends_with(b"=")
         && value.iter().all(|b| byte_class::is(*b, byte_class::BASE64 | byte_class::WORD | byte_class::PAD))
 }

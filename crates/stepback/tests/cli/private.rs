@@ -5,7 +5,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 
 use stepback_testkit::tree;
 
-use crate::sandbox::{Ran, Sandbox};
+use crate::sandbox::Sandbox;
 use crate::talk::{Talk, items};
 
 #[test]
@@ -45,16 +45,15 @@ fn a_root_that_became_a_link_is_refused() {
     let work = world.work.to_str().unwrap();
     let commands: [&[&str]; 4] =
         [&["checkpoint", "create", "third"], &["status"], &["diff", "first"], &["rewind", "first", "--yes"]];
-    let named = |command: &[&str]| world.run([&["--workspace", &workspace], command].concat());
-    let given = |command: &[&str]| world.run([&["-C", work], command].concat());
-    let entered = |command: &[&str]| world.command(command).env("PWD", work).output().unwrap().into();
-    let ways: [&dyn Fn(&[&str]) -> Ran; 3] = [&named, &given, &entered];
     for command in commands {
-        for (at, way) in ways.iter().enumerate() {
-            let ran = way(command);
-            assert_ne!(ran.code, Some(0), "{command:?} {at}: {ran:?}");
-            assert!(ran.err.contains("symbolic link"), "{command:?} {at}: {ran:?}");
-            assert_eq!(tree::copy_of(&outside, |_| false), untouched, "{command:?} {at}");
+        // By its id, by its path, and from a shell that went there.
+        let named = world.run([&["--workspace", &workspace], command].concat());
+        let given = world.run([&["-C", work], command].concat());
+        let entered = world.command(command).env("PWD", work).output().unwrap().into();
+        for ran in [named, given, entered] {
+            assert_ne!(ran.code, Some(0), "{command:?}: {ran:?}");
+            assert!(ran.err.contains("symbolic link"), "{command:?}: {ran:?}");
         }
+        assert_eq!(tree::copy_of(&outside, |_| false), untouched, "{command:?}");
     }
 }
