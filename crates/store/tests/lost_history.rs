@@ -56,7 +56,7 @@ fn fill(dir: &Path, sample: &Sample, count: u64) {
         let seed = store.commit_seq().unwrap().0;
         let batch = store.begin().unwrap();
         let state = batch.write(ObjectKind::Blob, &prose(seed, 10), None).unwrap();
-        if seed % 3 == 0 {
+        if seed.is_multiple_of(3) {
             batch.write(ObjectKind::Blob, &noise(seed, 40_000), None).unwrap();
         }
         let step = sample.step(session.id, state);
