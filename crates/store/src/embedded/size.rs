@@ -8,6 +8,7 @@ use std::path::Path;
 use rusqlite::{Connection, TransactionBehavior};
 use stepback_model::hash::Hash;
 
+use super::commit_record::{RECORD, RECORD_BEFORE};
 use super::sweep::{delete_objects, is_worth_rewriting, live_bytes_by_pack};
 use super::{EmbeddedStore, apply, schema};
 use crate::error::StoreError;
@@ -29,6 +30,7 @@ impl EmbeddedStore {
         let format = schema::check_format(&transaction, &self.dir)?;
         let packs_before = self.pack_bytes(&transaction, |_, committed| committed)?;
         apply::apply(&transaction, mutations)?;
+        let (record, _) = self.begin_collection(&transaction)?;
         delete_objects(&transaction, format, &dead)?;
         if is_incremental {
             schema::vacuum(&transaction)?;
@@ -43,14 +45,17 @@ impl EmbeddedStore {
         let free: i64 = transaction.pragma_query_value(None, "freelist_count", |row| row.get(0))?;
         let page: i64 = transaction.pragma_query_value(None, "page_size", |row| row.get(0))?;
         transaction.rollback()?;
-        let database = [schema::DATABASE, schema::LOG]
+        // The record of commits begins anew with the entry of the sweep.
+        let database = [schema::DATABASE, schema::LOG, RECORD, RECORD_BEFORE]
             .iter()
             .filter_map(|name| fs::metadata(self.dir.join(name)).ok())
             .map(|metadata| metadata.len())
             .sum::<u64>();
         let replaced = database + packs_before;
-        let total_bytes =
-            usage.total_bytes.saturating_sub(replaced) + ((pages - free) * page) as u64 + packs_after;
+        let total_bytes = usage.total_bytes.saturating_sub(replaced)
+            + ((pages - free) * page) as u64
+            + packs_after
+            + record.len() as u64;
         Ok(StoreUsage { total_bytes, ..usage })
     }
 
