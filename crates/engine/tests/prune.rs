@@ -1,5 +1,7 @@
 //! Pruning: what goes, what stays, how large the store is then, and what undo brings back.
 
+#![expect(clippy::unwrap_used, reason = "this is test code: a failure is a failed test")]
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
