@@ -20,13 +20,17 @@ pub enum GitPlace {
 
 /// Files in a git directory that exist only while git works. They are neither stored nor touched.
 pub fn is_transient(place: GitPlace, name: &[u8]) -> bool {
-    let is_temporary = match place {
-        GitPlace::Top => name.starts_with(b"fsmonitor--daemon") || name == b"gc.pid",
+    // No branch can have a name that ends in `.lock`.
+    is_transient_dir(place, name) || name.ends_with(b".lock") || (place == GitPlace::Top && name == b"gc.pid")
+}
+
+/// The same for directories: that of the file-system monitor, and those of objects that are just being received.
+pub fn is_transient_dir(place: GitPlace, name: &[u8]) -> bool {
+    match place {
+        GitPlace::Top => name.starts_with(b"fsmonitor--daemon"),
         GitPlace::Objects => name.starts_with(b"tmp_") || name.starts_with(b".tmp-"),
         GitPlace::Inside => false,
-    };
-    // No branch can have a name that ends like this.
-    is_temporary || name.ends_with(b".lock")
+    }
 }
 
 /// The vault's name for an immutable file of an `objects` directory; `None` if the file can change under its name.

@@ -16,6 +16,7 @@ use super::hints::Visit;
 use super::node::{DirKind, DirNode};
 use super::walk::{Listing, OutEntry, ThreadResult, WalkState};
 use crate::error::WorktreeError;
+use crate::git;
 use crate::rules::{self, RuleVerdict};
 use crate::statcache::{CachedEntry, CachedKind, DAMAGED, Dir, IGNORED, LINKED, RACY};
 
@@ -121,7 +122,9 @@ impl CollectedEntries {
             }
             let kind = item.file_type();
             if kind == FileType::Directory {
-                self.subdirs.push(name.to_vec());
+                if !node.git_place().is_some_and(|place| git::is_transient_dir(place, name)) {
+                    self.subdirs.push(name.to_vec());
+                }
                 continue;
             }
             if node.area == DirKind::Work

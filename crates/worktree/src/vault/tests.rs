@@ -1,3 +1,5 @@
+//! Tests of the vault: a kept file is a copy of its own, damage is detected, and a copy gets its name only when it is durable.
+
 use std::fs::Permissions;
 use std::os::fd::AsFd;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
