@@ -157,7 +157,7 @@ impl Listing<'_> {
         ("If-None-Match" = Option<String>, Header, description = "The `ETag` of a cached copy"),
     ),
     responses(
-        (status = 200, description = "The bytes", content_type = "application/octet-stream"),
+        (status = 200, description = "The bytes; text if they are UTF-8", content((Vec<u8> = "application/octet-stream"), (String = "text/plain"))),
         (status = 304, description = "Not modified"),
         (status = "default", body = Problem)
     ))]

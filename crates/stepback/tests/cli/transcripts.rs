@@ -403,7 +403,7 @@ fn json_documents() {
         filters => vec![
             (r#""files_read":\d+"#, r#""files_read":"[N]""#),
             (r#""(state|git)":"[0-9a-f]{64}""#, r#""$1":"[HASH]""#),
-            (r#""(freed|size)_(bytes|objects|before|after)":\d+"#, r#""$1_$2":"[N]""#),
+            (r#""(freed|size)_(bytes|objects|before|after)":\d+"#, r#""${1}_${2}":"[N]""#),
             (r#""cloned":\d+"#, r#""cloned":"[N]""#),
             (r#""commit":"[0-9a-f]{40}""#, r#""commit":"[COMMIT]""#),
         ],
