@@ -25,20 +25,20 @@ pub struct HookAnswer {
 
 impl HookAnswer {
     /// Returns the text to print for the agent; `None` if there is nothing to print.
-    pub fn text(&self, agent: Agent, event: &str, gate: HookPoint) -> Option<String> {
+    pub fn render(&self, agent: Agent, event: &str, point: HookPoint) -> Option<String> {
         if *self == Self::default() {
             return None;
         }
         let value = match agent {
-            Agent::Claude => self.claude(event, gate),
-            Agent::Codex => self.codex(event, gate),
-            Agent::Gemini => self.gemini(event, gate),
-            Agent::Opencode => self.opencode(),
+            Agent::Claude => self.to_claude_json(event, point),
+            Agent::Codex => self.to_codex_json(event, point),
+            Agent::Gemini => self.to_gemini_json(event, point),
+            Agent::Opencode => self.to_opencode_json(),
         };
         value.as_object().is_some_and(|fields| !fields.is_empty()).then(|| value.to_string())
     }
 
-    fn claude(&self, event: &str, gate: HookPoint) -> Value {
+    fn to_claude_json(&self, event: &str, gate: HookPoint) -> Value {
         let mut specific = json!({ "hookEventName": event });
         let mut answer = json!({});
         match (&self.deny, gate) {
@@ -69,13 +69,13 @@ impl HookAnswer {
         answer
     }
 
-    fn codex(&self, event: &str, gate: HookPoint) -> Value {
+    fn to_codex_json(&self, event: &str, gate: HookPoint) -> Value {
         match gate {
             HookPoint::Before => {
-                let deny = self.refusal(Agent::Codex).map(Cow::into_owned);
-                Self { deny, input: None, ..self.clone() }.claude(event, gate)
+                let deny = self.refusal_reason(Agent::Codex).map(Cow::into_owned);
+                Self { deny, input: None, ..self.clone() }.to_claude_json(event, gate)
             }
-            _ => self.claude(event, gate),
+            _ => self.to_claude_json(event, gate),
         }
     }
 
@@ -88,7 +88,7 @@ impl HookAnswer {
     }
 
     /// Returns why a call that is about to run will not, if this answer means that for the agent.
-    pub fn refusal(&self, agent: Agent) -> Option<Cow<'_, str>> {
+    pub fn refusal_reason(&self, agent: Agent) -> Option<Cow<'_, str>> {
         match (&self.deny, &self.input) {
             (Some(reason), _) => Some(reason.into()),
             (None, Some(input)) if !Self::can_change_input(agent) => Some(Cow::Owned(format!(
@@ -98,7 +98,7 @@ impl HookAnswer {
         }
     }
 
-    fn gemini(&self, event: &str, gate: HookPoint) -> Value {
+    fn to_gemini_json(&self, event: &str, gate: HookPoint) -> Value {
         let mut answer = json!({});
         if let Some(reason) = &self.deny {
             answer["decision"] = json!("deny");
@@ -116,7 +116,7 @@ impl HookAnswer {
         answer
     }
 
-    fn opencode(&self) -> Value {
+    fn to_opencode_json(&self) -> Value {
         let mut answer = json!({});
         if let Some(reason) = &self.deny {
             answer["decision"] = json!("deny");
@@ -132,13 +132,13 @@ impl HookAnswer {
     }
 
     /// Whether a message for the model can be delivered at this point.
-    pub fn can_tell(agent: Agent, gate: HookPoint) -> bool {
+    pub fn can_deliver_message(agent: Agent, point: HookPoint) -> bool {
         match agent {
             Agent::Claude | Agent::Codex => {
-                matches!(gate, HookPoint::Before | HookPoint::After | HookPoint::Prompt)
+                matches!(point, HookPoint::Before | HookPoint::After | HookPoint::Prompt)
             }
-            Agent::Gemini => matches!(gate, HookPoint::After | HookPoint::Prompt),
-            Agent::Opencode => gate == HookPoint::After,
+            Agent::Gemini => matches!(point, HookPoint::After | HookPoint::Prompt),
+            Agent::Opencode => point == HookPoint::After,
         }
     }
 }
@@ -159,9 +159,9 @@ mod tests {
             for gate in
                 [HookPoint::Before, HookPoint::After, HookPoint::Prompt, HookPoint::Done, HookPoint::Other]
             {
-                assert_eq!(answers[0].text(agent, "PreToolUse", gate), None);
+                assert_eq!(answers[0].render(agent, "PreToolUse", gate), None);
                 for answer in &answers {
-                    let text = answer.text(agent, "PreToolUse", gate).unwrap_or_default();
+                    let text = answer.render(agent, "PreToolUse", gate).unwrap_or_default();
                     assert!(!text.contains("allow") && !text.contains("approve"), "{text}");
                 }
             }
@@ -171,19 +171,19 @@ mod tests {
     #[test]
     fn a_refusal_is_one_in_every_dialect() {
         let answer = HookAnswer { deny: Some("not now".into()), ..HookAnswer::default() };
-        let claude = answer.text(Agent::Claude, "PreToolUse", HookPoint::Before).unwrap();
+        let claude = answer.render(Agent::Claude, "PreToolUse", HookPoint::Before).unwrap();
         assert!(claude.contains(r#""permissionDecision":"deny""#), "{claude}");
-        let gemini = answer.text(Agent::Gemini, "BeforeTool", HookPoint::Before).unwrap();
+        let gemini = answer.render(Agent::Gemini, "BeforeTool", HookPoint::Before).unwrap();
         assert!(gemini.contains(r#""decision":"deny""#), "{gemini}");
     }
 
     #[test]
     fn codex_is_asked_to_call_again_with_the_new_input() {
         let answer = HookAnswer { input: Some(json!({"command": "ls"})), ..HookAnswer::default() };
-        let text = answer.text(Agent::Codex, "PreToolUse", HookPoint::Before).unwrap();
+        let text = answer.render(Agent::Codex, "PreToolUse", HookPoint::Before).unwrap();
         assert!(text.contains("deny") && text.contains("ls"), "{text}");
         // So Codex will not run this call; an agent that accepts the new input will.
-        assert!(answer.refusal(Agent::Codex).is_some_and(|reason| reason.contains("ls")));
-        assert_eq!(answer.refusal(Agent::Claude), None);
+        assert!(answer.refusal_reason(Agent::Codex).is_some_and(|reason| reason.contains("ls")));
+        assert_eq!(answer.refusal_reason(Agent::Claude), None);
     }
 }

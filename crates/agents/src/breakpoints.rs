@@ -25,18 +25,18 @@ pub struct GatedCall<'a> {
     /// The step that recorded the event.
     pub recorded: &'a RecordedStep,
     /// How long to wait for an answer before the call is refused.
-    pub patience: Duration,
+    pub answer_timeout: Duration,
     /// Source of time.
     pub env: &'a dyn Env,
     /// Returns whether to keep waiting: an agent that is asked to end no longer needs an answer.
-    pub waits: &'a dyn Fn() -> bool,
+    pub keep_waiting: &'a dyn Fn() -> bool,
 }
 
 /// The decision about a call that was stopped.
 #[derive(Clone, PartialEq, Debug)]
 pub enum StopDecision {
     /// The call runs unchanged.
-    Goes,
+    Proceed,
     /// The call does not run, for this reason.
     Refused(String),
     /// The call runs with this input.
@@ -44,7 +44,7 @@ pub enum StopDecision {
 }
 
 /// The refusal of a call that was stopped for `reason` and timed out without an answer from the user.
-pub fn timed_out(reason: &str) -> String {
+pub fn timeout_refusal(reason: &str) -> String {
     format!(
         "stopped at a breakpoint ({reason}) and the user did not answer in time; do not retry, ask the user"
     )
@@ -53,27 +53,27 @@ pub fn timed_out(reason: &str) -> String {
 impl GatedCall<'_> {
     /// Stops the call if a breakpoint or pause applies, and waits for the user's answer; `None` if neither applies. Errors of
     /// recording go to `missed`, because the user's answer must reach the agent even if it cannot be recorded.
-    pub fn pass(
+    pub fn wait_for_decision(
         &self,
         control: &Control,
         side: BreakSide,
-        missed: &mut dyn FnMut(EngineError),
+        on_record_error: &mut dyn FnMut(EngineError),
     ) -> io::Result<Option<StopDecision>> {
-        let Some((stop, answer)) = self.stop_if_wanted(control, side)? else { return Ok(None) };
+        let Some((stop, answer)) = self.stop_if_hit(control, side)? else { return Ok(None) };
         let recorded =
             record::record_decision(self.workspace, self.event, &stop, answer.as_ref(), self.env.now());
         if let Err(error) = recorded {
-            missed(error);
+            on_record_error(error);
         }
         Ok(Some(match answer {
-            Some(StopAnswer::Resume) => StopDecision::Goes,
+            Some(StopAnswer::Resume) => StopDecision::Proceed,
             Some(StopAnswer::Deny { reason }) => StopDecision::Refused(reason),
             Some(StopAnswer::Edit { input }) => StopDecision::Edited(input),
-            None => StopDecision::Refused(timed_out(&stop.reason)),
+            None => StopDecision::Refused(timeout_refusal(&stop.reason)),
         }))
     }
 
-    fn stop_if_wanted(
+    fn stop_if_hit(
         &self,
         control: &Control,
         side: BreakSide,
@@ -94,7 +94,7 @@ impl GatedCall<'_> {
             failed: event.error.is_some(),
             session: &cost,
         };
-        let hits = control.hits(&moment)?;
+        let hits = control.record_hits(&moment)?;
         let stopping = hits.iter().find(|hit| !hit.log);
         let paused = side == BreakSide::Start && control.is_paused(recorded.session);
         for hit in hits.iter().filter(|hit| hit.log) {
@@ -120,13 +120,14 @@ impl GatedCall<'_> {
             iteration: recorded.iteration,
             at,
             until: Timestamp::from_micros(
-                at.as_micros().saturating_add(i64::try_from(self.patience.as_micros()).unwrap_or(i64::MAX)),
+                at.as_micros()
+                    .saturating_add(i64::try_from(self.answer_timeout.as_micros()).unwrap_or(i64::MAX)),
             ),
             process: std::process::id(),
         };
-        let _ = record::record_hit(workspace, event, &stop, at);
-        control.stop(&stop)?;
-        let answer = control.wait_while(&stop, self.patience, self.waits)?;
+        let _ = record::record_stop(workspace, event, &stop, at);
+        control.publish_stop(&stop)?;
+        let answer = control.wait_for_answer_while(&stop, self.answer_timeout, self.keep_waiting)?;
         Ok(Some((stop, answer)))
     }
 }

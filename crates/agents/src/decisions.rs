@@ -40,9 +40,9 @@ pub struct RecordedDecision {
 
 impl RecordedDecision {
     /// Returns what the decision means for the call.
-    pub fn verdict(&self) -> StopDecision {
+    pub fn stop_decision(&self) -> StopDecision {
         match serde_json::from_value(self.input["answer"].clone()) {
-            Ok(StopAnswer::Resume) => StopDecision::Goes,
+            Ok(StopAnswer::Resume) => StopDecision::Proceed,
             Ok(StopAnswer::Deny { reason }) => StopDecision::Refused(reason),
             Ok(StopAnswer::Edit { input }) => StopDecision::Edited(input),
             // Without an answer, the call did not run.
@@ -72,7 +72,7 @@ pub struct DecidedCall {
 
 impl DecidedCall {
     /// Returns the decision and messages at this end of the call.
-    pub fn reply(&self, side: BreakSide) -> &RecordedReply {
+    pub fn reply_at(&self, side: BreakSide) -> &RecordedReply {
         match side {
             BreakSide::Start => &self.before,
             BreakSide::End => &self.after,
@@ -100,10 +100,10 @@ pub struct DecidedCalls(Vec<DecidedCall>);
 
 impl DecidedCalls {
     /// Keeps the calls that were decided about, and those that could be mistaken for one of them.
-    pub fn of(calls: Vec<DecidedCall>) -> Self {
+    pub fn from_calls(calls: Vec<DecidedCall>) -> Self {
         let decided: Vec<(String, Value)> =
-            calls.iter().filter(|call| call.is_decided()).map(DecidedCall::kind).collect();
-        Self(calls.into_iter().filter(|call| decided.contains(&call.kind())).collect())
+            calls.iter().filter(|call| call.is_decided()).map(DecidedCall::tool_and_input).collect();
+        Self(calls.into_iter().filter(|call| decided.contains(&call.tool_and_input())).collect())
     }
 
     /// Whether there are no decisions.
@@ -137,7 +137,7 @@ impl DecidedCalls {
 }
 
 impl DecidedCall {
-    fn kind(&self) -> (String, Value) {
+    fn tool_and_input(&self) -> (String, Value) {
         (self.tool.clone(), self.input.clone())
     }
 }
@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn a_decision_is_found_by_the_id_of_its_call_and_only_for_the_same_input() {
-        let calls = DecidedCalls::of(vec![
+        let calls = DecidedCalls::from_calls(vec![
             call(1, Some("a"), "make test", None),
             call(5, Some("b"), "make test", Some(deny())),
             call(9, Some("c"), "ls", None),
@@ -187,14 +187,14 @@ mod tests {
         let decision =
             |id, command| calls.find(&event(id, command), BreakSide::Start, &[])?.before.decision.clone();
         assert_eq!(decision("a", "make test"), None, "the first one was let go");
-        assert_eq!(decision("b", "make test").unwrap().verdict(), StopDecision::Refused("no".into()));
+        assert_eq!(decision("b", "make test").unwrap().stop_decision(), StopDecision::Refused("no".into()));
         assert_eq!(decision("b", "make all"), None, "its input was changed: another call");
         assert_eq!(decision("c", "ls"), None);
     }
 
     #[test]
     fn without_known_ids_the_order_tells_equal_calls_apart() {
-        let calls = DecidedCalls::of(vec![
+        let calls = DecidedCalls::from_calls(vec![
             call(1, None, "make test", None),
             call(5, None, "make test", Some(deny())),
         ]);
@@ -218,7 +218,7 @@ mod tests {
     #[test]
     fn equal_calls_of_an_agent_without_ids_are_told_apart_by_their_order() {
         let same = |number, answer| call(number, Some("Bash#0123456789ab"), "make test", answer);
-        let calls = DecidedCalls::of(vec![same(1, None), same(5, Some(deny()))]);
+        let calls = DecidedCalls::from_calls(vec![same(1, None), same(5, Some(deny()))]);
         let event = event("Bash#0123456789ab", "make test");
         let first = calls.find(&event, BreakSide::Start, &[]).unwrap();
         assert_eq!(first.number, 1);
@@ -228,10 +228,10 @@ mod tests {
 
     #[test]
     fn an_answer_that_never_came_refuses_for_the_reason_of_then() {
-        let calls = DecidedCalls::of(vec![call(1, None, "ls", Some(Value::Null))]);
+        let calls = DecidedCalls::from_calls(vec![call(1, None, "ls", Some(Value::Null))]);
         let found = calls.find(&event("x", "ls"), BreakSide::Start, &[]).unwrap();
         assert_eq!(
-            found.before.decision.clone().unwrap().verdict(),
+            found.before.decision.clone().unwrap().stop_decision(),
             StopDecision::Refused("too late".into())
         );
     }

@@ -22,20 +22,22 @@ use std::path::{Path, PathBuf};
 use stepback_model::time::Timestamp;
 
 use crate::agent::Agent;
-use crate::transcript::{Home, TranscriptError, TranscriptLocation, left_out, messages, settled};
+use crate::transcript::{
+    AgentDirs, TranscriptError, TranscriptLocation, align_cut, is_omitted_line, parse_messages,
+};
 
-pub use recorded::{ForkRequest, PlannedFork, plan_recorded};
-pub use run::{ReadyFork, carry_out};
+pub use recorded::{ForkRequest, PlannedFork, plan_recorded_fork};
+pub use run::{ReadyFork, execute_fork};
 
 /// The conversation to continue.
 #[derive(Clone, Copy, Debug)]
 pub struct ForkSource<'a> {
     /// Where the agent keeps the conversation, or kept it.
-    pub place: &'a TranscriptLocation,
+    pub location: &'a TranscriptLocation,
     /// The directory the agent ran in.
     pub cwd: &'a Path,
     /// Where the agents keep their files.
-    pub home: &'a Home,
+    pub home: &'a AgentDirs,
     /// The chain as it was recorded, at least as long as the cut.
     pub lines: &'a [String],
 }
@@ -52,12 +54,12 @@ pub struct ForkOptions<'a> {
     /// The current time, which some agents put into file names.
     pub now: Timestamp,
     /// Interactive, or with one prompt.
-    pub mode: Mode<'a>,
+    pub mode: ForkMode<'a>,
 }
 
 /// How a conversation continues.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Mode<'a> {
+pub enum ForkMode<'a> {
     /// The user continues at a terminal.
     Interactive,
     /// The agent gets this prompt and ends after its answer.
@@ -66,7 +68,7 @@ pub enum Mode<'a> {
 
 /// A file to write, readable by its owner only.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Write {
+pub struct FileWrite {
     /// Path of the file, which must not exist.
     pub path: PathBuf,
     /// Content of the file.
@@ -75,13 +77,13 @@ pub struct Write {
 
 /// A command that must run after the files are written and before the conversation continues.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Prepare {
+pub struct PrepareCommand {
     /// The command, run in the directory to go on in.
     pub command: Vec<String>,
     /// The file that the command reads, which is removed afterwards.
     pub file: PathBuf,
     /// Where the new conversation is after that.
-    pub place: TranscriptLocation,
+    pub location: TranscriptLocation,
 }
 
 /// The plan of a fork.
@@ -90,11 +92,11 @@ pub struct Fork {
     /// The id of the new session.
     pub session: String,
     /// How many lines of the chain it begins with.
-    pub kept: usize,
+    pub kept_lines: usize,
     /// Files to write.
-    pub writes: Vec<Write>,
+    pub writes: Vec<FileWrite>,
     /// A command to run after that, if the agent needs one.
-    pub prepare: Option<Prepare>,
+    pub prepare: Option<PrepareCommand>,
     /// The command that continues the conversation.
     pub command: Vec<String>,
     /// The directory to run it in.
@@ -114,7 +116,7 @@ impl From<stepback_model::object::ObjectError> for ForkError {
 pub enum ForkError {
     /// The conversation was empty at that point.
     #[error("the conversation is empty at this point; start {0} as a new session instead")]
-    Nothing(Agent),
+    EmptyConversation(Agent),
     /// The chain is shorter than the cut.
     #[error("the conversation has {have} recorded lines, not {wanted}")]
     TooShort {
@@ -125,13 +127,13 @@ pub enum ForkError {
     },
     /// The session id is not valid.
     #[error("{0:?} is not the id of a session")]
-    BadSession(String),
+    InvalidSessionId(String),
     /// stepback does not know how this agent keeps its conversations.
     #[error("stepback cannot continue conversations of {0}")]
     Unsupported(String),
     /// The agent does not have this conversation.
     #[error("the conversation of {0} was not found")]
-    Lost(String),
+    NotFound(String),
     /// The record cannot be read or written.
     #[error(transparent)]
     Engine(#[from] stepback_engine::EngineError),
@@ -140,7 +142,7 @@ pub enum ForkError {
     Transcript(#[from] TranscriptError),
     /// The executable does not exist any more, and the agent was to be started.
     #[error("the session was recorded with {}, which no longer exists", .program.display())]
-    NoProgram {
+    MissingProgram {
         /// The agent of the session.
         agent: Agent,
         /// The executable that the session was recorded with.
@@ -165,40 +167,40 @@ pub enum ForkError {
 }
 
 /// The lines a fork begins with.
-struct Start {
+struct StartLines {
     lines: Vec<String>,
     /// Whether they are the same lines as in the agent's own transcript.
-    own: bool,
+    is_own_transcript: bool,
 }
 
 /// Plans a fork. Reads the agent's files, and writes nothing.
-pub fn plan(source: &ForkSource<'_>, wish: &ForkOptions<'_>) -> Result<Fork, ForkError> {
-    let agent = source.place.agent;
-    if source.lines.len() < wish.keep {
-        return Err(ForkError::TooShort { have: source.lines.len(), wanted: wish.keep });
+pub fn plan(source: &ForkSource<'_>, options: &ForkOptions<'_>) -> Result<Fork, ForkError> {
+    let agent = source.location.agent;
+    if source.lines.len() < options.keep {
+        return Err(ForkError::TooShort { have: source.lines.len(), wanted: options.keep });
     }
-    let session = source.place.session.as_str();
+    let session = source.location.session.as_str();
     if session.is_empty()
         || !session.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
     {
-        return Err(ForkError::BadSession(session.into()));
+        return Err(ForkError::InvalidSessionId(session.into()));
     }
-    let mut start = start(source.place, &source.lines[..wish.keep]);
-    let kept = settled(agent, &start.lines, wish.keep);
+    let mut start = choose_start_lines(source.location, &source.lines[..options.keep]);
+    let kept = align_cut(agent, &start.lines, options.keep);
     start.lines.truncate(kept);
-    if !messages(agent, &start.lines).iter().any(|message| message.is_prompt()) {
-        return Err(ForkError::Nothing(agent));
+    if !parse_messages(agent, &start.lines).iter().any(|message| message.is_prompt()) {
+        return Err(ForkError::EmptyConversation(agent));
     }
     let mut fork = match agent {
-        Agent::Claude => claude::plan(source, wish, &start),
-        Agent::Codex => codex::plan(source, wish, &start),
-        Agent::Gemini => gemini::plan(source, wish, &start),
-        Agent::Opencode => opencode::plan(source, wish, &start)?,
+        Agent::Claude => claude::plan(source, options, &start),
+        Agent::Codex => codex::plan(source, options, &start),
+        Agent::Gemini => gemini::plan(source, options, &start),
+        Agent::Opencode => opencode::plan(source, options, &start)?,
     };
-    fork.kept = kept;
-    let lost = start.lines.iter().filter(|line| left_out(line)).count();
+    fork.kept_lines = kept;
+    let lost = start.lines.iter().filter(|line| is_omitted_line(line)).count();
     let notes = [
-        (kept < wish.keep).then(|| {
+        (kept < options.keep).then(|| {
             "an answer or a call was incomplete there, so the conversation continues from before it"
                 .to_owned()
         }),
@@ -212,25 +214,25 @@ pub fn plan(source: &ForkSource<'_>, wish: &ForkOptions<'_>) -> Result<Fork, For
 }
 
 /// Returns the lines of the agent's own file if it still matches the recording, otherwise those of the chain.
-fn start(place: &TranscriptLocation, chain: &[String]) -> Start {
-    let own = match place.agent {
+fn choose_start_lines(location: &TranscriptLocation, chain: &[String]) -> StartLines {
+    let own = match location.agent {
         // The last message may have grown since; the recorded one counts.
         Agent::Opencode => None,
-        Agent::Claude | Agent::Codex | Agent::Gemini => fs::read(&place.path).ok(),
+        Agent::Claude | Agent::Codex | Agent::Gemini => fs::read(&location.path).ok(),
     };
     if let Some(bytes) = own {
         let lines =
             bytes.split(|byte| *byte == b'\n').filter(|line| !line.trim_ascii().is_empty()).take(chain.len());
         let lines: Vec<String> = lines.map(|line| String::from_utf8_lossy(line).into_owned()).collect();
-        if lines.len() == chain.len() && lines.iter().zip(chain).all(|(a, b)| rewrite::same_line(a, b)) {
-            return Start { lines, own: true };
+        if lines.len() == chain.len() && lines.iter().zip(chain).all(|(a, b)| rewrite::is_same_line(a, b)) {
+            return StartLines { lines, is_own_transcript: true };
         }
     }
-    Start { lines: chain.to_vec(), own: false }
+    StartLines { lines: chain.to_vec(), is_own_transcript: false }
 }
 
 /// Adds `text` as the last argument, after `--` if it looks like an option.
-fn last_argument(command: &mut Vec<String>, text: &str) {
+fn push_last_argument(command: &mut Vec<String>, text: &str) {
     if text.starts_with('-') {
         command.push("--".into());
     }
@@ -238,6 +240,6 @@ fn last_argument(command: &mut Vec<String>, text: &str) {
 }
 
 /// Returns a command from its words.
-fn words<const N: usize>(words: [&str; N]) -> Vec<String> {
+fn command_words<const N: usize>(words: [&str; N]) -> Vec<String> {
     words.map(str::to_owned).to_vec()
 }

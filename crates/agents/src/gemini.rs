@@ -4,10 +4,12 @@
 //! were replaced. And `AfterAgent` joins everything the model said since the prompt, of which only the last part is its answer.
 
 use crate::agent::Agent;
-use crate::transcript::{self, MessagePart, MessageRole, TranscriptCursor, TranscriptLocation, messages};
+use crate::transcript::{
+    self, MessagePart, MessageRole, TranscriptCursor, TranscriptLocation, parse_messages,
+};
 
 /// Whether an event only reports that the agent checks whether to compact, which it does before every model call.
-pub(crate) fn is_only_a_check(agent: Agent, event: &str, trigger: Option<&str>) -> bool {
+pub(crate) fn is_compaction_check(agent: Agent, event: &str, trigger: Option<&str>) -> bool {
     agent == Agent::Gemini && event == "PreCompress" && trigger != Some("manual")
 }
 
@@ -17,21 +19,25 @@ pub(crate) fn may_compact(line: &str) -> bool {
 }
 
 /// Returns the lines, counted from `from`, at which earlier messages were dropped.
-pub(crate) fn compactions(place: &TranscriptLocation, limit: Option<u64>, from: usize) -> Vec<usize> {
-    let Ok(whole) = transcript::read_until(place, &TranscriptCursor::default(), limit) else {
+pub(crate) fn find_compactions(location: &TranscriptLocation, limit: Option<u64>, from: usize) -> Vec<usize> {
+    let Ok(whole) = transcript::read_until(location, &TranscriptCursor::default(), limit) else {
         return Vec::new();
     };
-    let all = messages(place.agent, &whole.lines);
+    let all = parse_messages(location.agent, &whole.lines);
     let compacted =
         all.iter().filter(|message| matches!(message.parts.as_slice(), [MessagePart::Compaction { .. }]));
     compacted.map(|message| message.lines.start).filter(|line| *line >= from).collect()
 }
 
 /// Returns the last part of what the model said since the prompt, out of `response`, which is all of it joined.
-pub(crate) fn last_words(place: &TranscriptLocation, limit: Option<u64>, response: &str) -> Option<String> {
-    let whole = transcript::read_until(place, &TranscriptCursor::default(), limit).ok()?;
+pub(crate) fn find_last_answer(
+    location: &TranscriptLocation,
+    limit: Option<u64>,
+    response: &str,
+) -> Option<String> {
+    let whole = transcript::read_until(location, &TranscriptCursor::default(), limit).ok()?;
     let lines: Vec<_> = whole.lines.iter().map(|line| stepback_redact::redact(line)).collect();
-    let all = messages(place.agent, &lines);
+    let all = parse_messages(location.agent, &lines);
     let prompt = all.iter().rposition(|message| message.role == MessageRole::User)?;
     let said = all[prompt..].iter().filter(|message| message.role == MessageRole::Assistant);
     let (mut rest, mut last) = (response.trim(), None);
@@ -74,12 +80,12 @@ mod tests {
         lines.extend([said("4", "gemini", "Writing."), said("5", "gemini", "All done.\nSee f.txt.")]);
         let response = "Writing.\nAll done.\nSee f.txt.";
         let (_file, place) = transcript(&lines);
-        assert_eq!(last_words(&place, None, response).as_deref(), Some("All done.\nSee f.txt."));
+        assert_eq!(find_last_answer(&place, None, response).as_deref(), Some("All done.\nSee f.txt."));
         // The hook may come before the last message is written.
         let (_file, place) = transcript(&lines[..4]);
-        assert_eq!(last_words(&place, None, response).as_deref(), Some("All done.\nSee f.txt."));
+        assert_eq!(find_last_answer(&place, None, response).as_deref(), Some("All done.\nSee f.txt."));
         let (_file, place) = transcript(&lines[..3]);
-        assert_eq!(last_words(&place, None, response), None);
+        assert_eq!(find_last_answer(&place, None, response), None);
     }
 
     #[test]
@@ -91,7 +97,7 @@ mod tests {
             json!({ "$set": { "messages": [one, two] } }),
             json!({ "$set": { "messages": [said("3", "user", "summary")] } }),
         ]);
-        assert_eq!(compactions(&place, None, 0), [3]);
-        assert!(compactions(&place, None, 4).is_empty());
+        assert_eq!(find_compactions(&place, None, 0), [3]);
+        assert!(find_compactions(&place, None, 4).is_empty());
     }
 }

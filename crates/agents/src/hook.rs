@@ -29,7 +29,7 @@ use crate::policy::{self, Policy};
 use crate::record;
 
 /// Largest payload that is read, in bytes; a larger one leaves a gap.
-pub const LARGEST: usize = 64 << 20;
+pub const MAX_PAYLOAD_BYTES: usize = 64 << 20;
 
 /// File in the workspace's cache directory whose modification time is that of the last scheduled scan.
 const LAST_SCAN_FILE: &str = "looked";
@@ -55,23 +55,23 @@ pub struct Hook<'a> {
     /// Path of the agent's transcript, used if its events do not name one.
     pub transcript: Option<&'a Path>,
     /// How long to wait at a breakpoint before the call is refused.
-    pub patience: Duration,
+    pub answer_timeout: Duration,
     /// Whether a failure to record blocks the agent instead of leaving a gap.
     pub strict: bool,
     /// Minutes without a checkpoint after which the next event makes one; `None` for no limit.
-    pub at_least_every: Option<u64>,
+    pub max_minutes_between_scans: Option<u64>,
     /// Model turns without a checkpoint after which one is made when the agent is done; `None` for no limit.
-    pub at_least_each: Option<u64>,
+    pub max_turns_between_scans: Option<u64>,
     /// Whether files are scanned before and after calls that can change something.
     pub scan_around_calls: bool,
     /// Whether to tell the user how to take back what a prompt led to.
-    pub notes: bool,
+    pub show_undo_hint: bool,
     /// Whether a proxy records this agent's model calls, with more detail than the agent's events have.
     pub has_proxy: bool,
     /// What calls may do, if this is a rerun.
     pub policy: Option<&'a Policy>,
     /// Finds out how the agent was started, as far as its processes show it.
-    pub started: &'a dyn Fn() -> Option<LaunchCommand>,
+    pub find_launch_command: &'a dyn Fn() -> Option<LaunchCommand>,
 }
 
 /// What the hook process prints.
@@ -90,7 +90,7 @@ impl Hook<'_> {
             Ok(value) => value,
             Err(what) => {
                 let (name, gate) = guess_event(payload);
-                return self.failed(None, gate, &name, &what, None);
+                return self.report_failure(None, gate, &name, &what, None);
             }
         };
         stepback_redact::redact_value(&mut value);
@@ -100,40 +100,46 @@ impl Hook<'_> {
         let event = match payload::read(self.agent, &value) {
             Ok(event)
                 if !self.scan_around_calls
-                    && matches!(event.effect, ScanPolicy::Before | ScanPolicy::After) =>
+                    && matches!(event.scan_policy, ScanPolicy::Before | ScanPolicy::After) =>
             {
-                HookEvent { effect: ScanPolicy::None, ..event }
+                HookEvent { scan_policy: ScanPolicy::None, ..event }
             }
             Ok(event) => event,
             Err(error) => {
                 let name = value.get("hook_event_name").and_then(Value::as_str).unwrap_or_default();
-                return self.failed(None, payload::gate(name), name, &error.to_string(), Some(&value));
+                return self.report_failure(
+                    None,
+                    payload::hook_point_by_name(name),
+                    name,
+                    &error.to_string(),
+                    Some(&value),
+                );
             }
         };
         let is_recorded_by_proxy =
             matches!(event.event.kind, StepKind::ModelStart | StepKind::ModelEnd) && self.has_proxy;
-        if event.is_nothing || is_recorded_by_proxy {
+        if event.is_ignored || is_recorded_by_proxy {
             return HookOutput::default();
         }
         let directory = event.cwd.clone().unwrap_or_else(|| self.directory.to_path_buf());
         let directory = directory.canonicalize().unwrap_or(directory);
         let known = workspace_index::find(self.store, &directory);
         if let Some((_, dir)) = &known
-            && self.can_wait(&event, dir)
+            && self.can_defer(&event, dir)
         {
-            let note = self.note(&event, Some(payload::clipped(value)), None);
-            return match inbox::leave(dir, &note) {
+            let note = self.build_note(&event, Some(payload::clip_long_texts(value)), None);
+            return match inbox::append_note(dir, &note) {
                 Ok(()) => HookOutput::default(),
                 Err(error) => {
                     let what = format!("cannot write to the inbox: {error}");
-                    self.failed(Some(dir), event.gate, &event.name, &what, None)
+                    self.report_failure(Some(dir), event.point, &event.name, &what, None)
                 }
             };
         }
         // A proxy records more about the launch. Without one, these events are enough to record it.
         let mut event = event;
-        if !self.has_proxy && (event.effect == ScanPolicy::Before || event.gate == HookPoint::Done) {
-            event.update.started = (self.started)();
+        if !self.has_proxy && (event.scan_policy == ScanPolicy::Before || event.point == HookPoint::Done) {
+            event.update.started = (self.find_launch_command)();
         }
         let dir = known.as_ref().map(|(_, dir)| dir.as_path());
         let root = match known.as_ref().map(|(root, _)| root.clone()).or_else(|| (self.new_root)(&directory))
@@ -143,7 +149,7 @@ impl Hook<'_> {
                 let what =
                     format!("{} is too broad to be a workspace; nothing is recorded", directory.display());
                 return HookOutput {
-                    answer: self.refusal(event.gate, &event.name, &what),
+                    answer: self.strict_refusal(event.point, &event.name, &what),
                     error: Some(what),
                 };
             }
@@ -151,33 +157,33 @@ impl Hook<'_> {
         let mut answer = HookAnswer::default();
         let is_recorded = Cell::new(false);
         let done = (self.with_engine)(&mut |engine| {
-            let workspace = engine.workspace(&root)?;
-            answer = self.record(&workspace, &event, &is_recorded)?;
+            let workspace = engine.open_workspace_root(&root)?;
+            answer = self.record_event(&workspace, &event, &is_recorded)?;
             Ok(())
         });
         match done {
-            Ok(()) => HookOutput { answer: answer.text(self.agent, &event.name, event.gate), error: None },
+            Ok(()) => HookOutput { answer: answer.render(self.agent, &event.name, event.point), error: None },
             Err(error) => {
                 // The event is recorded later, from the inbox, without a scan of the files.
                 let missed = (!is_recorded.get()).then_some(&value);
-                self.failed(dir, event.gate, &event.name, &error.to_string(), missed)
+                self.report_failure(dir, event.point, &event.name, &error.to_string(), missed)
             }
         }
     }
 
     /// Whether the event can wait in the inbox until another process opens the store.
-    fn can_wait(&self, event: &HookEvent, dir: &Path) -> bool {
-        event.effect == ScanPolicy::None
-            && event.gate != HookPoint::Done
+    fn can_defer(&self, event: &HookEvent, dir: &Path) -> bool {
+        event.scan_policy == ScanPolicy::None
+            && event.point != HookPoint::Done
             && event.update.milestone != Some(SessionMilestone::Ended)
-            && !Control::of(dir).is_armed()
-            && !self.policy.is_some_and(|policy| policy.knows(&event.event, event.gate, dir))
+            && !Control::new(dir).is_armed()
+            && !self.policy.is_some_and(|policy| policy.has_recorded_reply(&event.event, event.point, dir))
             && !self.is_overdue(dir)
     }
 
     /// Whether the last checkpoint is older than the user's limit.
     fn is_overdue(&self, dir: &Path) -> bool {
-        let Some(minutes) = self.at_least_every else { return false };
+        let Some(minutes) = self.max_minutes_between_scans else { return false };
         // The stat cache is written by scans that found a change, the other file by scheduled scans.
         let modified = |name: &str| std::fs::metadata(dir.join(name)).and_then(|file| file.modified()).ok();
         let last_scan = modified("statcache").max(modified(LAST_SCAN_FILE));
@@ -186,14 +192,14 @@ impl Hook<'_> {
     }
 
     /// Whether as many model turns as the user allows passed without a scan of the files.
-    fn has_turned(&self, workspace: &Workspace, event: &HookEvent) -> Result<bool, EngineError> {
-        let Some(turns) = self.at_least_each else { return Ok(false) };
+    fn is_turn_limit_reached(&self, workspace: &Workspace, event: &HookEvent) -> Result<bool, EngineError> {
+        let Some(turns) = self.max_turns_between_scans else { return Ok(false) };
         let id = Session::id_of(workspace.record.id, &event.event.agent, &event.event.session);
         let session = workspace.store().session(id)?;
         Ok(session.is_some_and(|session| session.info.iteration + 1 >= session.info.looked + turns))
     }
 
-    fn note(&self, event: &HookEvent, payload: Option<Value>, gap: Option<String>) -> InboxNote {
+    fn build_note(&self, event: &HookEvent, payload: Option<Value>, gap: Option<String>) -> InboxNote {
         // A transcript that does not exist yet has no lines for this event, however long it is when the note is recorded.
         let transcript =
             event.transcript.as_ref().map(|path| std::fs::metadata(path).map_or(0, |file| file.len()));
@@ -205,7 +211,7 @@ impl Hook<'_> {
         }
     }
 
-    fn record(
+    fn record_event(
         &self,
         workspace: &Workspace,
         event: &HookEvent,
@@ -214,12 +220,15 @@ impl Hook<'_> {
         let lock = workspace.lock_recording()?;
         record::record_inbox_locked(workspace, &lock)?;
         let mut event = event.clone();
-        if event.effect == ScanPolicy::None {
-            event.effect = self.reason_to_scan(workspace, &event)?.map_or(ScanPolicy::None, ScanPolicy::Keep);
+        if event.scan_policy == ScanPolicy::None {
+            event.scan_policy =
+                self.reason_to_scan(workspace, &event)?.map_or(ScanPolicy::None, ScanPolicy::Checkpoint);
         }
         let recorded = record::record_hook_event(workspace, &lock, &event, self.env.now(), None)?;
         is_recorded.set(true);
-        if let (ScanPolicy::Keep(Trigger::Scheduled), Some(dir)) = (event.effect, workspace.cache_dir()?) {
+        if let (ScanPolicy::Checkpoint(Trigger::Scheduled), Some(dir)) =
+            (event.scan_policy, workspace.cache_dir()?)
+        {
             // Without this, every later event would be overdue until a file changes.
             let file = OpenOptions::new()
                 .write(true)
@@ -230,19 +239,19 @@ impl Hook<'_> {
             let _ = file.and_then(|file| file.set_modified(SystemTime::now()));
         }
         drop(lock);
-        let repeated = self.repeated(workspace, &event)?;
-        if event.gate == HookPoint::Before && repeated.refusal(self.agent).is_some() {
+        let repeated = self.repeat_recorded_reply(workspace, &event)?;
+        if event.point == HookPoint::Before && repeated.refusal_reason(self.agent).is_some() {
             return Ok(repeated);
         }
-        if let Some(answer) = self.forbidden(workspace, &event)? {
+        if let Some(answer) = self.refuse_forbidden_call(workspace, &event)? {
             return Ok(answer);
         }
         let mut answer = match repeated == HookAnswer::default() {
-            true => self.controlled(workspace, &event, &recorded)?,
+            true => self.apply_controls(workspace, &event, &recorded)?,
             false => repeated,
         };
-        if self.notes && event.gate == HookPoint::Done {
-            answer.note = record::describe_way_back(workspace, &recorded)?;
+        if self.show_undo_hint && event.point == HookPoint::Done {
+            answer.note = record::describe_undo(workspace, &recorded)?;
         }
         Ok(answer)
     }
@@ -254,7 +263,7 @@ impl Hook<'_> {
         event: &HookEvent,
     ) -> Result<Option<Trigger>, EngineError> {
         let is_overdue = workspace.cache_dir()?.is_some_and(|dir| self.is_overdue(&dir));
-        if is_overdue || (event.gate == HookPoint::Done && self.has_turned(workspace, event)?) {
+        if is_overdue || (event.point == HookPoint::Done && self.is_turn_limit_reached(workspace, event)?) {
             return Ok(Some(Trigger::Scheduled));
         }
         // There was no scan yet: without one, there would be nothing to rewind to.
@@ -262,7 +271,7 @@ impl Hook<'_> {
             return Ok(Some(Trigger::Automatic));
         }
         let id = Session::id_of(workspace.record.id, &event.event.agent, &event.event.session);
-        if event.gate != HookPoint::Done && event.update.milestone != Some(SessionMilestone::Ended) {
+        if event.point != HookPoint::Done && event.update.milestone != Some(SessionMilestone::Ended) {
             return Ok(None);
         }
         // The agent is done, and one of its calls has not ended: its changes are on disk now, and later changes are not its own.
@@ -272,25 +281,33 @@ impl Hook<'_> {
     }
 
     /// In a rerun, returns what the user decided and said at this point when the session was recorded.
-    fn repeated(&self, workspace: &Workspace, event: &HookEvent) -> Result<HookAnswer, EngineError> {
+    fn repeat_recorded_reply(
+        &self,
+        workspace: &Workspace,
+        event: &HookEvent,
+    ) -> Result<HookAnswer, EngineError> {
         let Some(policy) = self.policy else { return Ok(HookAnswer::default()) };
-        let answer = policy.repeat(workspace, &event.event, event.gate, self.env.now())?;
-        if let (Some(reason), HookPoint::Before) = (answer.refusal(self.agent), event.gate) {
+        let answer = policy.repeat_reply(workspace, &event.event, event.point, self.env.now())?;
+        if let (Some(reason), HookPoint::Before) = (answer.refusal_reason(self.agent), event.point) {
             record::record_refusal(workspace, &event.event, &reason, self.env.now())?;
         }
         Ok(answer)
     }
 
     /// Refuses a call that the policy of a rerun forbids.
-    fn forbidden(&self, workspace: &Workspace, event: &HookEvent) -> Result<Option<HookAnswer>, EngineError> {
-        let Some(policy) = self.policy.filter(|_| event.gate == HookPoint::Before) else { return Ok(None) };
-        let paths = record::relative(workspace, event);
+    fn refuse_forbidden_call(
+        &self,
+        workspace: &Workspace,
+        event: &HookEvent,
+    ) -> Result<Option<HookAnswer>, EngineError> {
+        let Some(policy) = self.policy.filter(|_| event.point == HookPoint::Before) else { return Ok(None) };
+        let paths = record::relative_call_paths(workspace, event);
         let tool = event.event.tool.as_deref().unwrap_or_default();
-        let changes = event.effect == ScanPolicy::Before;
-        let reason = match policy.refusal(self.agent, tool, &paths) {
+        let changes = event.scan_policy == ScanPolicy::Before;
+        let reason = match policy.refusal_reason(self.agent, tool, &paths) {
             None if changes && policy.tools == policy::ToolHandling::Recorded => {
                 let input = event.event.input.clone().unwrap_or_default();
-                policy::stand_in(policy, workspace, tool, &input)?
+                policy::apply_recorded_call(policy, workspace, tool, &input)?
             }
             None => return Ok(None),
             Some(reason) => reason,
@@ -300,7 +317,7 @@ impl Hook<'_> {
     }
 
     /// Stops here if a breakpoint or pause applies, and delivers messages that the user left for the agent.
-    fn controlled(
+    fn apply_controls(
         &self,
         workspace: &Workspace,
         event: &HookEvent,
@@ -308,7 +325,7 @@ impl Hook<'_> {
     ) -> Result<HookAnswer, EngineError> {
         let mut answer = HookAnswer::default();
         let Some(dir) = workspace.cache_dir()? else { return Ok(answer) };
-        let control = Control::of(&dir);
+        let control = Control::new(&dir);
         if !control.is_armed() {
             return Ok(answer);
         }
@@ -323,27 +340,27 @@ impl Hook<'_> {
             let passing = GatedCall {
                 workspace,
                 event: &event.event,
-                paths: &record::relative(workspace, event),
+                paths: &record::relative_call_paths(workspace, event),
                 recorded,
-                patience: self.patience,
+                answer_timeout: self.answer_timeout,
                 env: self.env,
-                waits: &|| true,
+                keep_waiting: &|| true,
             };
             let mut missed = |error: EngineError| self.leave_gap(&dir, &event.name, &error.to_string(), None);
-            let verdict = passing.pass(&control, side, &mut missed).map_err(io)?;
+            let verdict = passing.wait_for_decision(&control, side, &mut missed).map_err(io)?;
             match verdict {
-                None | Some(StopDecision::Goes) => {}
+                None | Some(StopDecision::Proceed) => {}
                 Some(StopDecision::Refused(reason)) => answer.deny = Some(reason),
                 Some(StopDecision::Edited(input)) => answer.input = Some(input),
             }
-            if let (Some(reason), BreakSide::Start) = (answer.refusal(self.agent), side)
+            if let (Some(reason), BreakSide::Start) = (answer.refusal_reason(self.agent), side)
                 && let Err(error) = record::record_refusal(workspace, &event.event, &reason, self.env.now())
             {
                 missed(error);
             }
         }
-        if HookAnswer::can_tell(self.agent, event.gate) {
-            let messages = control.take_said(recorded.session).map_err(io)?;
+        if HookAnswer::can_deliver_message(self.agent, event.point) {
+            let messages = control.take_messages(recorded.session).map_err(io)?;
             if !messages.is_empty() {
                 answer.context = Some(messages.join("\n\n"));
                 control.disarm_if_empty();
@@ -359,10 +376,10 @@ impl Hook<'_> {
     }
 
     /// Leaves a gap in the record; in strict mode, also refuses the call that was about to run.
-    fn failed(
+    fn report_failure(
         &self,
         dir: Option<&Path>,
-        gate: HookPoint,
+        point: HookPoint,
         event: &str,
         what: &str,
         payload: Option<&Value>,
@@ -373,28 +390,28 @@ impl Hook<'_> {
         if let Some(dir) = dir {
             self.leave_gap(&dir, event, what, payload);
         }
-        HookOutput { answer: self.refusal(gate, event, what), error: Some(what.to_string()) }
+        HookOutput { answer: self.strict_refusal(point, event, what), error: Some(what.to_string()) }
     }
 
     /// Notes in the inbox that something is missing from the record; `payload` is what was not recorded.
     fn leave_gap(&self, dir: &Path, event: &str, what: &str, payload: Option<&Value>) {
         let gap = format!("{event}: {what}");
         let note = InboxNote {
-            payload: payload.cloned().map(payload::clipped),
+            payload: payload.cloned().map(payload::clip_long_texts),
             gap: Some(stepback_redact::redact(gap.trim_start_matches(": ")).into_owned()),
             ..InboxNote::new(self.env.now(), self.agent.name())
         };
         // If this fails too, there is nothing left to try.
-        let _ = inbox::leave(dir, &note);
+        let _ = inbox::append_note(dir, &note);
     }
 
     /// The answer to an agent whose call could not be recorded: `None`, or a refusal in strict mode.
-    fn refusal(&self, gate: HookPoint, event: &str, what: &str) -> Option<String> {
-        if !self.strict || gate != HookPoint::Before {
+    fn strict_refusal(&self, point: HookPoint, event: &str, what: &str) -> Option<String> {
+        if !self.strict || point != HookPoint::Before {
             return None;
         }
         let reason = format!("stepback could not save a checkpoint first, and --strict is set: {what}");
-        HookAnswer { deny: Some(reason), ..HookAnswer::default() }.text(self.agent, event, gate)
+        HookAnswer { deny: Some(reason), ..HookAnswer::default() }.render(self.agent, event, point)
     }
 }
 
@@ -408,13 +425,13 @@ fn guess_event(payload: &[u8]) -> (String, HookPoint) {
         Some(rest.split('"').next().unwrap_or_default().chars().take(100).collect::<String>())
     });
     let name = name.unwrap_or_default();
-    let gate = payload::gate(&name);
+    let gate = payload::hook_point_by_name(&name);
     (name, gate)
 }
 
 fn parse_json(payload: &[u8]) -> Result<Value, String> {
-    if payload.len() > LARGEST {
-        return Err(format!("the payload has more than {} MiB", LARGEST >> 20));
+    if payload.len() > MAX_PAYLOAD_BYTES {
+        return Err(format!("the payload has more than {} MiB", MAX_PAYLOAD_BYTES >> 20));
     }
     serde_json::from_slice(payload).map_err(|error| format!("the payload is not JSON: {error}"))
 }

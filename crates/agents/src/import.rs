@@ -14,7 +14,8 @@ use stepback_model::record::StepKind;
 use stepback_model::time::Timestamp;
 
 use crate::transcript::{
-    MessagePart, MessageRole, TranscriptLocation, TranscriptMessage, about, clip, messages,
+    MessagePart, MessageRole, TranscriptLocation, TranscriptMessage, clip_line, parse_conversation_head,
+    parse_messages,
 };
 
 pub use describe::describe_call;
@@ -23,45 +24,45 @@ pub use describe::describe_call;
 pub const SUMMARY: usize = 100;
 
 /// Returns the events of a conversation, in order.
-pub fn events<S: AsRef<str>>(place: &TranscriptLocation, lines: &[S]) -> Vec<AgentEvent> {
-    let about = about(place.agent, lines);
-    let mut import = Import { place, calls: HashMap::new(), out: Vec::new() };
-    let all = messages(place.agent, lines);
+pub fn build_events<S: AsRef<str>>(location: &TranscriptLocation, lines: &[S]) -> Vec<AgentEvent> {
+    let about = parse_conversation_head(location.agent, lines);
+    let mut import = TranscriptImporter { location, calls: HashMap::new(), out: Vec::new() };
+    let all = parse_messages(location.agent, lines);
     // The conversation of a sub-agent begins with the call that started it, not with a session.
     if all.iter().any(|message| message.worker.is_none()) {
-        let mut began = import.event(StepKind::AgentStep, about.started_at, "session".into());
+        let mut began = import.new_event(StepKind::AgentStep, about.started_at, "session".into());
         began.summary = "session began".into();
         began.metadata = Some(json!({"cwd": about.cwd, "model": about.model}));
         import.out.push(began);
     }
     for message in &all {
-        import.message(message);
+        import.add_message(message);
     }
     import.out
 }
 
-struct Call<'a> {
+struct PendingToolCall<'a> {
     name: &'a str,
     input: &'a Value,
     at: Option<Timestamp>,
 }
 
-struct Import<'a> {
-    place: &'a TranscriptLocation,
-    calls: HashMap<&'a str, Call<'a>>,
+struct TranscriptImporter<'a> {
+    location: &'a TranscriptLocation,
+    calls: HashMap<&'a str, PendingToolCall<'a>>,
     out: Vec<AgentEvent>,
 }
 
-impl<'a> Import<'a> {
-    fn event(&self, kind: StepKind, at: Option<Timestamp>, key: String) -> AgentEvent {
+impl<'a> TranscriptImporter<'a> {
+    fn new_event(&self, kind: StepKind, at: Option<Timestamp>, key: String) -> AgentEvent {
         AgentEvent {
             at,
             key: Some(key),
-            ..AgentEvent::new(self.place.agent.name(), &self.place.session, kind, "")
+            ..AgentEvent::new(self.location.agent.name(), &self.location.session, kind, "")
         }
     }
 
-    fn message<'m: 'a>(&mut self, message: &'m TranscriptMessage) {
+    fn add_message<'m: 'a>(&mut self, message: &'m TranscriptMessage) {
         let first = self.out.len();
         let key = message.record.clone().unwrap_or_else(|| format!("line-{}", message.lines.start));
         match message.role {
@@ -71,19 +72,19 @@ impl<'a> Import<'a> {
                     None => (StepKind::UserInput, ""),
                     Some(_) => (StepKind::AgentStep, "sub-agent began: "),
                 };
-                let mut event = self.event(kind, message.at, key.clone());
-                event.summary = clip(&format!("{word}{text}"), SUMMARY);
+                let mut event = self.new_event(kind, message.at, key.clone());
+                event.summary = clip_line(&format!("{word}{text}"), SUMMARY);
                 event.input = Some(text.into());
                 self.out.push(event);
             }
             MessageRole::Assistant => {
-                let event = self.answer(message, key.clone());
+                let event = self.answer_event(message, key.clone());
                 self.out.push(event);
             }
             MessageRole::Tool | MessageRole::System | MessageRole::Unknown => {}
         }
         for part in &message.parts {
-            let event = self.part(part, message, &key);
+            let event = self.part_event(part, message, &key);
             self.out.extend(event);
         }
         for event in &mut self.out[first..] {
@@ -91,22 +92,22 @@ impl<'a> Import<'a> {
         }
     }
 
-    fn answer(&self, message: &TranscriptMessage, key: String) -> AgentEvent {
-        let mut event = self.event(StepKind::ModelEnd, message.at, key);
+    fn answer_event(&self, message: &TranscriptMessage, key: String) -> AgentEvent {
+        let mut event = self.new_event(StepKind::ModelEnd, message.at, key);
         let text = message.text();
         let names = message.parts.iter().filter_map(|part| match part {
             MessagePart::ToolCall { name, .. } => Some(name.as_str()),
             _ => None,
         });
         let said = if text.trim().is_empty() { names.collect::<Vec<_>>().join(", ") } else { text.clone() };
-        event.summary = clip(&format!("model: {said}"), SUMMARY);
+        event.summary = clip_line(&format!("model: {said}"), SUMMARY);
         event.tool.clone_from(&message.model);
         event.output = (!text.is_empty()).then(|| text.into());
         event.metadata = Some(json!({"model": message.model, "tokens": message.usage}));
         event
     }
 
-    fn part<'m: 'a>(
+    fn part_event<'m: 'a>(
         &mut self,
         part: &'m MessagePart,
         message: &TranscriptMessage,
@@ -115,8 +116,8 @@ impl<'a> Import<'a> {
         match part {
             MessagePart::ToolCall { id, name, input, at } => {
                 let at = at.or(message.at);
-                self.calls.insert(id, Call { name, input, at });
-                let mut event = self.event(StepKind::ToolStart, at, format!("{key} {id}"));
+                self.calls.insert(id, PendingToolCall { name, input, at });
+                let mut event = self.new_event(StepKind::ToolStart, at, format!("{key} {id}"));
                 event.summary = describe_call(name, input);
                 event.input = Some(input.clone());
                 event.tool = Some(name.clone());
@@ -125,7 +126,7 @@ impl<'a> Import<'a> {
             }
             MessagePart::ToolResult { id, output, failed, at } => {
                 let at = at.or(message.at);
-                let mut event = self.event(StepKind::ToolEnd, at, format!("{key} {id}"));
+                let mut event = self.new_event(StepKind::ToolEnd, at, format!("{key} {id}"));
                 event.call = Some(id.clone());
                 event.summary = "result of an unknown call".into();
                 if let Some(call) = self.calls.get(id.as_str()) {
@@ -138,20 +139,22 @@ impl<'a> Import<'a> {
                     Value::String(text) => text.clone(),
                     other => other.to_string(),
                 };
-                event.error = failed
-                    .then(|| ReportedError { message: clip(&message(), 1000), ..ReportedError::default() });
+                event.error = failed.then(|| ReportedError {
+                    message: clip_line(&message(), 1000),
+                    ..ReportedError::default()
+                });
                 event.output = Some(output.clone());
                 Some(event)
             }
             MessagePart::Compaction { text } => {
-                let mut event = self.event(StepKind::StateChange, message.at, key.into());
+                let mut event = self.new_event(StepKind::StateChange, message.at, key.into());
                 event.summary = "conversation compacted".into();
                 event.output = (!text.is_empty()).then(|| text.clone().into());
                 Some(event)
             }
             MessagePart::Failure { text } => {
-                let mut event = self.event(StepKind::Error, message.at, key.into());
-                event.summary = clip(&format!("error: {text}"), SUMMARY);
+                let mut event = self.new_event(StepKind::Error, message.at, key.into());
+                event.summary = clip_line(&format!("error: {text}"), SUMMARY);
                 event.error = Some(ReportedError { message: text.clone(), ..ReportedError::default() });
                 Some(event)
             }

@@ -48,7 +48,7 @@ impl InboxNote {
 }
 
 /// Appends a note to the inbox of a workspace.
-pub fn leave(workspace_dir: &Path, note: &InboxNote) -> io::Result<()> {
+pub fn append_note(workspace_dir: &Path, note: &InboxNote) -> io::Result<()> {
     let mut line = serde_json::to_vec(note).map_err(io::Error::other)?;
     line.push(b'\n');
     let path = workspace_dir.join(FILE);
@@ -81,7 +81,7 @@ pub fn is_empty(workspace_dir: &Path) -> bool {
 }
 
 /// Takes all notes. The caller must hold the workspace's record lock. `now` is the time given to lines that do not parse.
-pub fn take(workspace_dir: &Path, now: Timestamp) -> io::Result<Option<TakenNotes>> {
+pub fn take_notes(workspace_dir: &Path, now: Timestamp) -> io::Result<Option<TakenNotes>> {
     let (path, taken) = (workspace_dir.join(FILE), workspace_dir.join(TAKEN_INBOX_FILE));
     // Notes of a process that died before it recorded them come first.
     if !taken.exists() {
@@ -108,7 +108,7 @@ pub fn take(workspace_dir: &Path, now: Timestamp) -> io::Result<Option<TakenNote
 
 impl TakenNotes {
     /// Removes the notes after they were recorded, and returns them.
-    pub fn done(self) -> io::Result<Vec<InboxNote>> {
+    pub fn delete_recorded(self) -> io::Result<Vec<InboxNote>> {
         fs::remove_file(self.path)?;
         Ok(self.notes)
     }

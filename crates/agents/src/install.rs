@@ -26,10 +26,12 @@ use std::path::{Path, PathBuf};
 
 pub use self::parse::Position;
 pub use self::plan::{InstallPlan, plan};
-pub use self::route::{IN_THE_WAY, Route, in_the_way, routes, through};
-pub use self::run::{HookedCommand, RunPlan, agent_of, launcher, run_command};
+pub use self::route::{
+    PROXY_BLOCKING_VARIABLES, Route, find_blocking_variable, find_routes, route_through_proxy,
+};
+pub use self::run::{HookedCommand, RunPlan, detect_agent, launcher_words, plan_run};
 pub use self::server::plan_server;
-pub use self::write::{WriteResult, carry_out, take_back};
+pub use self::write::{WriteResult, apply_plan, plan_undo};
 use crate::Agent;
 
 /// The directories in which agents' settings are looked for.
@@ -51,7 +53,7 @@ pub struct SettingsPaths {
 
 impl SettingsPaths {
     /// Returns the default paths.
-    pub fn usual(home: &Path, workspace: &Path) -> Self {
+    pub fn from_home(home: &Path, workspace: &Path) -> Self {
         Self {
             home: home.to_owned(),
             workspace: workspace.to_owned(),
@@ -63,14 +65,14 @@ impl SettingsPaths {
     }
 
     /// Returns `path` for display, with a tilde for the home.
-    pub fn show(&self, path: &Path) -> String {
+    pub fn display_path(&self, path: &Path) -> String {
         match path.strip_prefix(&self.home) {
             Ok(rest) if !rest.as_os_str().is_empty() => format!("~/{}", rest.display()),
             _ => path.display().to_string(),
         }
     }
 
-    fn dirs(&self, agent: Agent) -> [PathBuf; 2] {
+    fn agent_dirs(&self, agent: Agent) -> [PathBuf; 2] {
         match agent {
             Agent::Claude => [self.claude_dir.clone(), self.workspace.join(".claude")],
             Agent::Codex => [self.codex_home.clone(), self.workspace.join(".codex")],
@@ -100,9 +102,9 @@ pub enum InstallDirection {
 
 /// Returns the agents in use: those with a directory of their own in the home or the workspace, and those with a program in
 /// `path`, the directories of the `PATH` variable.
-pub fn detect(place: &SettingsPaths, path: &[PathBuf]) -> Vec<Agent> {
+pub fn detect_agents(paths: &SettingsPaths, path: &[PathBuf]) -> Vec<Agent> {
     let has_program = |agent: Agent| path.iter().any(|dir| dir.join(agent.name()).is_file());
-    let has_dir = |agent| place.dirs(agent).iter().any(|dir| dir.is_dir());
+    let has_dir = |agent| paths.agent_dirs(agent).iter().any(|dir| dir.is_dir());
     Agent::ALL.into_iter().filter(|&agent| has_dir(agent) || has_program(agent)).collect()
 }
 
@@ -114,7 +116,7 @@ pub enum InstallError {
         "{file} is invalid: {what} at {position}. Nothing was changed; fix the file and try again",
         file = file.display()
     )]
-    Broken {
+    InvalidSettings {
         /// The settings file.
         file: PathBuf,
         /// Where the error is in the file.
@@ -127,7 +129,7 @@ pub enum InstallError {
         "{file} has {what} at {position}, which {agent} does not support. Nothing was changed; remove it and try again",
         file = file.display(), agent = agent.title()
     )]
-    Unreadable {
+    UnsupportedSyntax {
         /// The settings file.
         file: PathBuf,
         /// The agent that owns the settings.
@@ -142,7 +144,7 @@ pub enum InstallError {
     NotText(PathBuf),
     /// A file with the name of stepback's own was not written by stepback.
     #[error("{} was not written by stepback. Nothing was changed; move it and try again", .0.display())]
-    NotOurs(PathBuf),
+    NotOwnFile(PathBuf),
     /// The settings changed between planning and carrying out.
     #[error("{} was changed by another process meanwhile. Nothing was changed; try again", .0.display())]
     Changed(PathBuf),
@@ -161,10 +163,10 @@ pub enum InstallError {
     Outside(PathBuf),
     /// The path of the stepback program cannot be written to a settings file: it is relative, or not UTF-8.
     #[error("the path of stepback, {}, must be absolute and UTF-8 to be used in an agent's settings", .0.display())]
-    Binary(PathBuf),
+    InvalidBinaryPath(PathBuf),
     /// Settings given as an option of the command to run do not parse.
     #[error("the settings given with {option} cannot be read: {what}")]
-    Option {
+    InvalidOption {
         /// Name of the option.
         option: &'static str,
         /// What is wrong.
@@ -181,22 +183,22 @@ pub enum InstallError {
 }
 
 impl InstallError {
-    fn io(file: &Path) -> impl FnOnce(io::Error) -> Self + '_ {
+    fn io_error(file: &Path) -> impl FnOnce(io::Error) -> Self + '_ {
         move |source| Self::Io { file: file.to_owned(), source }
     }
 }
 
 /// The hook command that is installed.
-struct Hook<'a> {
+struct HookCommand<'a> {
     agent: Agent,
     binary: &'a str,
     strict: bool,
 }
 
-impl<'a> Hook<'a> {
+impl<'a> HookCommand<'a> {
     fn new(agent: Agent, binary: &'a Path, strict: bool) -> Result<Self, InstallError> {
         let text = binary.to_str().filter(|_| binary.is_absolute());
-        let Some(binary) = text else { return Err(InstallError::Binary(binary.to_owned())) };
+        let Some(binary) = text else { return Err(InstallError::InvalidBinaryPath(binary.to_owned())) };
         Ok(Self { agent, binary, strict })
     }
 

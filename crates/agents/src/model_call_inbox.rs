@@ -60,7 +60,7 @@ pub struct Caller {
 }
 
 /// Reads the caller from a request's headers, in which agents send their own ids.
-pub fn caller(headers: &[(String, String)]) -> Caller {
+pub fn parse_caller(headers: &[(String, String)]) -> Caller {
     let of = |names: &[&str]| {
         let found = names.iter().find_map(|name| headers.iter().find(|(header, _)| header == name));
         found.map(|(_, value)| value.clone()).filter(|value| !value.is_empty())
@@ -124,9 +124,11 @@ impl ModelCallWriter {
         }
         let mut input = json!(request);
         stepback_redact::redact_value(&mut input);
-        let event =
-            AgentEvent { input: Some(input), ..self.event(id, at, StepKind::ModelStart, caller, &summary) };
-        self.write(AgentEvent { tool: asked.model.as_deref().map(redacted), ..event }, 0, at)
+        let event = AgentEvent {
+            input: Some(input),
+            ..self.new_event(id, at, StepKind::ModelStart, caller, &summary)
+        };
+        self.write_call(AgentEvent { tool: asked.model.as_deref().map(redact_text), ..event }, 0, at)
     }
 
     /// Writes the end of a call, whether it succeeded or not.
@@ -140,36 +142,43 @@ impl ModelCallWriter {
         let error = call_error(response, &answer);
         let summary = match &error {
             Some(error) => error.message.clone(),
-            None => summarize(&answer),
+            None => summarize_response(&answer),
         };
-        let model = model.as_deref().map(redacted);
+        let model = model.as_deref().map(redact_text);
         let mut metadata = json!({
             "model": model,
             "usage": answer.usage,
             "cost_usd": cost.map(|micros| micros as f64 / 1e6),
-            "stop": answer.stop.as_deref().map(redacted),
+            "stop": answer.stop.as_deref().map(redact_text),
             "first_byte_us": response.first_byte,
         });
         if response.is_replayed() {
             metadata["replayed"] = json!(true);
         }
-        let output = json!(without_secrets(exchange));
+        let output = json!(redact_response(exchange));
         let event = AgentEvent {
             output: Some(output),
             error,
             duration: Some(response.took),
             metadata: Some(metadata),
             tool: model,
-            ..self.event(id, at, StepKind::ModelEnd, caller, &summary)
+            ..self.new_event(id, at, StepKind::ModelEnd, caller, &summary)
         };
-        self.write(event, cost.unwrap_or_default(), at)
+        self.write_call(event, cost.unwrap_or_default(), at)
     }
 
-    fn event(&self, id: &str, at: Timestamp, kind: StepKind, caller: &Caller, summary: &str) -> AgentEvent {
+    fn new_event(
+        &self,
+        id: &str,
+        at: Timestamp,
+        kind: StepKind,
+        caller: &Caller,
+        summary: &str,
+    ) -> AgentEvent {
         let agent = self.agent.clone().or_else(|| caller.agent.clone());
         let agent = agent.unwrap_or_else(|| UNKNOWN.to_owned());
         let session = caller.session.clone().or_else(|| self.session.clone()).unwrap_or_default();
-        let summary = payload::one_line(&stepback_redact::redact(summary));
+        let summary = payload::summary_line(&stepback_redact::redact(summary));
         AgentEvent {
             at: Some(at),
             key: Some(format!("model {id}")),
@@ -179,7 +188,7 @@ impl ModelCallWriter {
         }
     }
 
-    fn write(&self, event: AgentEvent, cost: u64, at: Timestamp) -> io::Result<()> {
+    fn write_call(&self, event: AgentEvent, cost: u64, at: Timestamp) -> io::Result<()> {
         let side = if event.kind == StepKind::ModelStart { "asked" } else { "answered" };
         let name = format!("{}-{side}.json", event.call.as_deref().unwrap_or_default());
         let agent = event.agent.clone();
@@ -191,14 +200,14 @@ impl ModelCallWriter {
         let mut options = OpenOptions::new();
         let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(dir.join(&name))?;
         file.write_all(&bytes)?;
-        inbox::leave(&self.dir, &InboxNote { carried: Some(name), ..InboxNote::new(at, &agent) })
+        inbox::append_note(&self.dir, &InboxNote { carried: Some(name), ..InboxNote::new(at, &agent) })
     }
 
     /// Writes a gap for a call that could not be recorded.
     pub fn write_gap(&self, what: &str, at: Timestamp) -> io::Result<()> {
         let agent = self.agent.as_deref().unwrap_or(UNKNOWN);
         let gap = Some(format!("a model call: {what}"));
-        inbox::leave(&self.dir, &InboxNote { gap, ..InboxNote::new(at, agent) })
+        inbox::append_note(&self.dir, &InboxNote { gap, ..InboxNote::new(at, agent) })
     }
 }
 
@@ -207,7 +216,7 @@ const UNREDACTED_FIELDS: [&str; 6] =
     ["signature", "thoughtSignature", "thought_signature", "encrypted_content", "data", "obfuscation"];
 
 /// Returns the response with secrets redacted, including those split over several chunks.
-fn without_secrets(exchange: &Exchange) -> Response {
+fn redact_response(exchange: &Exchange) -> Response {
     let Exchange { request, response, .. } = exchange;
     let clean = |text: &str| -> Option<String> {
         let clean = stepback_redact::redact(text);
@@ -252,12 +261,12 @@ fn call_error(response: &Response, answer: &ResponseSummary) -> Option<ReportedE
     }
 }
 
-fn redacted(text: &str) -> String {
+fn redact_text(text: &str) -> String {
     stepback_redact::redact(text).into_owned()
 }
 
 /// Summarizes a response in one line: the calls it makes, else its text.
-fn summarize(answer: &ResponseSummary) -> String {
+fn summarize_response(answer: &ResponseSummary) -> String {
     let mut calls: Vec<&str> = Vec::new();
     let mut text = None;
     for part in &answer.said {
@@ -277,7 +286,7 @@ fn summarize(answer: &ResponseSummary) -> String {
 }
 
 /// Reads the file that a note names; `None` if the file is missing or does not parse.
-pub(crate) fn read(workspace_dir: &Path, name: &str) -> Option<RecordedCall> {
+pub(crate) fn read_call(workspace_dir: &Path, name: &str) -> Option<RecordedCall> {
     // The name comes from a file that another process could have written to.
     let plain = !name.contains(['/', '\0']) && name != "..";
     let bytes = fs::read(workspace_dir.join(DIR).join(name)).ok().filter(|_| plain)?;
@@ -285,7 +294,7 @@ pub(crate) fn read(workspace_dir: &Path, name: &str) -> Option<RecordedCall> {
 }
 
 /// Deletes the files of notes that are recorded now, and files that were left behind long ago.
-pub(crate) fn forget(workspace_dir: &Path, notes: &[InboxNote]) {
+pub(crate) fn delete_recorded_calls(workspace_dir: &Path, notes: &[InboxNote]) {
     let dir = workspace_dir.join(DIR);
     let mut any = false;
     for name in notes.iter().filter_map(|note| note.carried.as_deref()) {
@@ -305,9 +314,9 @@ pub(crate) fn forget(workspace_dir: &Path, notes: &[InboxNote]) {
 }
 
 /// Returns the exchange of a recorded call and its answer; `None` if they do not parse as one.
-pub fn exchange(id: &str, asked: &Value, answered: &Value) -> Option<Exchange> {
-    let request = serde_json::from_value(asked.clone()).ok()?;
-    let response = serde_json::from_value(answered.clone()).ok()?;
+pub fn parse_exchange(id: &str, request: &Value, response: &Value) -> Option<Exchange> {
+    let request = serde_json::from_value(request.clone()).ok()?;
+    let response = serde_json::from_value(response.clone()).ok()?;
     Some(Exchange { id: id.to_owned(), request, response })
 }
 
@@ -351,7 +360,7 @@ mod tests {
             };
             let exchange = Exchange { id: id.into(), request, response };
             writer.write_end(&exchange, Timestamp::from_micros(1), &Caller::default()).unwrap();
-            let call = read(dir.path(), &format!("{id}-answered.json")).unwrap();
+            let call = read_call(dir.path(), &format!("{id}-answered.json")).unwrap();
             (call.cost, call.event.metadata.unwrap()["replayed"].clone())
         };
         assert!(cost("live", Vec::new()).0 > 0);

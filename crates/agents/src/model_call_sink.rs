@@ -10,7 +10,7 @@ use stepback_llm_wire::{Exchange, ModelRequest};
 use stepback_model::time::Timestamp;
 use stepback_proxy::Sink;
 
-use crate::model_call_inbox::{Caller, ModelCallWriter, caller};
+use crate::model_call_inbox::{Caller, ModelCallWriter, parse_caller};
 
 /// Writes exchanges to the inbox as notes. The receiver of its channel records them.
 pub struct ModelCallSink {
@@ -40,7 +40,7 @@ impl ModelCallSink {
     }
 
     /// Signals that there is a note to record. A failure to write one leaves a gap.
-    fn signal(&self, written: std::io::Result<()>) {
+    fn signal_note(&self, written: std::io::Result<()>) {
         if let Err(error) = written {
             // The agent continues; the gap is recorded if possible, and reported at the end.
             let _ = self.writer.write_gap(&error.to_string(), now());
@@ -54,23 +54,23 @@ impl ModelCallSink {
 
 impl Sink for ModelCallSink {
     fn begun(&self, id: &str, at: SystemTime, request: &ModelRequest, headers: &[(String, String)]) {
-        let caller = caller(headers);
-        let written = self.writer.write_start(id, timestamp(at), request, &caller);
+        let caller = parse_caller(headers);
+        let written = self.writer.write_start(id, to_timestamp(at), request, &caller);
         self.callers.lock().unwrap_or_else(PoisonError::into_inner).insert(id.to_owned(), caller);
-        self.signal(written);
+        self.signal_note(written);
     }
 
     fn ended(&self, id: &str, exchange: &Exchange) {
         let caller = self.callers.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
-        self.signal(self.writer.write_end(exchange, now(), &caller.unwrap_or_default()));
+        self.signal_note(self.writer.write_end(exchange, now(), &caller.unwrap_or_default()));
     }
 }
 
 fn now() -> Timestamp {
-    timestamp(SystemTime::now())
+    to_timestamp(SystemTime::now())
 }
 
-fn timestamp(at: SystemTime) -> Timestamp {
+fn to_timestamp(at: SystemTime) -> Timestamp {
     let since = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     Timestamp::from_micros(i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
 }

@@ -44,9 +44,9 @@ pub struct HookEvent {
     /// The event to record.
     pub event: AgentEvent,
     /// Whether the files are scanned, and when.
-    pub effect: ScanPolicy,
+    pub scan_policy: ScanPolicy,
     /// The point in the agent's work, which decides what can be answered.
-    pub gate: HookPoint,
+    pub point: HookPoint,
     /// The agent's own name of the event, which the answer repeats.
     pub name: String,
     /// The agent's current directory, if the payload names it.
@@ -58,7 +58,7 @@ pub struct HookEvent {
     /// What the event says about the session.
     pub update: SessionUpdate,
     /// Whether the event is not worth a step.
-    pub is_nothing: bool,
+    pub is_ignored: bool,
 }
 
 /// Why a payload cannot be used.
@@ -73,7 +73,7 @@ pub enum PayloadError {
 }
 
 /// Returns the hook point of an event by its name, as far as tool calls go: all that is known of a payload that does not parse.
-pub fn gate(name: &str) -> HookPoint {
+pub fn hook_point_by_name(name: &str) -> HookPoint {
     match name {
         "PreToolUse" | "BeforeTool" | "tool.execute.before" => HookPoint::Before,
         _ => HookPoint::Other,
@@ -94,7 +94,7 @@ pub fn read(agent: Agent, payload: &Value) -> Result<HookEvent, PayloadError> {
     });
     // The id alone: model calls and transcripts have nothing else, and a sub-agent needs one name. Its kind is in `raw`.
     let worker = text("agent_id").map(safe);
-    let prompt = text("prompt").map(str::to_string).or_else(|| spoken(fields));
+    let prompt = text("prompt").map(str::to_string).or_else(|| join_prompt_parts(fields));
     let whole = PayloadFields {
         agent,
         name: &name,
@@ -103,22 +103,22 @@ pub fn read(agent: Agent, payload: &Value) -> Result<HookEvent, PayloadError> {
         input: input.as_ref(),
         prompt: prompt.as_deref(),
     };
-    let Meaning { kind, gate, effect, summary } = whole.meaning();
-    let runs_alone = tool.as_deref().is_some_and(|tool| tools::runs_alone(agent, tool));
+    let EventClass { kind, point, scan_policy, summary } = whole.classify();
+    let runs_alone = tool.as_deref().is_some_and(|tool| tools::is_run_alone(agent, tool));
     let mut update = SessionUpdate {
         directory: text("cwd").map(str::to_string),
         transcript: text("transcript_path").map(str::to_string),
         model: text("model").map(str::to_string),
-        milestone: match gate {
+        milestone: match point {
             HookPoint::Done => Some(SessionMilestone::Answered),
             _ => (name == "SessionEnd").then_some(SessionMilestone::Ended),
         },
         finished_calls: match name.as_str() {
-            _ if gate == HookPoint::Done => FinishedCalls::All,
+            _ if point == HookPoint::Done => FinishedCalls::All,
             "SessionStart" | "SessionEnd" | "Interrupt" => FinishedCalls::All,
             // opencode reports a reply of the model when the calls that it requested have ended.
             "SubagentStop" | "message.updated" => FinishedCalls::OfWorker,
-            _ if gate == HookPoint::Before && runs_alone => FinishedCalls::OfWorker,
+            _ if point == HookPoint::Before && runs_alone => FinishedCalls::OfWorker,
             _ => FinishedCalls::Unknown,
         },
         ..SessionUpdate::default()
@@ -139,7 +139,7 @@ pub fn read(agent: Agent, payload: &Value) -> Result<HookEvent, PayloadError> {
         session,
         kind,
         at: None,
-        key: whole.key(kind, call.as_deref()),
+        key: whole.dedup_key(kind, call.as_deref()),
         call: call.filter(|_| {
             matches!(kind, StepKind::ToolStart | StepKind::ToolEnd) || name == "PermissionDenied"
         }),
@@ -149,18 +149,35 @@ pub fn read(agent: Agent, payload: &Value) -> Result<HookEvent, PayloadError> {
         input: input
             .clone()
             .or_else(|| prompt.as_ref().map(|prompt| json!({ "prompt": prompt })))
-            .map(clipped),
-        output: whole.output().map(clipped),
+            .map(clip_long_texts),
+        output: whole.output().map(clip_long_texts),
         error,
         duration: fields.get("duration_ms").and_then(Value::as_f64).map(|ms| (ms * 1000.0) as u64),
-        metadata: usage(fields),
-        raw: whole.rest(),
+        metadata: model_usage(fields),
+        raw: whole.remaining_fields(),
     };
-    let call = CallFacts {
-        paths: event.input.as_ref().filter(|_| event.call.is_some()).map(tools::paths).unwrap_or_default(),
-        scope: match (effect, tool.as_deref()) {
+    let call = call_facts(agent, &name, scan_policy, &event);
+    Ok(HookEvent {
+        event,
+        scan_policy,
+        point,
+        name: name.clone(),
+        cwd: text("cwd").map(PathBuf::from),
+        transcript: text("transcript_path").map(PathBuf::from),
+        call,
+        update,
+        is_ignored: gemini::is_compaction_check(agent, &name, text("trigger")),
+    })
+}
+
+/// Returns what is known about the call of an event: the paths it names, what it can change, and whether it ran.
+fn call_facts(agent: Agent, name: &str, scan_policy: ScanPolicy, event: &AgentEvent) -> CallFacts {
+    let input = event.input.as_ref().filter(|_| event.call.is_some());
+    CallFacts {
+        paths: input.map(tools::named_paths).unwrap_or_default(),
+        scope: match (scan_policy, event.tool.as_deref()) {
             (ScanPolicy::Before | ScanPolicy::After, Some(tool))
-                if tools::changes_only_named(agent, tool) =>
+                if tools::changes_only_named_paths(agent, tool) =>
             {
                 ChangeScope::NamedPaths
             }
@@ -168,18 +185,7 @@ pub fn read(agent: Agent, payload: &Value) -> Result<HookEvent, PayloadError> {
             _ => ChangeScope::Nothing,
         },
         status: if name == "PermissionDenied" { CallStatus::NeverRan } else { CallStatus::Ran },
-    };
-    Ok(HookEvent {
-        event,
-        effect,
-        gate,
-        name: name.clone(),
-        cwd: text("cwd").map(PathBuf::from),
-        transcript: text("transcript_path").map(PathBuf::from),
-        call,
-        update,
-        is_nothing: gemini::is_only_a_check(agent, &name, text("trigger")),
-    })
+    }
 }
 
 struct PayloadFields<'a> {
@@ -191,22 +197,26 @@ struct PayloadFields<'a> {
     prompt: Option<&'a str>,
 }
 
-struct Meaning {
+struct EventClass {
     kind: StepKind,
-    gate: HookPoint,
-    effect: ScanPolicy,
+    point: HookPoint,
+    scan_policy: ScanPolicy,
     summary: String,
 }
 
 impl PayloadFields<'_> {
-    fn text(&self, name: &str) -> Option<&str> {
+    fn text_field(&self, name: &str) -> Option<&str> {
         self.fields.get(name).and_then(Value::as_str).filter(|text| !text.is_empty())
     }
 
-    fn meaning(&self) -> Meaning {
+    fn classify(&self) -> EventClass {
         let changes = self.tool.is_some_and(|tool| tools::can_change(self.agent, tool));
-        let step =
-            |kind, gate, effect, summary: String| Meaning { kind, gate, effect, summary: one_line(&summary) };
+        let step = |kind, point, scan_policy, summary: String| EventClass {
+            kind,
+            point,
+            scan_policy,
+            summary: summary_line(&summary),
+        };
         let plain = |kind, summary: String| step(kind, HookPoint::Other, ScanPolicy::None, summary);
         let call = || match (self.tool, self.input) {
             (Some(tool), Some(input)) => crate::import::describe_call(tool, input),
@@ -214,7 +224,7 @@ impl PayloadFields<'_> {
             _ => "a call".into(),
         };
         let when_changing = |effect| if changes { effect } else { ScanPolicy::None };
-        let field = |name: &str| self.text(name).unwrap_or_default().to_string();
+        let field = |name: &str| self.text_field(name).unwrap_or_default().to_string();
         match self.name {
             "PreToolUse" | "BeforeTool" | "tool.execute.before" => {
                 step(StepKind::ToolStart, HookPoint::Before, when_changing(ScanPolicy::Before), call())
@@ -227,19 +237,21 @@ impl PayloadFields<'_> {
                 step(StepKind::UserInput, HookPoint::Prompt, ScanPolicy::None, prompt)
             }
             "Stop" | "AfterAgent" | "session.idle" => {
-                let last =
-                    self.text("last_assistant_message").or_else(|| last_line(self.text("prompt_response")?));
-                let summary = last.map_or_else(|| "done".into(), done);
+                let last = self
+                    .text_field("last_assistant_message")
+                    .or_else(|| last_nonblank_line(self.text_field("prompt_response")?));
+                let summary = last.map_or_else(|| "done".into(), summarize_done);
                 step(StepKind::AgentStep, HookPoint::Done, ScanPolicy::None, summary)
             }
             "SessionStart" | "session.created" => {
-                let source = self.text("source").map_or_else(String::new, |source| format!(" ({source})"));
-                let keep = ScanPolicy::Keep(Trigger::Automatic);
+                let source =
+                    self.text_field("source").map_or_else(String::new, |source| format!(" ({source})"));
+                let keep = ScanPolicy::Checkpoint(Trigger::Automatic);
                 step(StepKind::AgentStep, HookPoint::Other, keep, format!("session started{source}"))
             }
             "SessionEnd" => plain(StepKind::AgentStep, "session ended".into()),
             "PreCompact" | "PreCompress" | "session.compacting" => {
-                let keep = ScanPolicy::Keep(Trigger::Automatic);
+                let keep = ScanPolicy::Checkpoint(Trigger::Automatic);
                 step(
                     StepKind::StateChange,
                     HookPoint::Other,
@@ -279,19 +291,21 @@ impl PayloadFields<'_> {
 
     /// Identifies this event among others of its kind. Agents that send a timestamp or a prompt id deliver the same event
     /// twice when hooks are installed twice; without either, every delivery counts.
-    fn key(&self, kind: StepKind, call: Option<&str>) -> Option<String> {
-        let moment = self.text("timestamp");
+    fn dedup_key(&self, kind: StepKind, call: Option<&str>) -> Option<String> {
+        let moment = self.text_field("timestamp");
         match (kind, call) {
-            (StepKind::ToolStart | StepKind::ToolEnd, Some(call)) => match self.text("tool_use_id") {
+            (StepKind::ToolStart | StepKind::ToolEnd, Some(call)) => match self.text_field("tool_use_id") {
                 Some(id) => Some(id.to_string()),
                 None => moment.map(|moment| format!("{call} {moment}")),
             },
-            (StepKind::UserInput, _) => {
-                self.text("prompt_id").or(moment).or_else(|| self.text("turn_id")).map(str::to_string)
-            }
+            (StepKind::UserInput, _) => self
+                .text_field("prompt_id")
+                .or(moment)
+                .or_else(|| self.text_field("turn_id"))
+                .map(str::to_string),
             // An agent can be done with one prompt several times, but not with the same message.
             _ if moment.is_none() && matches!(self.name, "Stop" | "SubagentStop") => {
-                let prompt = self.text("prompt_id").or_else(|| self.text("turn_id"))?;
+                let prompt = self.text_field("prompt_id").or_else(|| self.text_field("turn_id"))?;
                 let payload = serde_json::to_vec(self.fields).ok()?;
                 Some(format!("{} {prompt} {}", self.name, Hash::of(ObjectKind::Blob, &payload)))
             }
@@ -315,7 +329,7 @@ impl PayloadFields<'_> {
             Some(error) => error,
             None if failed => {
                 let usual = if self.tool.is_some() { "it failed" } else { "the turn failed" };
-                let message = self.text("message").unwrap_or(usual).to_string();
+                let message = self.text_field("message").unwrap_or(usual).to_string();
                 ReportedError { message, ..ReportedError::default() }
             }
             None => return None,
@@ -325,7 +339,7 @@ impl PayloadFields<'_> {
     }
 
     /// The fields that are not stored elsewhere in the event.
-    fn rest(&self) -> Option<Value> {
+    fn remaining_fields(&self) -> Option<Value> {
         const FIELDS_RECORDED_ELSEWHERE: [&str; 12] = [
             "session_id",
             "transcript_path",
@@ -345,44 +359,44 @@ impl PayloadFields<'_> {
             |name: &str| FIELDS_RECORDED_ELSEWHERE.contains(&name) && !(name == "cwd" && self.tool.is_some());
         let rest: Map<String, Value> = (self.fields.iter())
             .filter(|(name, _)| !is_elsewhere(name))
-            .map(|(name, value)| (name.clone(), clipped(value.clone())))
+            .map(|(name, value)| (name.clone(), clip_long_texts(value.clone())))
             .collect();
         (!rest.is_empty()).then_some(Value::Object(rest))
     }
 }
 
 /// Returns the summary of the end of a prompt, from the model's last words.
-pub fn done(last_words: &str) -> String {
-    one_line(&format!("done: {last_words}"))
+pub fn summarize_done(last_answer: &str) -> String {
+    summary_line(&format!("done: {last_answer}"))
 }
 
 /// Returns the last line that is not blank.
-fn last_line(text: &str) -> Option<&str> {
+fn last_nonblank_line(text: &str) -> Option<&str> {
     text.lines().map(str::trim).rfind(|line| !line.is_empty())
 }
 
 /// Returns the text of a prompt that comes in parts.
-fn spoken(fields: &Map<String, Value>) -> Option<String> {
+fn join_prompt_parts(fields: &Map<String, Value>) -> Option<String> {
     let parts = fields.get("parts")?.as_array()?;
     let texts: Vec<&str> = parts.iter().filter_map(|part| part.get("text")?.as_str()).collect();
     (!texts.is_empty()).then(|| texts.join("\n"))
 }
 
 /// Tokens and cost of a model's answer, if the event has them.
-fn usage(fields: &Map<String, Value>) -> Option<Value> {
+fn model_usage(fields: &Map<String, Value>) -> Option<Value> {
     let info = fields.get("properties")?.get("info")?;
     let tokens = info.get("tokens")?;
     Some(json!({ "model": info.get("modelID"), "tokens": tokens, "cost_usd": info.get("cost") }))
 }
 
 /// Returns the first line, shortened, with control characters escaped for a terminal.
-pub fn one_line(text: &str) -> String {
+pub fn summary_line(text: &str) -> String {
     let line = text.trim().lines().next().unwrap_or_default().trim();
     safe(&clip::first(line, SUMMARY))
 }
 
 /// Shortens the long texts in a value and marks the cut. Clipping a value again changes nothing.
-pub fn clipped(mut value: Value) -> Value {
+pub fn clip_long_texts(mut value: Value) -> Value {
     clip::value(&mut value, MAX_TEXT_BYTES);
     value
 }
@@ -423,7 +437,7 @@ mod tests {
         let event = parse(Agent::Claude, sub).event;
         let headers = [("x-claude-code-session-id", "s"), ("x-claude-code-agent-id", "a0d6")];
         let headers = headers.map(|(name, value)| (name.to_owned(), value.to_owned()));
-        assert_eq!(event.worker, crate::model_call_inbox::caller(&headers).worker);
+        assert_eq!(event.worker, crate::model_call_inbox::parse_caller(&headers).worker);
         assert_eq!(event.raw.unwrap()["agent_type"], "Explore", "its kind is not lost");
     }
 
@@ -432,10 +446,10 @@ mod tests {
         let about = |trigger: &str| {
             parse(Agent::Gemini, json!({ "hook_event_name": "PreCompress", "trigger": trigger }))
         };
-        assert!(about("auto").is_nothing);
-        assert!(!about("manual").is_nothing);
+        assert!(about("auto").is_ignored);
+        assert!(!about("manual").is_ignored);
         let claude = json!({ "hook_event_name": "PreCompact", "trigger": "auto" });
-        assert!(!parse(Agent::Claude, claude).is_nothing);
+        assert!(!parse(Agent::Claude, claude).is_ignored);
     }
 
     #[test]

@@ -71,45 +71,49 @@ impl Policy {
     }
 
     /// Whether the recording has a decision or message for this event. `dir` is the cache of the scratch workspace.
-    pub fn knows(&self, event: &AgentEvent, gate: HookPoint, dir: &Path) -> bool {
-        match side_of(gate) {
+    pub fn has_recorded_reply(&self, event: &AgentEvent, point: HookPoint, dir: &Path) -> bool {
+        match break_side(point) {
             Some(side) => {
-                !self.decided.is_empty() && self.decided.find(event, side, &repeated(dir)).is_some()
+                !self.decided.is_empty()
+                    && self.decided.find(event, side, &read_repeated_calls(dir)).is_some()
             }
-            None => gate == HookPoint::Prompt && !self.told_with_prompt.is_empty(),
+            None => point == HookPoint::Prompt && !self.told_with_prompt.is_empty(),
         }
     }
 
     /// Repeats the user's decision and messages at this point of the recorded session.
-    pub fn repeat(
+    pub fn repeat_reply(
         &self,
         scratch: &Workspace,
         event: &AgentEvent,
-        gate: HookPoint,
+        point: HookPoint,
         now: Timestamp,
     ) -> Result<HookAnswer, EngineError> {
         let mut answer = HookAnswer::default();
         let Some(dir) = scratch.cache_dir()? else { return Ok(answer) };
-        let told = match side_of(gate) {
+        let told = match break_side(point) {
             Some(side) => {
-                let known = repeated(&dir);
+                let known = read_repeated_calls(&dir);
                 let Some(call) = self.decided.find(event, side, &known) else { return Ok(answer) };
                 if side == BreakSide::Start {
-                    note(&dir, &RepeatedCall { number: call.number, call: event.call.clone() })?;
+                    append_repeated_call(
+                        &dir,
+                        &RepeatedCall { number: call.number, call: event.call.clone() },
+                    )?;
                 }
-                let reply = call.reply(side);
+                let reply = call.reply_at(side);
                 answer.deny.clone_from(&reply.refused);
                 if let Some(decision) = &reply.decision {
                     record::record_repeated_decision(scratch, event, decision, now)?;
-                    match decision.verdict() {
-                        StopDecision::Goes => {}
+                    match decision.stop_decision() {
+                        StopDecision::Proceed => {}
                         StopDecision::Refused(reason) => answer.deny = Some(reason),
                         StopDecision::Edited(input) => answer.input = Some(input),
                     }
                 }
                 &reply.told
             }
-            None if gate == HookPoint::Prompt => &self.told_with_prompt,
+            None if point == HookPoint::Prompt => &self.told_with_prompt,
             None => return Ok(answer),
         };
         if !told.is_empty() {
@@ -122,7 +126,7 @@ impl Policy {
     }
 
     /// Returns why a call must not run; `None` if it may.
-    pub fn refusal(&self, agent: Agent, tool: &str, paths: &[String]) -> Option<String> {
+    pub fn refusal_reason(&self, agent: Agent, tool: &str, paths: &[String]) -> Option<String> {
         let changes = tools::can_change(agent, tool);
         if self.tools == ToolHandling::Deny && changes {
             return Some("this is a rerun in which tools that change something do not run".to_owned());
@@ -147,20 +151,20 @@ impl Policy {
 
 /// Applies the recorded changes of the same call to the files of `scratch`, and returns the text that the agent gets instead
 /// of a result. The proxy that answers its model calls makes sure that the model gets the recorded result.
-pub fn stand_in(
+pub fn apply_recorded_call(
     policy: &Policy,
     scratch: &Workspace,
     tool: &str,
     input: &Value,
 ) -> Result<String, EngineError> {
     let Some(root) = &policy.original else { return Ok(UNRECORDED_CALL_REASON.to_owned()) };
-    let original = scratch.engine.known_workspace(root)?;
+    let original = scratch.engine.open_known_workspace(root)?;
     let calls = StepQuery { session: Some(policy.session), ..StepQuery::default() };
     let mut steps = original.store().steps(original.record.id, &calls)?;
     steps.sort_by_key(|stored| stored.step.number);
     let (then, now) = (root.display().to_string(), policy.root.display().to_string());
     let wanted = input.to_string().replace(&now, &then);
-    let used = used(scratch)?;
+    let used = read_used_calls(scratch)?;
     for start in &steps {
         let step = &start.step;
         let is_call = step.kind == StepKind::ToolStart && step.meta.tool.as_deref() == Some(tool);
@@ -178,9 +182,9 @@ pub fn stand_in(
             other.kind == StepKind::ToolEnd && other.meta.call == step.meta.call && other.number > step.number
         };
         let Some(end) = steps.iter().find(ends) else { continue };
-        use_up(scratch, step.number)?;
-        let (before, after) = (original.state_of(start)?, original.state_of(end)?);
-        return Ok(match original.carry_over(&before, &after, &scratch.root)?.is_some() {
+        mark_call_used(scratch, step.number)?;
+        let (before, after) = (original.load_state(start)?, original.load_state(end)?);
+        return Ok(match original.update_materialized_dir(&before, &after, &scratch.root)?.is_some() {
             true => "this is a rerun: the recorded effects of the call were applied".to_owned(),
             false => "this is a rerun, and the recorded effects of the call no longer apply".to_owned(),
         });
@@ -189,8 +193,8 @@ pub fn stand_in(
 }
 
 /// The end of a call that a hook point belongs to.
-fn side_of(gate: HookPoint) -> Option<BreakSide> {
-    match gate {
+fn break_side(point: HookPoint) -> Option<BreakSide> {
+    match point {
         HookPoint::Before => Some(BreakSide::Start),
         HookPoint::After => Some(BreakSide::End),
         _ => None,
@@ -200,18 +204,18 @@ fn side_of(gate: HookPoint) -> Option<BreakSide> {
 const REPEATED_CALLS_FILE: &str = "repeated-calls";
 
 /// Calls that were matched with a recorded one so far, kept in a file because every hook is a process of its own.
-fn repeated(dir: &Path) -> Vec<RepeatedCall> {
+fn read_repeated_calls(dir: &Path) -> Vec<RepeatedCall> {
     let text = std::fs::read_to_string(dir.join(REPEATED_CALLS_FILE)).unwrap_or_default();
     text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
 }
 
-fn note(dir: &Path, call: &RepeatedCall) -> Result<(), EngineError> {
+fn append_repeated_call(dir: &Path, call: &RepeatedCall) -> Result<(), EngineError> {
     let line = serde_json::to_string(call).unwrap_or_default();
-    append(&dir.join(REPEATED_CALLS_FILE), &line)
+    append_line(&dir.join(REPEATED_CALLS_FILE), &line)
 }
 
 /// Appends a line to a file.
-fn append(file: &Path, line: &str) -> Result<(), EngineError> {
+fn append_line(file: &Path, line: &str) -> Result<(), EngineError> {
     let mut options = OpenOptions::new();
     let file = options.append(true).create(true).mode(0o600).open(file);
     file.and_then(|mut file| writeln!(file, "{line}"))
@@ -222,15 +226,15 @@ const UNRECORDED_CALL_REASON: &str = "this is a rerun, and this call is not in t
 const USED_CALLS_FILE: &str = "recorded-calls-used";
 
 /// The recorded calls whose changes were applied already: an agent may make the same call twice.
-fn used(scratch: &Workspace) -> Result<Vec<u64>, EngineError> {
+fn read_used_calls(scratch: &Workspace) -> Result<Vec<u64>, EngineError> {
     let file = scratch.cache_dir()?.map(|dir| dir.join(USED_CALLS_FILE));
     let text = file.and_then(|file| std::fs::read_to_string(file).ok()).unwrap_or_default();
     Ok(text.lines().filter_map(|line| line.parse().ok()).collect())
 }
 
-fn use_up(scratch: &Workspace, number: u64) -> Result<(), EngineError> {
+fn mark_call_used(scratch: &Workspace, number: u64) -> Result<(), EngineError> {
     let Some(dir) = scratch.cache_dir()? else { return Ok(()) };
-    append(&dir.join(USED_CALLS_FILE), &number.to_string())
+    append_line(&dir.join(USED_CALLS_FILE), &number.to_string())
 }
 
 #[cfg(test)]
@@ -254,7 +258,7 @@ mod tests {
     fn without_a_fence_only_what_is_known_to_stay_inside_runs() {
         let refused = |tool: &str, paths: &[&str]| {
             let paths: Vec<String> = paths.iter().map(|path| (*path).to_owned()).collect();
-            policy(ToolHandling::Real, false).refusal(Agent::Claude, tool, &paths).is_some()
+            policy(ToolHandling::Real, false).refusal_reason(Agent::Claude, tool, &paths).is_some()
         };
         assert!(!refused("Write", &["/scratch/a/b.txt"]));
         assert!(!refused("Write", &["a.txt"]));
@@ -266,8 +270,8 @@ mod tests {
 
     #[test]
     fn behind_a_fence_everything_runs_unless_nothing_shall() {
-        assert_eq!(policy(ToolHandling::Real, true).refusal(Agent::Claude, "Bash", &[]), None);
-        assert!(policy(ToolHandling::Deny, true).refusal(Agent::Claude, "Bash", &[]).is_some());
-        assert_eq!(policy(ToolHandling::Deny, true).refusal(Agent::Claude, "Read", &[]), None);
+        assert_eq!(policy(ToolHandling::Real, true).refusal_reason(Agent::Claude, "Bash", &[]), None);
+        assert!(policy(ToolHandling::Deny, true).refusal_reason(Agent::Claude, "Bash", &[]).is_some());
+        assert_eq!(policy(ToolHandling::Deny, true).refusal_reason(Agent::Claude, "Read", &[]), None);
     }
 }

@@ -14,7 +14,7 @@ pub struct RerunCommand<'a> {
     /// The recorded command; empty if there is none.
     pub argv: &'a [String],
     /// The prompt in the recording.
-    pub said: &'a str,
+    pub recorded_prompt: &'a str,
     /// The prompt for the rerun.
     pub prompt: &'a str,
     /// The session to continue, if this is not the first prompt.
@@ -27,21 +27,21 @@ pub struct RerunCommand<'a> {
 
 impl RerunCommand<'_> {
     /// Returns the command to run.
-    pub fn command(&self) -> Vec<String> {
-        let own = self.resume.is_none() && !self.goes_on();
-        match self.argv.iter().position(|word| self.carries(word)) {
+    pub fn build_command(&self) -> Vec<String> {
+        let own = self.resume.is_none() && !self.is_continuation();
+        match self.argv.iter().position(|word| self.is_recorded_prompt(word)) {
             Some(at) if own => {
                 let mut argv = self.argv.to_vec();
                 let bare = |text: &'_ str| text.trim_matches('"').to_owned();
-                argv[at] = argv[at].replacen(&bare(self.said), &bare(self.prompt), 1);
+                argv[at] = argv[at].replacen(&bare(self.recorded_prompt), &bare(self.prompt), 1);
                 argv
             }
-            _ => self.made_up(),
+            _ => self.build_new_command(),
         }
     }
 
     /// Whether the recorded command continues a session that does not exist any more.
-    fn goes_on(&self) -> bool {
+    fn is_continuation(&self) -> bool {
         let goes_on = |word: &String| match self.agent {
             Agent::Claude => matches!(word.as_str(), "--resume" | "-r" | "--continue" | "-c"),
             Agent::Codex => matches!(word.as_str(), "resume" | "fork"),
@@ -51,13 +51,13 @@ impl RerunCommand<'_> {
         self.argv.iter().any(goes_on)
     }
 
-    fn carries(&self, word: &str) -> bool {
-        let said = self.said.trim_matches('"');
+    fn is_recorded_prompt(&self, word: &str) -> bool {
+        let said = self.recorded_prompt.trim_matches('"');
         !said.is_empty()
-            && (word == self.said || word == said || word.strip_prefix("--prompt=") == Some(said))
+            && (word == self.recorded_prompt || word == said || word.strip_prefix("--prompt=") == Some(said))
     }
 
-    fn made_up(&self) -> Vec<String> {
+    fn build_new_command(&self) -> Vec<String> {
         let program = match self.argv.first() {
             // The launcher may be a wrapper or a script that needs more than its first word.
             Some(program) if program.rsplit('/').next() == Some(self.agent.name()) => program.as_str(),
@@ -124,18 +124,18 @@ mod tests {
     }
 
     fn again<'a>(agent: Agent, argv: &'a [String], resume: Option<&'a str>) -> RerunCommand<'a> {
-        RerunCommand { agent, argv, said: "fix", prompt: "mend", resume, tools: &[], model: None }
+        RerunCommand { agent, argv, recorded_prompt: "fix", prompt: "mend", resume, tools: &[], model: None }
     }
 
     #[test]
     fn a_command_that_carries_its_prompt_is_run_as_it_was() {
         let argv = words("/opt/claude -p fix --output-format json");
         assert_eq!(
-            again(Agent::Claude, &argv, None).command(),
+            again(Agent::Claude, &argv, None).build_command(),
             words("/opt/claude -p mend --output-format json")
         );
         let argv = words("gemini --prompt=fix -m x");
-        assert_eq!(again(Agent::Gemini, &argv, None).command(), words("gemini --prompt=mend -m x"));
+        assert_eq!(again(Agent::Gemini, &argv, None).build_command(), words("gemini --prompt=mend -m x"));
     }
 
     #[test]
@@ -143,12 +143,12 @@ mod tests {
         let argv = words("/opt/claude --resume 12 -p fix");
         let tools = words("Bash");
         let typed = RerunCommand { tools: &tools, ..again(Agent::Claude, &argv, Some("new")) };
-        assert_eq!(typed.command(), words("/opt/claude -p mend --allowedTools Bash --resume new"));
+        assert_eq!(typed.build_command(), words("/opt/claude -p mend --allowedTools Bash --resume new"));
         let argv = words("codex");
         let exec = "codex exec -s danger-full-access --skip-git-repo-check";
-        assert_eq!(again(Agent::Codex, &argv, None).command(), words(&format!("{exec} -- mend")));
+        assert_eq!(again(Agent::Codex, &argv, None).build_command(), words(&format!("{exec} -- mend")));
         assert_eq!(
-            again(Agent::Codex, &argv, Some("id")).command(),
+            again(Agent::Codex, &argv, Some("id")).build_command(),
             words(&format!("{exec} resume id -- mend"))
         );
     }

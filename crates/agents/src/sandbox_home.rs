@@ -14,7 +14,7 @@ use crate::Agent;
 const MAX_COPIED_DIR_BYTES: u64 = 64 << 20;
 
 /// The files in an agent's home that the user configured, or that the agent needs to start.
-fn settings(agent: Agent) -> &'static [&'static str] {
+fn settings_files(agent: Agent) -> &'static [&'static str] {
     match agent {
         Agent::Claude => &[
             ".claude.json",
@@ -56,8 +56,8 @@ fn settings(agent: Agent) -> &'static [&'static str] {
 }
 
 /// Fills `new` with the parts of `home` that `agent` needs.
-pub fn furnish(agent: Agent, home: &Path, new: &Path) -> io::Result<()> {
-    for name in settings(agent).iter().chain(&[".gitconfig", ".config/git"]) {
+pub fn populate_home(agent: Agent, home: &Path, new: &Path) -> io::Result<()> {
+    for name in settings_files(agent).iter().chain(&[".gitconfig", ".config/git"]) {
         let (from, to) = (home.join(name), new.join(name));
         let Ok(found) = fs::metadata(&from) else { continue };
         if let Some(parent) = to.parent() {
@@ -65,8 +65,8 @@ pub fn furnish(agent: Agent, home: &Path, new: &Path) -> io::Result<()> {
         }
         if found.is_file() {
             fs::copy(&from, &to)?;
-        } else if size(&from) <= MAX_COPIED_DIR_BYTES {
-            copy_all(&from, &to)?;
+        } else if dir_size(&from) <= MAX_COPIED_DIR_BYTES {
+            copy_dir(&from, &to)?;
         } else {
             std::os::unix::fs::symlink(&from, &to)?;
         }
@@ -103,11 +103,11 @@ fn link_rest(home: &Path, new: &Path, below: &Path) -> io::Result<()> {
     Ok(())
 }
 
-fn size(dir: &Path) -> u64 {
+fn dir_size(dir: &Path) -> u64 {
     let mut sum = 0;
     for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
         sum += match entry.metadata() {
-            Ok(found) if found.is_dir() => size(&entry.path()),
+            Ok(found) if found.is_dir() => dir_size(&entry.path()),
             Ok(found) => found.len(),
             Err(_) => 0,
         };
@@ -118,14 +118,14 @@ fn size(dir: &Path) -> u64 {
     sum
 }
 
-fn copy_all(from: &Path, to: &Path) -> io::Result<()> {
+fn copy_dir(from: &Path, to: &Path) -> io::Result<()> {
     fs::create_dir_all(to)?;
     for entry in fs::read_dir(from)? {
         let entry = entry?;
         let target = to.join(entry.file_name());
         let kind = entry.file_type()?;
         if kind.is_dir() {
-            copy_all(&entry.path(), &target)?;
+            copy_dir(&entry.path(), &target)?;
         } else if kind.is_symlink() {
             std::os::unix::fs::symlink(fs::read_link(entry.path())?, target)?;
         } else if kind.is_file() {

@@ -135,19 +135,19 @@ const EDITORS: [(Agent, &[&str]); 4] = [
 
 /// Whether a tool of an agent changes only the paths that its call names. Tools of stepback's own MCP server name none: their
 /// changes to files are steps of their own. Except for the one that runs programs.
-pub fn changes_only_named(agent: Agent, tool: &str) -> bool {
+pub fn changes_only_named_paths(agent: Agent, tool: &str) -> bool {
     let edits = EDITORS.iter().any(|(of, names)| *of == agent && names.contains(&tool));
     edits || own_tool_name(tool).is_some_and(|tool| tool != "verify_run")
 }
 
 /// Whether an agent runs this tool only when no other call of the same worker is running. Claude Code runs calls in parallel
 /// only if all of them just read; the other agents run any calls of one model turn in parallel.
-pub fn runs_alone(agent: Agent, tool: &str) -> bool {
-    agent == Agent::Claude && own_tool_name(tool).is_none() && changes_only_named(agent, tool)
+pub fn is_run_alone(agent: Agent, tool: &str) -> bool {
+    agent == Agent::Claude && own_tool_name(tool).is_none() && changes_only_named_paths(agent, tool)
 }
 
 /// Returns the paths that a call names as those it works on, as written.
-pub fn paths(input: &Value) -> Vec<String> {
+pub fn named_paths(input: &Value) -> Vec<String> {
     const FIELDS: [&str; 6] = ["file_path", "filePath", "notebook_path", "absolute_path", "path", "file"];
     let mut found: Vec<String> = FIELDS
         .iter()
@@ -157,18 +157,18 @@ pub fn paths(input: &Value) -> Vec<String> {
         .collect();
     for field in ["command", "input", "patch", "patchText"] {
         if let Some(text) = input.get(field).and_then(Value::as_str) {
-            found.extend(patched(text));
+            found.extend(patched_paths(text));
         }
     }
     if let Some(text) = input.as_str() {
-        found.extend(patched(text));
+        found.extend(patched_paths(text));
     }
     found.dedup();
     found
 }
 
 /// Returns the paths in a patch of the `*** Begin Patch` format.
-fn patched(text: &str) -> Vec<String> {
+fn patched_paths(text: &str) -> Vec<String> {
     if !text.contains("*** Begin Patch") {
         return Vec::new();
     }
@@ -207,10 +207,10 @@ mod tests {
 
     #[test]
     fn paths_are_found_in_fields_and_in_patches() {
-        assert_eq!(paths(&json!({"file_path": "/w/a.rs", "content": "x"})), ["/w/a.rs"]);
+        assert_eq!(named_paths(&json!({"file_path": "/w/a.rs", "content": "x"})), ["/w/a.rs"]);
         let patch =
             "*** Begin Patch\n*** Add File: f.txt\n+x\n*** Update File: a/b\n*** Move to: c\n*** End Patch";
-        assert_eq!(paths(&json!({ "command": patch })), ["f.txt", "a/b", "c"]);
-        assert!(paths(&json!({"command": "rm -rf build"})).is_empty());
+        assert_eq!(named_paths(&json!({ "command": patch })), ["f.txt", "a/b", "c"]);
+        assert!(named_paths(&json!({"command": "rm -rf build"})).is_empty());
     }
 }

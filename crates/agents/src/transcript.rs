@@ -29,13 +29,19 @@ use crate::agent::Agent;
 
 pub use claude::project_folder as claude_project_folder;
 pub use cut::{
-    RequestingAnswer, before_call, before_call_since, before_prompt, find_requesting_answer, settled,
+    RequestingAnswer, align_cut, cut_before_call, cut_before_later_call, cut_before_prompt,
+    find_requesting_answer,
 };
-pub use find::{ConversationHead, FoundTranscript, Home, about, discover, found_at, locate, workers};
-pub use lines::{LINE_LIMIT, left_out};
-pub use message::{MessagePart, MessageRole, MessageUsage, TranscriptMessage, messages, messages_of};
-pub(crate) use opencode_db::row as opencode_session;
-pub(crate) use value::{clip, text};
+pub use find::{
+    AgentDirs, ConversationHead, FoundTranscript, discover_transcripts, find_transcripts_at, locate,
+    parse_conversation_head, worker_transcripts,
+};
+pub use lines::{LINE_LIMIT, is_omitted_line};
+pub use message::{
+    MessagePart, MessageRole, MessageUsage, TranscriptMessage, parse_agent_messages, parse_messages,
+};
+pub(crate) use opencode_db::find_session as opencode_session;
+pub(crate) use value::{clip_line, get_str};
 
 /// Where a conversation is stored.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -101,7 +107,7 @@ pub enum TranscriptError {
 }
 
 impl TranscriptError {
-    fn io(path: &Path, source: io::Error) -> Self {
+    fn from_io(path: &Path, source: io::Error) -> Self {
         if source.kind() == io::ErrorKind::NotFound {
             Self::NotFound(path.into())
         } else {
@@ -113,21 +119,21 @@ impl TranscriptError {
 /// Reads what is new since `cursor`.
 ///
 /// Only complete lines count: one that is still being written is read the next time. Memory is bounded by what is new.
-pub fn read(place: &TranscriptLocation, cursor: &TranscriptCursor) -> Result<NewLines, TranscriptError> {
-    read_until(place, cursor, None)
+pub fn read(location: &TranscriptLocation, cursor: &TranscriptCursor) -> Result<NewLines, TranscriptError> {
+    read_until(location, cursor, None)
 }
 
 /// Like [`read`], but reads only the first `limit` bytes of a file: what was there at some earlier time. A database has no
 /// such order and is read as it is.
 pub fn read_until(
-    place: &TranscriptLocation,
+    location: &TranscriptLocation,
     cursor: &TranscriptCursor,
     limit: Option<u64>,
 ) -> Result<NewLines, TranscriptError> {
-    match place.agent {
-        Agent::Opencode => opencode_db::read(&place.path, &place.session, cursor),
+    match location.agent {
+        Agent::Opencode => opencode_db::read_new_lines(&location.path, &location.session, cursor),
         Agent::Claude | Agent::Codex | Agent::Gemini => {
-            lines::read(&place.path, cursor, limit.unwrap_or(u64::MAX))
+            lines::read_new_lines(&location.path, cursor, limit.unwrap_or(u64::MAX))
         }
     }
 }

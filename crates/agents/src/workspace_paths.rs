@@ -7,7 +7,7 @@ use stepback_engine::Workspace;
 use crate::payload::HookEvent;
 
 /// Returns the paths that a call names, relative to the workspace. A path outside of it stays as written.
-pub fn relative(workspace: &Workspace, event: &HookEvent) -> Vec<String> {
+pub fn relative_call_paths(workspace: &Workspace, event: &HookEvent) -> Vec<String> {
     let root = &workspace.root;
     // Relative to the agent's current directory, which can be anywhere below the root.
     let cwd = event.cwd.as_ref().and_then(|cwd| cwd.canonicalize().ok()).filter(|cwd| cwd.starts_with(root));
@@ -15,9 +15,9 @@ pub fn relative(workspace: &Workspace, event: &HookEvent) -> Vec<String> {
     (event.call.paths)
         .iter()
         .map(|path| {
-            let whole = tidied(&base.join(path));
+            let whole = normalize_path(&base.join(path));
             let inside = whole.strip_prefix(root).map(Path::to_path_buf).ok();
-            match inside.or_else(|| through_links(&whole, root)) {
+            match inside.or_else(|| resolve_through_links(&whole, root)) {
                 Some(inside) => inside.to_string_lossy().into_owned(),
                 None => path.clone(),
             }
@@ -26,7 +26,7 @@ pub fn relative(workspace: &Workspace, event: &HookEvent) -> Vec<String> {
 }
 
 /// Returns the path inside the workspace of one that leads there through a link, such as another name of the workspace itself.
-fn through_links(path: &Path, root: &Path) -> Option<PathBuf> {
+fn resolve_through_links(path: &Path, root: &Path) -> Option<PathBuf> {
     let dir = path.ancestors().skip(1).find_map(|dir| Some((dir, dir.canonicalize().ok()?)));
     let (dir, real) = dir?;
     let rest = path.strip_prefix(dir).ok()?;
@@ -34,7 +34,7 @@ fn through_links(path: &Path, root: &Path) -> Option<PathBuf> {
 }
 
 /// Removes `.` and `..` from the text of a path, because the file may not exist yet.
-fn tidied(path: &Path) -> PathBuf {
+fn normalize_path(path: &Path) -> PathBuf {
     let mut tidy = PathBuf::new();
     for part in path.components() {
         match part {

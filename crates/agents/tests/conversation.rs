@@ -12,7 +12,7 @@ use serde_json::json;
 use stepback_agents::Agent;
 use stepback_agents::import;
 use stepback_agents::transcript::{
-    self, Home, MessagePart, MessageRole, MessageUsage, TranscriptCursor, TranscriptError,
+    self, AgentDirs, MessagePart, MessageRole, MessageUsage, TranscriptCursor, TranscriptError,
     TranscriptLocation, TranscriptMessage,
 };
 use stepback_model::record::StepKind;
@@ -94,7 +94,7 @@ fn a_line_too_long_to_keep_is_marked() {
         fresh.lines,
         [format!("{{\"stepback\":\"line left out\",\"bytes\":{bytes}}}"), "{\"after\":1}".to_owned()]
     );
-    assert!(transcript::left_out(&fresh.lines[0]) && !transcript::left_out(&fresh.lines[1]));
+    assert!(transcript::is_omitted_line(&fresh.lines[0]) && !transcript::is_omitted_line(&fresh.lines[1]));
 }
 
 #[test]
@@ -105,13 +105,13 @@ fn a_database_gives_back_what_changed() {
     let place = TranscriptLocation { agent: Agent::Opencode, path: path.clone(), session: "ses_1".into() };
     let first = transcript::read(&place, &TranscriptCursor::default()).unwrap();
     assert_eq!((first.keep, first.lines.len()), (0, 2));
-    assert_eq!(transcript::settled(Agent::Opencode, &first.lines, 2), 1);
+    assert_eq!(transcript::align_cut(Agent::Opencode, &first.lines, 2), 1);
     let none = transcript::read(&place, &first.cursor).unwrap();
     assert_eq!((none.keep, none.lines.len(), none.cursor.lines), (2, 0, 2));
     sample::part(&db, "ses_1", "msg_000000000002bbbbbbbbbbbbbb", "prt_2", sample::tool("completed"));
     let grown = transcript::read(&place, &first.cursor).unwrap();
     assert_eq!((grown.keep, grown.lines.len(), grown.cursor.lines), (1, 1, 2));
-    let all = transcript::messages(Agent::Opencode, &[first.lines[0].clone(), grown.lines[0].clone()]);
+    let all = transcript::parse_messages(Agent::Opencode, &[first.lines[0].clone(), grown.lines[0].clone()]);
     assert_eq!(all[0].role, MessageRole::User);
     assert_eq!(all[1].usage, Some(MessageUsage { input: 5, output: 7, cache_read: 2, cache_write: 3 }));
     assert!(matches!(
@@ -135,11 +135,11 @@ fn roles(all: &[TranscriptMessage]) -> Vec<MessageRole> {
 
 #[test]
 fn the_blocks_of_an_answer_are_one_message() {
-    let all = transcript::messages(Agent::Claude, &claude_lines());
+    let all = transcript::parse_messages(Agent::Claude, &claude_lines());
     let answer = &all[1];
     assert_eq!((answer.id.as_deref(), answer.record.as_deref()), (Some("m1"), Some("u3")));
     assert_eq!(answer.lines, 3..8);
-    assert_eq!(answer.calls().collect::<Vec<_>>(), ["c1", "c2"]);
+    assert_eq!(answer.call_ids().collect::<Vec<_>>(), ["c1", "c2"]);
     assert_eq!(answer.usage, Some(MessageUsage { input: 7, output: 3, cache_read: 11, cache_write: 2 }));
     assert_eq!(all.iter().filter(|message| message.is_prompt()).count(), 2);
     assert!(all.iter().any(|message| message.worker.as_deref() == Some("sub1")));
@@ -162,19 +162,19 @@ fn what_claude_code_invents_is_no_answer() {
             .to_string(),
         user(false, "on"),
     ];
-    let all = transcript::messages(Agent::Claude, &lines);
+    let all = transcript::parse_messages(Agent::Claude, &lines);
     assert_eq!(
         roles(&all),
         [MessageRole::User, MessageRole::User, MessageRole::System, MessageRole::System, MessageRole::User]
     );
     assert_eq!(all[1].text(), "/compact now");
-    assert_eq!(transcript::before_prompt(Agent::Claude, &lines, 2), Some(2));
+    assert_eq!(transcript::cut_before_prompt(Agent::Claude, &lines, 2), Some(2));
 }
 
 #[test]
 fn an_answer_of_codex_ends_where_its_outputs_begin() {
     use MessageRole::{Assistant, System, Tool, User};
-    let all = transcript::messages(Agent::Codex, &codex_lines());
+    let all = transcript::parse_messages(Agent::Codex, &codex_lines());
     assert_eq!(roles(&all), [System, User, Assistant, Tool, Tool, Assistant, System, User, System]);
     assert_eq!(all[2].lines, 6..10);
     assert_eq!(all[2].usage, Some(MessageUsage { input: 60, output: 20, cache_read: 40, cache_write: 0 }));
@@ -186,11 +186,11 @@ fn an_answer_of_codex_ends_where_its_outputs_begin() {
 #[test]
 fn what_gemini_writes_again_replaces_what_it_wrote() {
     use MessageRole::{Assistant, System, Tool, User};
-    let all = transcript::messages(Agent::Gemini, &gemini_lines());
+    let all = transcript::parse_messages(Agent::Gemini, &gemini_lines());
     assert_eq!(roles(&all), [System, User, Assistant, Tool, User]);
     assert_eq!(all[2].lines, 4..6);
     assert_eq!(all[2].usage, Some(MessageUsage { input: 70, output: 25, cache_read: 30, cache_write: 0 }));
-    assert_eq!(all[2].results().collect::<Vec<_>>(), ["w2"], "a cancelled call has no message of its own");
+    assert_eq!(all[2].result_ids().collect::<Vec<_>>(), ["w2"], "a cancelled call has no message of its own");
     assert_eq!(all[4].text(), "right");
 }
 
@@ -199,13 +199,13 @@ fn what_a_few_lines_settle_does_not_change_with_more() {
     let samples =
         [(Agent::Claude, claude_lines()), (Agent::Codex, codex_lines()), (Agent::Gemini, gemini_lines())];
     for (agent, lines) in samples {
-        let all = transcript::messages(agent, &lines);
+        let all = transcript::parse_messages(agent, &lines);
         let mut settled = 0;
-        for call in all.iter().flat_map(|message| message.calls()) {
-            let whole = transcript::before_call(agent, &lines, call);
+        for call in all.iter().flat_map(|message| message.call_ids()) {
+            let whole = transcript::cut_before_call(agent, &lines, call);
             for from in 0..lines.len() {
                 let asked = transcript::find_requesting_answer(agent, &lines[from..], call, true);
-                if let Some(answer) = asked.by.filter(|_| asked.settled) {
+                if let Some(answer) = asked.answer.filter(|_| asked.is_final) {
                     assert_eq!(Some(from + answer.lines.start), whole, "{agent:?} {call} from line {from}");
                     settled += 1;
                 }
@@ -218,29 +218,33 @@ fn what_a_few_lines_settle_does_not_change_with_more() {
 #[test]
 fn cuts_leave_a_conversation() {
     let lines = claude_lines();
-    assert_eq!(transcript::before_call(Agent::Claude, &lines, "c2"), Some(3));
-    assert_eq!(transcript::before_call(Agent::Claude, &lines, "c3"), Some(9));
-    assert_eq!(transcript::before_call(Agent::Claude, &lines, "no such"), None);
+    assert_eq!(transcript::cut_before_call(Agent::Claude, &lines, "c2"), Some(3));
+    assert_eq!(transcript::cut_before_call(Agent::Claude, &lines, "c3"), Some(9));
+    assert_eq!(transcript::cut_before_call(Agent::Claude, &lines, "no such"), None);
     // Whatever had been written when the call began, it ends at the same place.
     for seen in [0, 5, 9] {
-        assert_eq!(transcript::before_call_since(Agent::Claude, &lines, "c3", seen), Some(9), "{seen}");
+        assert_eq!(transcript::cut_before_later_call(Agent::Claude, &lines, "c3", seen), Some(9), "{seen}");
     }
-    assert_eq!(transcript::before_call_since(Agent::Claude, &lines, "c2", 9), None);
-    assert_eq!(transcript::before_prompt(Agent::Claude, &lines, 0), Some(0));
-    assert_eq!(transcript::before_prompt(Agent::Claude, &lines, 1), Some(17));
-    assert_eq!(transcript::before_prompt(Agent::Claude, &lines, 2), None);
-    assert_eq!(transcript::settled(Agent::Claude, &lines, 8), 3, "of two parallel calls one waits");
-    assert_eq!(transcript::settled(Agent::Claude, &lines, 5), 3, "half an answer is none");
-    assert_eq!(transcript::settled(Agent::Claude, &lines, 9), 9);
-    assert_eq!(transcript::settled(Agent::Claude, &lines, 999), 22);
+    assert_eq!(transcript::cut_before_later_call(Agent::Claude, &lines, "c2", 9), None);
+    assert_eq!(transcript::cut_before_prompt(Agent::Claude, &lines, 0), Some(0));
+    assert_eq!(transcript::cut_before_prompt(Agent::Claude, &lines, 1), Some(17));
+    assert_eq!(transcript::cut_before_prompt(Agent::Claude, &lines, 2), None);
+    assert_eq!(transcript::align_cut(Agent::Claude, &lines, 8), 3, "of two parallel calls one waits");
+    assert_eq!(transcript::align_cut(Agent::Claude, &lines, 5), 3, "half an answer is none");
+    assert_eq!(transcript::align_cut(Agent::Claude, &lines, 9), 9);
+    assert_eq!(transcript::align_cut(Agent::Claude, &lines, 999), 22);
     let lines = codex_lines();
-    assert_eq!(transcript::before_call(Agent::Codex, &lines, "b"), Some(6), "what was shown of it goes too");
-    assert_eq!(transcript::before_prompt(Agent::Codex, &lines, 0), Some(1));
-    assert_eq!(transcript::before_prompt(Agent::Codex, &lines, 1), Some(18));
-    assert_eq!(transcript::settled(Agent::Codex, &lines, 13), 6);
+    assert_eq!(
+        transcript::cut_before_call(Agent::Codex, &lines, "b"),
+        Some(6),
+        "what was shown of it goes too"
+    );
+    assert_eq!(transcript::cut_before_prompt(Agent::Codex, &lines, 0), Some(1));
+    assert_eq!(transcript::cut_before_prompt(Agent::Codex, &lines, 1), Some(18));
+    assert_eq!(transcript::align_cut(Agent::Codex, &lines, 13), 6);
     let lines = gemini_lines();
-    assert_eq!(transcript::before_call(Agent::Gemini, &lines, "w1"), Some(4));
-    assert_eq!(transcript::before_prompt(Agent::Gemini, &lines, 1), Some(9));
+    assert_eq!(transcript::cut_before_call(Agent::Gemini, &lines, "w1"), Some(4));
+    assert_eq!(transcript::cut_before_prompt(Agent::Gemini, &lines, 1), Some(9));
 }
 
 #[test]
@@ -265,13 +269,13 @@ fn nothing_an_agent_may_write_is_too_much() {
             lines.extend(odd.iter().map(|line| line.to_string()));
             let place = place(agent, Path::new("/none"));
             for n in 0..=lines.len() {
-                let all = transcript::messages(agent, &lines[..n]);
+                let all = transcript::parse_messages(agent, &lines[..n]);
                 assert!(
                     all.iter()
                         .all(|message| message.lines.start < message.lines.end && message.lines.end <= n)
                 );
-                assert!(transcript::settled(agent, &lines, n) <= n);
-                import::events(&place, &lines[..n]);
+                assert!(transcript::align_cut(agent, &lines, n) <= n);
+                import::build_events(&place, &lines[..n]);
                 serde_json::to_string(&all).unwrap();
             }
         }
@@ -281,7 +285,7 @@ fn nothing_an_agent_may_write_is_too_much() {
 #[test]
 fn conversations_are_found() {
     let dir = tempfile::tempdir().unwrap();
-    let home = Home::below(dir.path());
+    let home = AgentDirs::from_home(dir.path());
     let put = |path: String, lines: &[String]| {
         let path = dir.path().join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -295,9 +299,9 @@ fn conversations_are_found() {
     put(".gemini/tmp/app/.project_root".into(), &["/home/dev/app".into()]);
     fs::create_dir_all(&home.opencode).unwrap();
     opencode_db(&home.opencode.join("opencode.db"), "ses_1");
-    let found = transcript::discover(&home);
+    let found = transcript::discover_transcripts(&home);
     let mut told: Vec<_> =
-        found.iter().map(|found| (found.place.agent, found.about.title.as_deref().unwrap())).collect();
+        found.iter().map(|found| (found.location.agent, found.head.title.as_deref().unwrap())).collect();
     told.sort();
     let expected = [
         (Agent::Claude, "fix the parser"),
@@ -307,22 +311,22 @@ fn conversations_are_found() {
     ];
     assert_eq!(told, expected);
     assert!(
-        found.iter().all(|found| found.about.cwd.as_deref() == Some(Path::new("/home/dev/app"))),
+        found.iter().all(|found| found.head.cwd.as_deref() == Some(Path::new("/home/dev/app"))),
         "{found:?}"
     );
-    assert!(found.iter().all(|found| found.about.started_at.is_some() && found.about.model.is_some()));
+    assert!(found.iter().all(|found| found.head.started_at.is_some() && found.head.model.is_some()));
     for found in &found {
-        let (agent, session) = (found.place.agent, &found.place.session);
-        assert_eq!(transcript::locate(agent, &home, session, None).as_ref(), Some(&found.place));
+        let (agent, session) = (found.location.agent, &found.location.session);
+        assert_eq!(transcript::locate(agent, &home, session, None).as_ref(), Some(&found.location));
         assert_eq!(
             transcript::locate(agent, &home, session, Some(Path::new("/home/dev/app"))).as_ref(),
-            Some(&found.place)
+            Some(&found.location)
         );
         assert_eq!(transcript::locate(agent, &home, "../../etc/passwd", None), None);
     }
-    let claude = found.iter().find(|found| found.place.agent == Agent::Claude).unwrap();
-    assert_eq!(transcript::workers(&claude.place).len(), 1);
-    assert_eq!(transcript::discover(&Home::below(Path::new("/nowhere"))), []);
+    let claude = found.iter().find(|found| found.location.agent == Agent::Claude).unwrap();
+    assert_eq!(transcript::worker_transcripts(&claude.location).len(), 1);
+    assert_eq!(transcript::discover_transcripts(&AgentDirs::from_home(Path::new("/nowhere"))), []);
 }
 
 #[test]
@@ -337,7 +341,7 @@ fn project_folders_are_named_as_claude_code_names_them() {
 fn a_transcript_is_imported_as_events() {
     use StepKind::{AgentStep, Error, ModelEnd, StateChange, ToolEnd, ToolStart, UserInput};
     let place = place(Agent::Claude, Path::new("/none"));
-    let events = import::events(&place, &claude_lines());
+    let events = import::build_events(&place, &claude_lines());
     let kinds: Vec<StepKind> = events.iter().map(|event| event.kind).collect();
     let start = [
         AgentStep, UserInput, ModelEnd, ToolStart, ToolStart, ToolEnd, ToolEnd, ModelEnd, ToolStart, ToolEnd,
@@ -350,7 +354,7 @@ fn a_transcript_is_imported_as_events() {
     assert_eq!(events[6].error.as_ref().unwrap().message, "Exit code 1");
     assert_eq!(events[6].duration, Some(1_000_000));
     assert!(events.iter().any(|event| event.worker.as_deref() == Some("sub1")));
-    assert_eq!(events, import::events(&place, &claude_lines()));
+    assert_eq!(events, import::build_events(&place, &claude_lines()));
     let mut keys: Vec<_> = events.iter().map(|event| (event.kind, event.key.clone().unwrap())).collect();
     keys.sort();
     keys.dedup();

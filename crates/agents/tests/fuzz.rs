@@ -88,18 +88,18 @@ fn transcripts() {
         let text = String::from_utf8_lossy(input);
         let lines: Vec<&str> = text.lines().collect();
         for agent in Agent::ALL {
-            let messages = transcript::messages(agent, &lines);
+            let messages = transcript::parse_messages(agent, &lines);
             for message in &messages {
                 let _ = (
                     message.text(),
-                    message.shown_text(),
-                    message.calls().count(),
-                    message.results().count(),
+                    message.display_text(),
+                    message.call_ids().count(),
+                    message.result_ids().count(),
                 );
             }
-            assert!(transcript::settled(agent, &lines, lines.len()) <= lines.len());
-            assert!(transcript::before_call(agent, &lines, "t1").is_none_or(|keep| keep <= lines.len()));
-            assert!(transcript::before_prompt(agent, &lines, 1).is_none_or(|keep| keep <= lines.len()));
+            assert!(transcript::align_cut(agent, &lines, lines.len()) <= lines.len());
+            assert!(transcript::cut_before_call(agent, &lines, "t1").is_none_or(|keep| keep <= lines.len()));
+            assert!(transcript::cut_before_prompt(agent, &lines, 1).is_none_or(|keep| keep <= lines.len()));
         }
     });
 }

@@ -52,15 +52,15 @@ impl HookedWorkspace {
             with_engine: &|work| work(&self.engine()),
             new_root: &|directory: &Path| Some(directory.to_path_buf()),
             transcript: None,
-            patience: Duration::ZERO,
+            answer_timeout: Duration::ZERO,
             strict: false,
-            at_least_every: None,
-            at_least_each: None,
+            max_minutes_between_scans: None,
+            max_turns_between_scans: None,
             scan_around_calls: true,
-            notes: false,
+            show_undo_hint: false,
             has_proxy: false,
             policy: None,
-            started: &|| None,
+            find_launch_command: &|| None,
         };
         let outcome = hook.handle(payload.to_string().as_bytes());
         assert_eq!(outcome.error, None);
@@ -145,7 +145,7 @@ fn taken_in_at_once_or_one_by_one_the_record_is_the_same() {
             let take_in = || {
                 if one_by_one {
                     let engine = desk.engine();
-                    record::record_inbox(&engine.workspace(&desk.root).unwrap()).unwrap();
+                    record::record_inbox(&engine.open_workspace_root(&desk.root).unwrap()).unwrap();
                 }
             };
             let beside = format!("{call} beside {number}");
@@ -185,7 +185,7 @@ fn a_note_that_cannot_be_recorded_leaves_a_gap_and_blocks_nothing() {
     let desk = HookedWorkspace::new();
     desk.hook("one", "PreToolUse", "Bash", "first");
     let (engine, before) = (desk.engine(), desk.steps().len());
-    let workspace = engine.workspace(&desk.root).unwrap();
+    let workspace = engine.open_workspace_root(&desk.root).unwrap();
     let note = |second: i64, call: &str, input: Value, gap: Option<&str>| InboxNote {
         payload: Some(json!({
             "session_id": "one", "cwd": desk.root, "hook_event_name": "PreToolUse",
@@ -216,7 +216,7 @@ fn a_note_that_cannot_be_recorded_leaves_a_gap_and_blocks_nothing() {
     let desk = HookedWorkspace::new();
     desk.hook("one", "PreToolUse", "Bash", "first");
     let engine = desk.engine();
-    let workspace = engine.workspace(&desk.root).unwrap();
+    let workspace = engine.open_workspace_root(&desk.root).unwrap();
     let lock = workspace.lock_recording().unwrap();
     let mark = desk.store.commit_seq().unwrap().0;
     let notes: Vec<InboxNote> =

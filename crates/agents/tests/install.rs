@@ -9,7 +9,7 @@ use stepback_agents::install::{
     InstallDirection::{self, Install, Uninstall},
     InstallError, InstallPlan,
     InstallScope::{self, Project, User},
-    SettingsPaths, WriteResult, carry_out, detect, plan, take_back,
+    SettingsPaths, WriteResult, apply_plan, detect_agents, plan, plan_undo,
 };
 use tempfile::TempDir;
 
@@ -24,7 +24,7 @@ impl AgentHome {
     fn new() -> Self {
         let dir = TempDir::new().unwrap();
         let root = fs::canonicalize(dir.path()).unwrap();
-        let place = SettingsPaths::usual(&root.join("home"), &root.join("work"));
+        let place = SettingsPaths::from_home(&root.join("home"), &root.join("work"));
         fs::create_dir_all(&place.home).unwrap();
         fs::create_dir_all(&place.workspace).unwrap();
         Self { _dir: dir, place }
@@ -46,7 +46,7 @@ impl AgentHome {
         direction: InstallDirection,
     ) -> (InstallPlan, WriteResult) {
         let plan = self.plan(agent, scope, direction).unwrap();
-        let done = carry_out(&plan).unwrap();
+        let done = apply_plan(&plan).unwrap();
         (plan, done)
     }
 
@@ -78,15 +78,15 @@ fn what_init_makes_it_unmakes() {
         for scope in [Project, User] {
             let world = AgentHome::new();
             let (installed, done) = world.go(agent, scope, Install);
-            assert_eq!(done, WriteResult::Made);
+            assert_eq!(done, WriteResult::Created);
             assert!(!installed.changes.is_empty() && !installed.follow_up.is_empty());
-            assert_eq!(world.go(agent, scope, Install).1, WriteResult::Nothing, "{agent}: installed twice");
+            assert_eq!(world.go(agent, scope, Install).1, WriteResult::Unchanged, "{agent}: installed twice");
             let (removed, done) = world.go(agent, scope, Uninstall);
             assert_eq!(done, WriteResult::Removed, "{agent}: {removed:?}");
             for root in [&world.place.home, &world.place.workspace] {
                 assert_eq!(fs::read_dir(root).unwrap().count(), 0, "{agent}: {removed:?}");
             }
-            assert_eq!(world.go(agent, scope, Uninstall).1, WriteResult::Nothing);
+            assert_eq!(world.go(agent, scope, Uninstall).1, WriteResult::Unchanged);
         }
     }
 }
@@ -115,7 +115,7 @@ fn uninstall_gives_back_the_bytes_of_before() {
             assert_eq!(world.go(agent, User, Install).1, WriteResult::Changed);
             json(&file);
             let installed = fs::read(&file).unwrap();
-            assert_eq!(world.go(agent, User, Install).1, WriteResult::Nothing, "{agent}: {text:?}");
+            assert_eq!(world.go(agent, User, Install).1, WriteResult::Unchanged, "{agent}: {text:?}");
             assert_eq!(fs::read(&file).unwrap(), installed);
             world.go(agent, User, Uninstall);
             assert_eq!(fs::read_to_string(&file).unwrap(), text, "{agent}");
@@ -234,7 +234,7 @@ fn strict_says_so_and_can_be_given_up_again() {
     world.go(Agent::Claude, User, Install);
     let plain = fs::read(&file).unwrap();
     let strict = plan(Agent::Claude, User, &world.place, Path::new(BINARY), true, Install).unwrap();
-    carry_out(&strict).unwrap();
+    apply_plan(&strict).unwrap();
     let hooks = json(&file)["hooks"].clone();
     assert_eq!(hooks["PreToolUse"][0]["hooks"][0]["onFailure"], "block");
     assert_eq!(hooks["Stop"][0]["hooks"][0]["args"], serde_json::json!(["hook", "claude", "--strict"]));
@@ -258,7 +258,7 @@ fn a_path_with_blanks_is_quoted_for_the_shell() {
 fn a_relative_binary_is_refused() {
     let world = AgentHome::new();
     let error = plan(Agent::Codex, User, &world.place, Path::new("stepback"), false, Install).unwrap_err();
-    assert!(matches!(error, InstallError::Binary(_)));
+    assert!(matches!(error, InstallError::InvalidBinaryPath(_)));
 }
 
 #[test]
@@ -267,7 +267,7 @@ fn a_concurrent_edit_is_not_overwritten() {
     let file = world.write(Agent::Gemini, "{}");
     let plan = world.plan(Agent::Gemini, User, Install).unwrap();
     fs::write(&file, "{\"a\": 1}").unwrap();
-    assert!(matches!(carry_out(&plan), Err(InstallError::Changed(_))));
+    assert!(matches!(apply_plan(&plan), Err(InstallError::Changed(_))));
     assert_eq!(fs::read_to_string(&file).unwrap(), "{\"a\": 1}");
 }
 
@@ -310,7 +310,7 @@ fn a_link_in_a_workspace_does_not_lead_out_of_it() {
         let planned = world.plan(agent, Project, Install).unwrap();
         symlink(&outside, &first).unwrap();
         assert!(matches!(world.plan(agent, Project, Install), Err(InstallError::Outside(_))), "{agent:?}");
-        assert!(carry_out(&planned).is_err(), "{agent:?}");
+        assert!(apply_plan(&planned).is_err(), "{agent:?}");
         assert_eq!(fs::read_dir(&outside).unwrap().count(), 0, "{agent:?}");
         // The file itself is one.
         fs::remove_file(&first).unwrap();
@@ -340,7 +340,7 @@ fn a_read_only_file_is_left_alone() {
     let file = world.write(Agent::Codex, "{}");
     fs::set_permissions(&file, fs::Permissions::from_mode(0o444)).unwrap();
     let plan = world.plan(Agent::Codex, User, Install).unwrap();
-    assert!(matches!(carry_out(&plan), Err(InstallError::ReadOnly(_))));
+    assert!(matches!(apply_plan(&plan), Err(InstallError::ReadOnly(_))));
     assert_eq!(fs::read_to_string(&file).unwrap(), "{}");
 }
 
@@ -349,20 +349,20 @@ fn a_plan_can_be_taken_back_unless_someone_else_wrote() {
     let world = AgentHome::new();
     let file = world.write(Agent::Gemini, "{ }");
     let (done, _) = world.go(Agent::Gemini, User, Install);
-    let back = take_back(&done).unwrap().unwrap();
-    carry_out(&back).unwrap();
+    let back = plan_undo(&done).unwrap().unwrap();
+    apply_plan(&back).unwrap();
     assert_eq!(fs::read_to_string(&file).unwrap(), "{ }");
     let (done, _) = world.go(Agent::Gemini, User, Install);
     fs::write(&file, "{}").unwrap();
-    assert_eq!(take_back(&done).unwrap(), None);
+    assert_eq!(plan_undo(&done).unwrap(), None);
 }
 
 #[test]
 fn a_plugin_of_someone_else_is_not_ours_to_touch() {
     let world = AgentHome::new();
     let file = world.write(Agent::Opencode, "export const Mine = async () => ({});\n");
-    assert!(world.plan(Agent::Opencode, User, Uninstall).unwrap().is_nothing());
-    assert!(matches!(world.plan(Agent::Opencode, User, Install), Err(InstallError::NotOurs(_))));
+    assert!(world.plan(Agent::Opencode, User, Uninstall).unwrap().is_unchanged());
+    assert!(matches!(world.plan(Agent::Opencode, User, Install), Err(InstallError::NotOwnFile(_))));
     assert!(fs::read_to_string(file).unwrap().contains("Mine"));
 }
 
@@ -383,11 +383,11 @@ fn agents_are_found_by_their_folders_and_their_programs() {
     let world = AgentHome::new();
     let bin = world.place.home.join("bin");
     fs::create_dir(&bin).unwrap();
-    assert_eq!(detect(&world.place, std::slice::from_ref(&bin)), []);
+    assert_eq!(detect_agents(&world.place, std::slice::from_ref(&bin)), []);
     fs::create_dir(world.place.workspace.join(".gemini")).unwrap();
     fs::create_dir(world.place.home.join(".claude")).unwrap();
     fs::write(bin.join("codex"), "").unwrap();
-    assert_eq!(detect(&world.place, &[bin]), [Agent::Claude, Agent::Codex, Agent::Gemini]);
+    assert_eq!(detect_agents(&world.place, &[bin]), [Agent::Claude, Agent::Codex, Agent::Gemini]);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use stepback_agents::Agent;
-use stepback_agents::install::{InstallDirection, InstallScope, SettingsPaths, carry_out, plan};
+use stepback_agents::install::{InstallDirection, InstallScope, SettingsPaths, apply_plan, plan};
 use stepback_faults::{Fault, arm, disarm};
 use tempfile::TempDir;
 
@@ -16,7 +16,7 @@ fn a_failing_disk_leaves_the_old_file_or_the_new_one() {
             let mut failures = 0;
             for nth in 1.. {
                 let dir = TempDir::new().unwrap();
-                let place = SettingsPaths::usual(dir.path(), &dir.path().join("work"));
+                let place = SettingsPaths::from_home(dir.path(), &dir.path().join("work"));
                 if let Some(text) = before {
                     fs::create_dir(&place.gemini_dir).unwrap();
                     fs::write(place.gemini_dir.join("settings.json"), text).unwrap();
@@ -26,7 +26,7 @@ fn a_failing_disk_leaves_the_old_file_or_the_new_one() {
                     plan(Agent::Gemini, InstallScope::User, &place, binary, false, InstallDirection::Install)
                         .unwrap();
                 arm(fault, nth);
-                let done = carry_out(&plan);
+                let done = apply_plan(&plan);
                 disarm();
                 let now = fs::read(&plan.file).ok();
                 if done.is_ok() {

@@ -1,7 +1,7 @@
 //! The editor of other people's JSON: what goes in comes out again without a trace.
 #![expect(clippy::unwrap_used, reason = "tests may fail loudly")]
 
-use stepback_agents::install::jsonc::{JsoncDocument, PathStep, Rest, Value};
+use stepback_agents::install::jsonc::{JsoncDocument, PathStep, RemainingContent, Value};
 
 fn document(text: &str) -> JsoncDocument {
     JsoncDocument::parse(text.to_owned()).unwrap()
@@ -25,7 +25,7 @@ fn there_and_back(text: &str, expected: &str) {
     assert_eq!(document.text(), expected);
     let rest = document.remove(&path(&["new"])).unwrap();
     assert_eq!(document.text(), text);
-    assert_ne!(rest, Rest::EmptyAndOurs, "the container was there before: {text:?}");
+    assert_ne!(rest, RemainingContent::EmptyAndOurs, "the container was there before: {text:?}");
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn an_empty_object_becomes_empty_again_in_its_own_way() {
     ] {
         let mut document = document(text);
         document.insert_member(&[], "new", &group()).unwrap();
-        assert_eq!(document.remove(&path(&["new"])).unwrap(), Rest::Empty, "{text:?}");
+        assert_eq!(document.remove(&path(&["new"])).unwrap(), RemainingContent::Empty, "{text:?}");
         assert_eq!(document.text(), text);
     }
 }
@@ -105,8 +105,16 @@ fn a_container_of_our_making_is_known_again() {
     for text in ["{\n  \"a\": 1\n}\n", "{\"a\":1}", "{\"a\": 1}", "{\r\n\t\"a\": 1\r\n}", "{}", "{\n}"] {
         let mut document = document(text);
         document.insert_member(&[], "new", &group()).unwrap();
-        assert_eq!(document.remove(&path(&["new", "hooks", "0"])).unwrap(), Rest::EmptyAndOurs, "{text:?}");
-        assert_eq!(document.remove(&path(&["new", "hooks"])).unwrap(), Rest::EmptyAndOurs, "{text:?}");
+        assert_eq!(
+            document.remove(&path(&["new", "hooks", "0"])).unwrap(),
+            RemainingContent::EmptyAndOurs,
+            "{text:?}"
+        );
+        assert_eq!(
+            document.remove(&path(&["new", "hooks"])).unwrap(),
+            RemainingContent::EmptyAndOurs,
+            "{text:?}"
+        );
         document.remove(&path(&["new"])).unwrap();
         assert_eq!(document.text(), text);
     }
@@ -124,7 +132,10 @@ fn an_element_is_appended_and_removed() {
         document.append(&path(&["l"]), &Value::Text("x".to_owned())).unwrap();
         assert_eq!(document.text(), expected);
         let last = document.root().member("l").unwrap().elements().unwrap().len() - 1;
-        assert_eq!(document.remove(&[PathStep::from("l"), PathStep::from(last)]).unwrap(), Rest::Entries);
+        assert_eq!(
+            document.remove(&[PathStep::from("l"), PathStep::from(last)]).unwrap(),
+            RemainingContent::Entries
+        );
         assert_eq!(document.text(), text);
     }
 }
@@ -278,7 +289,7 @@ fn whatever_the_file_looks_like_it_comes_back() {
             assert!(edited.get(&entry).is_some(), "{text:?} at {path:?} became {:?}", edited.text());
             let rest = edited.remove(&entry).unwrap();
             assert_eq!(edited.text(), text, "at {path:?}");
-            assert_ne!(rest, Rest::EmptyAndOurs, "{text:?} at {path:?}");
+            assert_ne!(rest, RemainingContent::EmptyAndOurs, "{text:?} at {path:?}");
         }
     }
 }

@@ -8,7 +8,8 @@ use std::path::Path;
 
 use stepback_agents::Agent;
 use stepback_agents::install::{
-    HookedCommand, Route, RunPlan, SettingsPaths, in_the_way, routes, run_command, through,
+    HookedCommand, Route, RunPlan, SettingsPaths, find_blocking_variable, find_routes, plan_run,
+    route_through_proxy,
 };
 use tempfile::TempDir;
 
@@ -29,7 +30,7 @@ impl AgentHome {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, text).unwrap();
         }
-        let place = SettingsPaths::usual(&home, &work);
+        let place = SettingsPaths::from_home(&home, &work);
         Self { dir, place }
     }
 
@@ -47,7 +48,7 @@ impl AgentHome {
             argv: &argv,
             cwd: &self.place.workspace,
             environment: &environment,
-            place: &self.place,
+            paths: &self.place,
             binary: Path::new("/usr/bin/stepback"),
             strict: false,
             temp_dir: &temp,
@@ -55,7 +56,7 @@ impl AgentHome {
     }
 
     fn hindrance(&self, environment: &[(&str, &str)]) -> Option<&'static str> {
-        self.with_run(&["claude"], environment, in_the_way)
+        self.with_run(&["claude"], environment, find_blocking_variable)
     }
 
     fn routed(&self, agent: Agent, argv: &[&str], environment: &[(&str, &str)]) -> (Vec<Route>, RunPlan) {
@@ -63,14 +64,14 @@ impl AgentHome {
     }
 
     fn routed_in(agent: Agent, run: &HookedCommand<'_>) -> (Vec<Route>, RunPlan) {
-        let found = routes(agent, run);
-        let mut plan = run_command(agent, run).unwrap();
+        let found = find_routes(agent, run);
+        let mut plan = plan_run(agent, run).unwrap();
         let ours: Vec<(Route, String)> = found
             .iter()
             .enumerate()
             .map(|(at, route)| (route.clone(), format!("http://127.0.0.1:{}", 7000 + at)))
             .collect();
-        through(agent, run, &ours, &mut plan).unwrap();
+        route_through_proxy(agent, run, &ours, &mut plan).unwrap();
         (found, plan)
     }
 }

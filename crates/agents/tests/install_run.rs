@@ -7,8 +7,8 @@ use std::path::Path;
 
 use stepback_agents::Agent;
 use stepback_agents::install::{
-    HookedCommand, InstallDirection, InstallScope, RunPlan, SettingsPaths, agent_of, carry_out, plan,
-    run_command,
+    HookedCommand, InstallDirection, InstallScope, RunPlan, SettingsPaths, apply_plan, detect_agent, plan,
+    plan_run,
 };
 use tempfile::TempDir;
 
@@ -17,7 +17,7 @@ fn words(command: &str) -> Vec<OsString> {
 }
 
 fn run(dir: &Path, command: &str, environment: &[(&str, &str)]) -> RunPlan {
-    let place = SettingsPaths::usual(&dir.join("home"), dir);
+    let place = SettingsPaths::from_home(&dir.join("home"), dir);
     let argv = words(command);
     let environment: Vec<_> =
         environment.iter().map(|(k, v)| (OsString::from(k), OsString::from(v))).collect();
@@ -25,12 +25,12 @@ fn run(dir: &Path, command: &str, environment: &[(&str, &str)]) -> RunPlan {
         argv: &argv,
         cwd: dir,
         environment: &environment,
-        place: &place,
+        paths: &place,
         binary: Path::new("/bin/stepback"),
         strict: false,
         temp_dir: Path::new("/run/one"),
     };
-    run_command(agent_of(&argv).unwrap(), &run).unwrap()
+    plan_run(detect_agent(&argv).unwrap(), &run).unwrap()
 }
 
 #[test]
@@ -52,9 +52,9 @@ fn agents_are_known_by_their_commands() {
         ("bash", None),
         ("npx", None),
     ] {
-        assert_eq!(agent_of(&words(command)), agent, "{command}");
+        assert_eq!(detect_agent(&words(command)), agent, "{command}");
     }
-    assert_eq!(agent_of(&[]), None);
+    assert_eq!(detect_agent(&[]), None);
 }
 
 #[test]
@@ -90,7 +90,7 @@ fn settings_given_to_claude_are_joined_with_ours() {
 #[test]
 fn codex_gets_hooks_with_their_trust_and_installed_ones_sleep() {
     let dir = TempDir::new().unwrap();
-    let place = SettingsPaths::usual(&dir.path().join("home"), dir.path());
+    let place = SettingsPaths::from_home(&dir.path().join("home"), dir.path());
     fs::create_dir_all(&place.home).unwrap();
     let install = plan(
         Agent::Codex,
@@ -101,7 +101,7 @@ fn codex_gets_hooks_with_their_trust_and_installed_ones_sleep() {
         InstallDirection::Install,
     )
     .unwrap();
-    carry_out(&install).unwrap();
+    apply_plan(&install).unwrap();
     let plan = run(dir.path(), "codex exec go", &[]);
     let argv: Vec<_> = plan.argv.iter().map(|arg| arg.to_str().unwrap()).collect();
     assert_eq!((argv[0], argv[1], &argv[argv.len() - 2..]), ("codex", "-c", &["exec", "go"][..]));
@@ -137,17 +137,17 @@ fn opencode_gets_the_plugin_beside_those_it_is_given() {
 #[test]
 fn the_address_of_the_plugin_is_escaped() {
     let argv = words("opencode");
-    let place = SettingsPaths::usual(Path::new("/h"), Path::new("/w"));
+    let place = SettingsPaths::from_home(Path::new("/h"), Path::new("/w"));
     let run = HookedCommand {
         argv: &argv,
         cwd: Path::new("/w"),
         environment: &[],
-        place: &place,
+        paths: &place,
         binary: Path::new("/bin/stepback"),
         strict: true,
         temp_dir: Path::new("/a b/ü"),
     };
-    let plan = run_command(Agent::Opencode, &run).unwrap();
+    let plan = plan_run(Agent::Opencode, &run).unwrap();
     assert_eq!(plan.env[0].1, "{\"plugin\":[\"file:///a%20b/%C3%BC/stepback.js\"]}");
     let plugin = String::from_utf8(plan.files[0].1.clone()).unwrap();
     assert!(plugin.contains("const ARGS = [\"hook\", \"opencode\", \"--strict\"];"));

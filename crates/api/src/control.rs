@@ -56,7 +56,7 @@ pub struct NewBreakpoint {
 
 impl NewBreakpoint {
     /// A breakpoint on this condition, without any of the fields that belong to it.
-    pub fn on(on: BreakpointKind) -> Self {
+    pub fn new(on: BreakpointKind) -> Self {
         let (name, number, pattern, glob, usd) = (None, None, None, None, None);
         Self { on, name, number, pattern, glob, usd, condition: None, from_hit: None, log: false }
     }

@@ -4,7 +4,10 @@
 mod advice;
 
 #[cfg(feature = "engine")]
-pub use advice::{of, of_board, of_bundle, of_history, of_io};
+pub use advice::{
+    classify_board_error, classify_bundle_error, classify_engine_error, classify_history_error,
+    classify_io_error,
+};
 
 /// Kinds of failure, each with its own exit code. Documented in `docs/guide/exit-codes.md`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

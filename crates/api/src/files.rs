@@ -35,7 +35,7 @@ pub struct NodeDocument {
 
 impl NodeDocument {
     /// The document of a node.
-    pub fn of(node: &TreeNode) -> Self {
+    pub fn from_node(node: &TreeNode) -> Self {
         let octal = |mode: u32| Some(format!("{mode:04o}"));
         let kind = |kind: &str| Self { kind: kind.to_owned(), ..Self::default() };
         match node {
@@ -71,11 +71,11 @@ pub struct FileDocument {
 
 impl FileDocument {
     /// The document of a path.
-    pub fn of(path: &RelPath, node: &TreeNode) -> Self {
+    pub fn from_node(path: &RelPath, node: &TreeNode) -> Self {
         Self {
             path: path.display().into_owned(),
             address: encode_path(path.as_bytes()),
-            node: NodeDocument::of(node),
+            node: NodeDocument::from_node(node),
         }
     }
 
@@ -103,13 +103,13 @@ pub struct ChangeDocument {
 
 impl ChangeDocument {
     /// The document of a change.
-    pub fn of(change: &PathChange) -> Self {
+    pub fn from_change(change: &PathChange) -> Self {
         Self {
             path: change.path.display().into_owned(),
             kind: change.kind().as_str().to_owned(),
             from: change.from.as_ref().map(|from| from.display().into_owned()),
-            before: change.before.as_ref().map(NodeDocument::of),
-            after: change.after.as_ref().map(NodeDocument::of),
+            before: change.before.as_ref().map(NodeDocument::from_node),
+            after: change.after.as_ref().map(NodeDocument::from_node),
         }
     }
 }
@@ -151,7 +151,7 @@ pub struct SkippedPathDocument {
 
 impl SkippedPathDocument {
     /// The document of a path that a plan leaves alone.
-    pub fn of(item: &SkippedPath) -> Self {
+    pub fn from_skipped_path(item: &SkippedPath) -> Self {
         Self {
             path: item.path.display().into_owned(),
             reason: item.reason.clone(),

@@ -101,7 +101,7 @@ pub enum NewStepError {
 
 impl NewStepError {
     /// Returns the error, or `None` if the report is empty.
-    pub fn reported(self) -> Option<ReportedError> {
+    pub fn into_reported_error(self) -> Option<ReportedError> {
         match self {
             Self::Flag(is_set) => ReportedError::reported(&is_set.into()),
             Self::Text(message) => ReportedError::reported(&message.into()),

@@ -31,7 +31,7 @@ pub struct OperationDocument {
 
 impl OperationDocument {
     /// The document of an operation.
-    pub fn of(operation: &Operation) -> Self {
+    pub fn from_operation(operation: &Operation) -> Self {
         let moved = operation.action.moved();
         let status = match operation.status {
             OpStatus::Applying => "applying",

@@ -68,12 +68,12 @@ pub struct PlannedChangeDocument {
 
 impl PlannedChangeDocument {
     /// The document of a planned change.
-    pub fn of(change: &PlannedChange) -> Self {
+    pub fn from_change(change: &PlannedChange) -> Self {
         Self {
             path: change.path.display().into_owned(),
             action: change.verb().to_owned(),
-            now: change.now.as_ref().map(NodeDocument::of),
-            then: change.then.as_ref().map(NodeDocument::of),
+            now: change.now.as_ref().map(NodeDocument::from_node),
+            then: change.then.as_ref().map(NodeDocument::from_node),
         }
     }
 }

@@ -20,7 +20,7 @@ pub struct ThoughtDocument {
 
 impl ThoughtDocument {
     /// The document of a step.
-    pub fn of(stored: &StepRow) -> Self {
+    pub fn from_row(stored: &StepRow) -> Self {
         let step = &stored.step;
         Self { number: step.number, at: step.at, summary: step.summary.clone() }
     }
@@ -231,7 +231,7 @@ pub struct ConfidenceDocument {
 impl ConfidenceDocument {
     /// Returns the confidence in a hypothesis at `points` moments up to a step, the last of them at that step. `None`
     /// before the hypothesis was proposed.
-    pub fn up_to(&self, hypothesis: &str, step: u64, points: usize) -> Vec<Option<f64>> {
+    pub fn sample_up_to(&self, hypothesis: &str, step: u64, points: usize) -> Vec<Option<f64>> {
         let moments = self.number.partition_point(|number| *number <= step);
         let line = self.lines.iter().find(|line| line.hypothesis == hypothesis);
         let (Some(line), true) = (line, moments > 0) else { return Vec::new() };
@@ -261,10 +261,10 @@ mod tests {
             }],
             ..ConfidenceDocument::default()
         };
-        assert_eq!(confidence.up_to("H1", 40, 4), [None, Some(0.5), Some(0.5), Some(0.9)]);
-        assert_eq!(confidence.up_to("H1", 35, 8), [None, Some(0.5), Some(0.5)]);
-        assert_eq!(confidence.up_to("H1", 99, 2), [Some(0.5), Some(0.9)]);
-        assert_eq!(confidence.up_to("H1", 9, 4), []);
-        assert_eq!(confidence.up_to("H2", 40, 4), []);
+        assert_eq!(confidence.sample_up_to("H1", 40, 4), [None, Some(0.5), Some(0.5), Some(0.9)]);
+        assert_eq!(confidence.sample_up_to("H1", 35, 8), [None, Some(0.5), Some(0.5)]);
+        assert_eq!(confidence.sample_up_to("H1", 99, 2), [Some(0.5), Some(0.9)]);
+        assert_eq!(confidence.sample_up_to("H1", 9, 4), []);
+        assert_eq!(confidence.sample_up_to("H2", 40, 4), []);
     }
 }

@@ -50,7 +50,7 @@ pub struct SessionDocument {
 
 impl SessionDocument {
     /// The document of a session with its status.
-    pub fn of(session: &Session, status: &str) -> Self {
+    pub fn from_session(session: &Session, status: &str) -> Self {
         let info = &session.info;
         Self {
             id: session.id.to_string(),

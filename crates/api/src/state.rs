@@ -31,7 +31,7 @@ pub struct StateSlotsDocument {
 
 impl StateSlotsDocument {
     /// The document of a state.
-    pub fn of(state: &WorkspaceState) -> Self {
+    pub fn from_state(state: &WorkspaceState) -> Self {
         let text = |hash: Option<Hash>| hash.map(|hash| hash.to_string());
         Self {
             files: text(state.files),
@@ -62,7 +62,7 @@ pub struct RepositoryDocument {
 
 impl RepositoryDocument {
     /// The document of a repository.
-    pub fn of(repository: &GitSummary) -> Self {
+    pub fn from_repository(repository: &GitSummary) -> Self {
         let head = &repository.summary;
         Self {
             path: display_bytes(&repository.path).into_owned(),

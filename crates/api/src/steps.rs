@@ -52,7 +52,7 @@ pub struct StepDocument {
 
 impl StepDocument {
     /// The document of a step.
-    pub fn of(stored: &StepRow) -> Self {
+    pub fn from_row(stored: &StepRow) -> Self {
         let (step, annotation) = (&stored.step, &stored.annotation);
         Self {
             id: step.id.to_string(),
@@ -106,13 +106,13 @@ pub struct StepDetailDocument {
 
 impl StepDetailDocument {
     /// The document of a step and its recorded detail.
-    pub fn of(stored: &StepRow, detail: Option<Value>) -> Self {
+    pub fn from_row(stored: &StepRow, detail: Option<Value>) -> Self {
         let mut fields = match detail {
             Some(Value::Object(fields)) => fields,
             _ => serde_json::Map::new(),
         };
         Self {
-            step: StepDocument::of(stored),
+            step: StepDocument::from_row(stored),
             input: fields.remove("input"),
             output: fields.remove("output"),
             error: fields.remove("error"),

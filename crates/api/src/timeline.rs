@@ -100,7 +100,7 @@ pub struct BranchLinesDocument {
 
 impl BranchLinesDocument {
     /// Returns the span of a step; `None` for one that was just recorded.
-    pub fn span_of(&self, number: u64) -> Option<&BranchSpanDocument> {
+    pub fn find_span(&self, number: u64) -> Option<&BranchSpanDocument> {
         let at = self.stretches.partition_point(|stretch| stretch.last < number);
         self.stretches.get(at).filter(|stretch| stretch.first <= number)
     }

@@ -20,7 +20,7 @@ pub struct WorkspaceDocument {
 
 impl WorkspaceDocument {
     /// The document of a workspace.
-    pub fn of(workspace: &WorkspaceRecord) -> Self {
+    pub fn from_record(workspace: &WorkspaceRecord) -> Self {
         Self {
             id: workspace.id.to_string(),
             root: display_bytes(&workspace.root).into_owned(),

@@ -67,7 +67,7 @@ fn requests_say_only_what_is_wanted() {
     assert_eq!(written(&AnnotationChange::default()), json!({}), "a field that is null is removed");
     let removed = AnnotationChange { label: Some(None), ..AnnotationChange::default() };
     assert_eq!(written(&removed), json!({ "label": null }));
-    let breakpoint = NewBreakpoint::on(BreakpointKind::Error);
+    let breakpoint = NewBreakpoint::new(BreakpointKind::Error);
     assert_eq!(written(&breakpoint), json!({ "on": "error" }));
     assert_eq!(written(&NewRerun::default()), json!({ "set": [] }));
     written(&NewRewind { point: Some("#1".into()), ..NewRewind::default() });

@@ -107,7 +107,7 @@ fn measure(directory: &Path, changes: u32) -> Fallible<Value> {
     let usage = {
         let store = Arc::new(EmbeddedStore::open(&directory.join("store"))?);
         let engine = Engine::new(store, env.clone());
-        let workspace = engine.workspace(&root)?;
+        let workspace = engine.open_workspace_root(&root)?;
         let session = workspace.session.clone();
         let mut editor = BoardEditor::new(&workspace, &session);
         for number in 0..changes {
@@ -125,9 +125,9 @@ fn measure(directory: &Path, changes: u32) -> Fallible<Value> {
     // Opened anew: what was read before must not help.
     let store = Arc::new(EmbeddedStore::open(&directory.join("store"))?);
     let engine = Engine::new(store, env);
-    let workspace = engine.workspace(&root)?;
+    let workspace = engine.open_workspace_root(&root)?;
     let session = workspace.session.clone();
-    let newest = workspace.newest_number()?;
+    let newest = workspace.newest_step_number()?;
     let (mut loads, mut state) = (Vec::new(), 0x9e37_79b9_7f4a_7c15_u64);
     for _ in 0..200 {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -141,7 +141,7 @@ fn measure(directory: &Path, changes: u32) -> Fallible<Value> {
     let last = workspace.board_at(&session, &BoardMoment::Now)?;
     let newest_ms = milliseconds(begun.elapsed());
     let begun = Instant::now();
-    let page = stepback_board::recovery_page(&workspace, &session, &BoardMoment::Now, 2000, start)?;
+    let page = stepback_board::build_recovery_page(&workspace, &session, &BoardMoment::Now, 2000, start)?;
     let recovery_ms = milliseconds(begun.elapsed());
     let few = times.len().min(100);
     Ok(json!({

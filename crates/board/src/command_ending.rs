@@ -9,13 +9,13 @@ pub struct CommandEnding {
     /// The exit code, if it is known.
     pub exit: Option<i64>,
     /// The output, if it is known.
-    pub printed: Option<String>,
+    pub output: Option<String>,
 }
 
 impl CommandEnding {
     /// Fills in from `other` what this one does not know.
     pub fn or(self, other: Self) -> Self {
-        Self { exit: self.exit.or(other.exit), printed: self.printed.or(other.printed) }
+        Self { exit: self.exit.or(other.exit), output: self.output.or(other.output) }
     }
 }
 
@@ -35,7 +35,7 @@ pub fn read_ending(output: &Value) -> CommandEnding {
         ["/output", "/aggregated_output", "/llmContent", "/text", "/content", "/result", "/stdout"];
     let exit = EXITS.iter().find_map(|place| output.pointer(place)?.as_i64());
     let known = match output {
-        Value::String(text) => read_text(text),
+        Value::String(text) => parse_ending(text),
         Value::Object(fields) if fields.contains_key("stdout") => {
             let text = |name: &str| fields.get(name).and_then(Value::as_str).unwrap_or_default();
             let (out, err) = (text("stdout"), text("stderr"));
@@ -46,20 +46,21 @@ pub fn read_ending(output: &Value) -> CommandEnding {
             };
             let is_sure = fields.contains_key("interrupted")
                 && !["interrupted", "backgroundTaskId", "returnCodeInterpretation"].into_iter().any(is_set);
-            CommandEnding { exit: is_sure.then_some(0), printed: Some(format!("{out}{gap}{err}")) }
+            CommandEnding { exit: is_sure.then_some(0), output: Some(format!("{out}{gap}{err}")) }
         }
         Value::Object(_) => {
-            let found = PRINTS.iter().find_map(|place| Some(read_text(&plain(output.pointer(place)?)?)));
+            let found =
+                PRINTS.iter().find_map(|place| Some(parse_ending(&join_text_parts(output.pointer(place)?)?)));
             found.unwrap_or_default()
         }
-        Value::Array(_) => plain(output).map(|text| read_text(&text)).unwrap_or_default(),
+        Value::Array(_) => join_text_parts(output).map(|text| parse_ending(&text)).unwrap_or_default(),
         _ => CommandEnding::default(),
     };
     CommandEnding { exit: exit.or(known.exit), ..known }
 }
 
 /// Returns a text, or the joined texts of a list of parts.
-fn plain(value: &Value) -> Option<String> {
+fn join_text_parts(value: &Value) -> Option<String> {
     match value {
         Value::String(text) => Some(text.clone()),
         Value::Array(parts) => {
@@ -71,23 +72,25 @@ fn plain(value: &Value) -> Option<String> {
 }
 
 /// Reads a text in which an agent wrote the exit code around the output.
-pub fn read_text(text: &str) -> CommandEnding {
+pub fn parse_ending(text: &str) -> CommandEnding {
     let inner = text.trim_start().strip_prefix("<untrusted_context>").unwrap_or(text);
     let inner = inner.trim_end().strip_suffix("</untrusted_context>").unwrap_or(inner);
-    let ending =
-        first_line(inner).or_else(|| heading(inner)).or_else(|| footer(inner)).or_else(|| last_line(inner));
-    ending.unwrap_or_else(|| CommandEnding { exit: None, printed: Some(inner.to_owned()) })
+    let ending = parse_first_line(inner)
+        .or_else(|| parse_heading(inner))
+        .or_else(|| parse_footer(inner))
+        .or_else(|| parse_last_line(inner));
+    ending.unwrap_or_else(|| CommandEnding { exit: None, output: Some(inner.to_owned()) })
 }
 
 /// Reads `Exit code 1` followed by the output, as Claude Code reports a failure.
-fn first_line(text: &str) -> Option<CommandEnding> {
+fn parse_first_line(text: &str) -> Option<CommandEnding> {
     let (first, rest) = text.split_once('\n').unwrap_or((text, ""));
     let exit = first.strip_prefix("Exit code ")?.trim().parse().ok()?;
-    Some(CommandEnding { exit: Some(exit), printed: Some(rest.to_owned()) })
+    Some(CommandEnding { exit: Some(exit), output: Some(rest.to_owned()) })
 }
 
 /// Reads a few lines of facts, `Output:`, and then the output, as Codex writes it for the model.
-fn heading(text: &str) -> Option<CommandEnding> {
+fn parse_heading(text: &str) -> Option<CommandEnding> {
     let (facts, printed) = match text.split_once("\nOutput:\n") {
         Some((facts, printed)) => (facts, printed),
         None => (text.strip_suffix("\nOutput:")?, ""),
@@ -96,12 +99,12 @@ fn heading(text: &str) -> Option<CommandEnding> {
         let code = line.strip_prefix("Process exited with code ").or(line.strip_prefix("Exit code: "))?;
         code.trim().parse().ok()
     });
-    Some(CommandEnding { exit: Some(exit?), printed: Some(printed.to_owned()) })
+    Some(CommandEnding { exit: Some(exit?), output: Some(printed.to_owned()) })
 }
 
 /// Reads the output after `Output:`, followed by facts, as Gemini CLI writes it for the model. It names only a nonzero exit
 /// code.
-fn footer(text: &str) -> Option<CommandEnding> {
+fn parse_footer(text: &str) -> Option<CommandEnding> {
     const FACTS: [&str; 6] =
         ["Error: ", "Exit Code: ", "Signal: ", "Background PIDs: ", "Process Group PGID: ", "Stderr: "];
     let text = text.trim();
@@ -122,14 +125,14 @@ fn footer(text: &str) -> Option<CommandEnding> {
         None => (fact("Error: ").is_none() && fact("Signal: ").is_none()).then_some(0),
     };
     let printed = printed.join("\n");
-    Some(CommandEnding { exit, printed: Some(if printed == "(empty)" { String::new() } else { printed }) })
+    Some(CommandEnding { exit, output: Some(if printed == "(empty)" { String::new() } else { printed }) })
 }
 
 /// Reads `[exit code 1]` after the output, as the built-in agent writes it.
-fn last_line(text: &str) -> Option<CommandEnding> {
+fn parse_last_line(text: &str) -> Option<CommandEnding> {
     let (printed, last) = text.rsplit_once('\n').unwrap_or(("", text));
     let exit = last.strip_prefix("[exit code ")?.strip_suffix(']')?.parse().ok()?;
-    Some(CommandEnding { exit: Some(exit), printed: Some(printed.to_owned()) })
+    Some(CommandEnding { exit: Some(exit), output: Some(printed.to_owned()) })
 }
 
 #[cfg(test)]
@@ -141,8 +144,8 @@ mod tests {
     #[test]
     fn every_agents_way_to_tell_how_a_command_ended_is_read() {
         let known =
-            |exit: i64, printed: &str| CommandEnding { exit: Some(exit), printed: Some(printed.into()) };
-        let unknown = |printed: &str| CommandEnding { exit: None, printed: Some(printed.into()) };
+            |exit: i64, printed: &str| CommandEnding { exit: Some(exit), output: Some(printed.into()) };
+        let unknown = |printed: &str| CommandEnding { exit: None, output: Some(printed.into()) };
         let claude = |extra: Value| {
             let mut output =
                 json!({ "stdout": "a\nb", "stderr": "", "interrupted": false, "isImage": false });

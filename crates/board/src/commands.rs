@@ -14,7 +14,7 @@ use stepback_model::record::{Session, StepKind};
 use stepback_model::time::Timestamp;
 use stepback_store::port::{StepQuery, StepRow};
 
-use crate::command_ending::{CommandEnding, read_ending, read_text};
+use crate::command_ending::{CommandEnding, parse_ending, read_ending};
 
 /// How many bytes of a command's output are kept.
 const MAX_OUTPUT_BYTES: usize = 400;
@@ -56,7 +56,7 @@ pub struct CommandRun {
 
 /// Returns at most `most` commands that a session ran, newest first, up to step `until`. Refused commands did not run and
 /// are left out.
-pub fn commands_of(
+pub fn list_commands(
     workspace: &Workspace,
     session: &Session,
     until: Option<u64>,
@@ -77,7 +77,7 @@ pub fn commands_of(
         let Some(last) = steps.last() else { break };
         before = Some(last.step.number);
         for stored in &steps {
-            found.extend(command_in(workspace, session, stored, &mut told)?);
+            found.extend(read_command(workspace, session, stored, &mut told)?);
         }
     }
     found.truncate(most);
@@ -85,51 +85,52 @@ pub fn commands_of(
 }
 
 /// Returns the command that a call ran, if it ran one. `told` caches what the conversation tells.
-fn command_in(
+fn read_command(
     workspace: &Workspace,
     session: &Session,
     stored: &StepRow,
     told: &mut Option<HashMap<String, CommandEnding>>,
 ) -> Result<Option<CommandRun>, EngineError> {
     let step = &stored.step;
-    let Some(detail) = workspace.detail_of(step)? else { return Ok(None) };
+    let Some(detail) = workspace.load_detail(step)? else { return Ok(None) };
     let start = detail.get("start").and_then(|id| serde_json::from_value(id.clone()).ok());
     let start = start.map(|start| workspace.store().step(start)).transpose()?.flatten();
     let began = match &start {
-        Some(start) => workspace.detail_of(&start.step)?.unwrap_or_default(),
+        Some(start) => workspace.load_detail(&start.step)?.unwrap_or_default(),
         None => Value::Null,
     };
     let input = [&detail, &began].into_iter().filter_map(|detail| detail.get("input"));
-    let Some((input, command)) = input.into_iter().find_map(|input| Some((input, command(input)?))) else {
+    let Some((input, command)) = input.into_iter().find_map(|input| Some((input, extract_command(input)?)))
+    else {
         return Ok(None);
     };
     let output = detail.get("output").unwrap_or(&Value::Null);
     let error = detail.pointer("/error/message").and_then(Value::as_str);
     let mut ending = read_ending(output);
     if let Some(error) = error {
-        ending = ending.or(read_text(error));
+        ending = ending.or(parse_ending(error));
     }
-    let printed = ending.printed.as_deref().unwrap_or_default();
+    let printed = ending.output.as_deref().unwrap_or_default();
     let not_run = REFUSED_CALL_PREFIXES.iter().any(|words| printed.starts_with(words));
     if output.get("denied").is_some() || (step.meta.failed && not_run) {
         return Ok(None);
     }
     if let (None, Some(call)) = (ending.exit, &step.meta.call) {
         if told.is_none() {
-            *told = Some(endings_in_conversation(workspace, session)?);
+            *told = Some(read_conversation_endings(workspace, session)?);
         }
         let known = told.as_ref().and_then(|told| told.get(call)).cloned();
         ending = ending.or(known.unwrap_or_default());
     }
     let cwd = [&began, &detail].into_iter().find_map(|detail| detail.pointer("/raw/cwd")?.as_str());
-    let mut printed = ending.printed.unwrap_or_default();
+    let mut printed = ending.output.unwrap_or_default();
     printed.truncate(printed.floor_char_boundary(MAX_OUTPUT_BYTES));
     Ok(Some(CommandRun {
         step: step.number,
         at: step.at,
         tool: step.meta.tool.clone().unwrap_or_default(),
         command,
-        directory: directory(workspace, session, input, cwd),
+        directory: resolve_directory(workspace, session, input, cwd),
         exit: ending.exit,
         failed: step.meta.failed,
         output: printed,
@@ -137,7 +138,12 @@ fn command_in(
 }
 
 /// Returns where a call ran: the directory it names, otherwise that of the agent, otherwise the root.
-fn directory(workspace: &Workspace, session: &Session, input: &Value, cwd: Option<&str>) -> Option<String> {
+fn resolve_directory(
+    workspace: &Workspace,
+    session: &Session,
+    input: &Value,
+    cwd: Option<&str>,
+) -> Option<String> {
     const NAMES: [&str; 6] = ["cwd", "workdir", "working_directory", "directory", "dir_path", "dir"];
     let named = NAMES.iter().find_map(|name| input.get(name)?.as_str()).filter(|text| !text.is_empty());
     let own = cwd.or(session.info.directory.as_deref()).map(PathBuf::from);
@@ -153,24 +159,24 @@ fn directory(workspace: &Workspace, session: &Session, input: &Value, cwd: Optio
 
 /// Returns what the conversation of a session tells about calls, by call id. Some agents report there what their hooks do
 /// not.
-fn endings_in_conversation(
+fn read_conversation_endings(
     workspace: &Workspace,
     session: &Session,
 ) -> Result<HashMap<String, CommandEnding>, EngineError> {
     let mut told: HashMap<String, CommandEnding> = HashMap::new();
     for (_, message) in conversation::tail(workspace.store(), session.info.tip, MAX_SEARCHED_MESSAGES)? {
         let Ok(line) = serde_json::from_str::<Value>(&message.text) else { continue };
-        collect(&line, 0, &mut told);
+        collect_endings(&line, 0, &mut told);
     }
     Ok(told)
 }
 
 /// Collects from `value` the objects that hold a call id and the result of the call.
-fn collect(value: &Value, depth: usize, told: &mut HashMap<String, CommandEnding>) {
+fn collect_endings(value: &Value, depth: usize, told: &mut HashMap<String, CommandEnding>) {
     const MAX_DEPTH: usize = 8;
     match value {
         Value::Array(items) if depth < MAX_DEPTH => {
-            items.iter().for_each(|item| collect(item, depth + 1, told));
+            items.iter().for_each(|item| collect_endings(item, depth + 1, told));
         }
         Value::Object(fields) if depth < MAX_DEPTH => {
             let names = ["call_id", "tool_use_id", "tool_call_id", "callID", "id"];
@@ -183,14 +189,14 @@ fn collect(value: &Value, depth: usize, told: &mut HashMap<String, CommandEnding
                     told.insert(id.to_owned(), found.or(known));
                 }
             }
-            fields.values().for_each(|field| collect(field, depth + 1, told));
+            fields.values().for_each(|field| collect_endings(field, depth + 1, told));
         }
         _ => {}
     }
 }
 
 /// Returns the command in the input of a call. A patch does not count, although some agents send it as a command.
-fn command(input: &Value) -> Option<String> {
+fn extract_command(input: &Value) -> Option<String> {
     let value =
         ["/command", "/cmd", "/script", "/action/command"].iter().find_map(|place| input.pointer(place))?;
     let text = match value {
@@ -222,15 +228,15 @@ mod tests {
             json!({ "type": "response_item", "payload": { "type": "function_call_output", "call_id": "c2",
                 "output": "Wall time: 0\nProcess exited with code 0\nOutput:\nyes" } }),
         ] {
-            collect(&line, 0, &mut told);
+            collect_endings(&line, 0, &mut told);
         }
         assert_eq!(told["c1"].exit, Some(1));
-        assert_eq!(told["c2"], CommandEnding { exit: Some(0), printed: Some("yes".into()) });
+        assert_eq!(told["c2"], CommandEnding { exit: Some(0), output: Some("yes".into()) });
     }
 
     #[test]
     fn commands_are_found_in_inputs_and_patches_are_none() {
-        let of = |input: Value| command(&input);
+        let of = |input: Value| extract_command(&input);
         assert_eq!(of(json!({ "command": "ls" })).as_deref(), Some("ls"));
         assert_eq!(of(json!({ "cmd": "ls" })).as_deref(), Some("ls"));
         assert_eq!(of(json!({ "command": ["bash", "-lc", "ls | wc"] })).as_deref(), Some("ls | wc"));

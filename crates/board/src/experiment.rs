@@ -38,7 +38,7 @@ pub fn start_experiment(
         success: success.to_owned(),
     })?;
     let left = workspace.present_branch()?;
-    match enter_new(editor, branch, by) {
+    match switch_to_new_branch(editor, branch, by) {
         Ok(report) => Ok(StartedExperiment { edit, left, report }),
         Err(error) => {
             // Undo the entry on the board, unless the workspace is already on the branch. The original error is the one to
@@ -52,7 +52,7 @@ pub fn start_experiment(
 }
 
 /// Creates a branch at the head and switches to it.
-fn enter_new(
+fn switch_to_new_branch(
     editor: &mut BoardEditor<'_>,
     branch: &str,
     by: Option<SessionId>,
@@ -60,11 +60,11 @@ fn enter_new(
     let workspace = editor.workspace();
     workspace.create_branch(branch, &workspace.head()?)?;
     // Before the workspace is locked: the lock for recording is always taken before that of the workspace.
-    let left = workspace.present_branch().and_then(|present| editor.leave(&present));
+    let left = workspace.present_branch().and_then(|present| editor.save_board_for_branch(&present));
     let entered = left.and_then(|()| workspace.prepare_switch(branch)).and_then(|mut prepared| {
         // Changes since the checkpoint belong to the experiment too.
         prepared.plan = RewindPlan::default();
-        prepared.by = by;
+        prepared.requested_by = by;
         workspace.switch(branch, prepared)
     });
     if entered.is_err() {

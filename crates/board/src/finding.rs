@@ -22,23 +22,23 @@ impl CheckFinding {
     }
 
     /// A finding that the check passed or failed.
-    pub fn is(passed: bool, reason: impl Into<String>) -> Self {
+    pub fn from_passed(passed: bool, reason: impl Into<String>) -> Self {
         Self::new(if passed { CheckOutcome::Passed } else { CheckOutcome::Failed }, reason)
     }
 }
 
 /// Compares an exit code with the expected one.
-pub fn exit_code(code: i32, wanted: i32) -> CheckFinding {
+pub fn check_exit_code(code: i32, wanted: i32) -> CheckFinding {
     let mut found = match code == wanted {
-        true => CheckFinding::is(true, format!("its exit code is {code}")),
-        false => CheckFinding::is(false, format!("its exit code is {code}, not {wanted}")),
+        true => CheckFinding::from_passed(true, format!("its exit code is {code}")),
+        false => CheckFinding::from_passed(false, format!("its exit code is {code}, not {wanted}")),
     };
     found.exit = Some(code);
     found
 }
 
 /// Compares the value at a place in a JSON document with the expected one.
-pub fn json_property(bytes: &[u8], pointer: &str, equals: &Value) -> CheckFinding {
+pub fn check_json_property(bytes: &[u8], pointer: &str, equals: &Value) -> CheckFinding {
     let document: Value = match serde_json::from_slice(bytes) {
         Ok(document) => document,
         Err(error) => {
@@ -46,38 +46,41 @@ pub fn json_property(bytes: &[u8], pointer: &str, equals: &Value) -> CheckFindin
         }
     };
     match document.pointer(pointer) {
-        None => CheckFinding::is(false, format!("there is nothing at {pointer}")),
+        None => CheckFinding::from_passed(false, format!("there is nothing at {pointer}")),
         Some(value) => {
             let same =
                 value == equals || matches!((value.as_f64(), equals.as_f64()), (Some(a), Some(b)) if a == b);
-            let not = if same { String::new() } else { format!(", not {}", brief(equals)) };
-            CheckFinding::is(same, format!("{pointer} is {}{not}", brief(value)))
+            let not = if same { String::new() } else { format!(", not {}", format_brief(equals)) };
+            CheckFinding::from_passed(same, format!("{pointer} is {}{not}", format_brief(value)))
         }
     }
 }
 
-fn brief(value: &Value) -> String {
+fn format_brief(value: &Value) -> String {
     let mut text = value.to_string();
     stepback_model::clip::text(&mut text, 300);
     text
 }
 
 /// Returns the numbers in a text: every word between spaces, commas, brackets and the like that parses as one.
-fn numbers(bytes: &[u8]) -> Vec<f64> {
+fn parse_numbers(bytes: &[u8]) -> Vec<f64> {
     let text = String::from_utf8_lossy(bytes);
     let words = text.split(|c: char| c.is_whitespace() || ",;:[](){}\"'=".contains(c));
     words.filter_map(|word| word.parse::<f64>().ok()).filter(|number| number.is_finite()).collect()
 }
 
 /// Compares the numbers in two texts, within a tolerance.
-pub fn close_to(measured: &[u8], reference: &[u8], absolute: f64, relative: f64) -> CheckFinding {
-    let (measured, wanted) = (numbers(measured), numbers(reference));
+pub fn check_close_to(measured: &[u8], reference: &[u8], absolute: f64, relative: f64) -> CheckFinding {
+    let (measured, wanted) = (parse_numbers(measured), parse_numbers(reference));
     if wanted.is_empty() {
         return CheckFinding::new(CheckOutcome::Error, "the reference has no numbers");
     }
     if measured.len() != wanted.len() {
         let (is, should) = (measured.len(), wanted.len());
-        return CheckFinding::is(false, format!("there are {is} numbers, but the reference has {should}"));
+        return CheckFinding::from_passed(
+            false,
+            format!("there are {is} numbers, but the reference has {should}"),
+        );
     }
     let off = |a: f64, b: f64| (a - b).abs() - absolute.max(relative * b.abs());
     let worst = measured
@@ -86,14 +89,14 @@ pub fn close_to(measured: &[u8], reference: &[u8], absolute: f64, relative: f64)
         .enumerate()
         .max_by(|(_, (a, b)), (_, (c, d))| off(**a, **b).total_cmp(&off(**c, **d)));
     match worst {
-        Some((at, (a, b))) if off(*a, *b) > 0.0 => CheckFinding::is(
+        Some((at, (a, b))) if off(*a, *b) > 0.0 => CheckFinding::from_passed(
             false,
             format!("number {} is {a}, and the reference has {b}: outside the tolerance", at + 1),
         ),
         Some((at, (a, b))) => {
             let count = wanted.len();
             let far = (a - b).abs();
-            CheckFinding::is(
+            CheckFinding::from_passed(
                 true,
                 format!(
                     "{count} numbers are within the tolerance; the largest difference is {far}, at number {}",
@@ -112,7 +115,7 @@ mod tests {
     #[test]
     fn numbers_are_compared_within_either_tolerance() {
         let outcome = |a: &str, b: &str, absolute, relative| {
-            close_to(a.as_bytes(), b.as_bytes(), absolute, relative).outcome
+            check_close_to(a.as_bytes(), b.as_bytes(), absolute, relative).outcome
         };
         assert_eq!(outcome("1.0 2.0", "[1.0, 2.0]", 0.0, 0.0), CheckOutcome::Passed);
         assert_eq!(outcome("1.01 200", "1 199", 0.02, 0.01), CheckOutcome::Passed);
@@ -129,11 +132,11 @@ mod tests {
     #[test]
     fn a_place_in_a_document_is_compared_as_a_value() {
         let document = br#"{"results": [{"passed": 3, "name": "a"}]}"#;
-        let outcome = |pointer: &str, equals: Value| json_property(document, pointer, &equals).outcome;
+        let outcome = |pointer: &str, equals: Value| check_json_property(document, pointer, &equals).outcome;
         assert_eq!(outcome("/results/0/passed", 3.into()), CheckOutcome::Passed);
         assert_eq!(outcome("/results/0/passed", 3.0.into()), CheckOutcome::Passed);
         assert_eq!(outcome("/results/0/passed", "3".into()), CheckOutcome::Failed);
         assert_eq!(outcome("/results/1/passed", 3.into()), CheckOutcome::Failed);
-        assert_eq!(json_property(b"{", "", &Value::Null).outcome, CheckOutcome::Error);
+        assert_eq!(check_json_property(b"{", "", &Value::Null).outcome, CheckOutcome::Error);
     }
 }

@@ -26,12 +26,12 @@ mod recover;
 mod session;
 mod verify;
 
-pub use commands::{CommandRun, commands_of};
+pub use commands::{CommandRun, list_commands};
 pub use error::BoardError;
 pub use experiment::{StartedExperiment, start_experiment};
 pub use history::{ConfidenceHistory, HypothesisHistory, confidence_history};
-pub use merge::merge;
+pub use merge::merge_board;
 pub use moment::resolve_moment;
-pub use recover::{RecoveryPage, recovery_page};
+pub use recover::{RecoveryPage, build_recovery_page};
 pub use session::choose_session;
 pub use verify::{CheckReport, pending_checks, run_check};

@@ -7,16 +7,16 @@ use stepback_reasoning::ReasoningBoard;
 use crate::error::BoardError;
 
 /// Merges what was learned between `base` and `from`. `base` defaults to the start of the experiment on the branch `from`.
-pub fn merge(
+pub fn merge_board(
     editor: &mut BoardEditor<'_>,
     from: &BoardMoment,
     base: Option<&BoardMoment>,
     take_theirs: bool,
     dry_run: bool,
 ) -> Result<BoardReplacement, BoardError> {
-    let theirs = editor.at(from)?;
+    let theirs = editor.board_at(from)?;
     let base = match (base, from) {
-        (Some(base), _) => editor.at(base)?,
+        (Some(base), _) => editor.board_at(base)?,
         (None, BoardMoment::Branch(branch)) => board_at_start(editor, branch, &theirs.board)?,
         (None, _) => return Err(BoardError::NoBase),
     };
@@ -40,5 +40,5 @@ fn board_at_start(
     let begun = begun.ok_or_else(|| BoardError::UnknownStart { branch: branch.to_owned() })?;
     let step = editor.workspace().store().step(begun.1.origin.step)?;
     let number = step.map_or(0, |stored| stored.step.number);
-    Ok(editor.at(&BoardMoment::Step(number))?)
+    Ok(editor.board_at(&BoardMoment::Step(number))?)
 }

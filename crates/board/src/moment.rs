@@ -2,7 +2,7 @@
 
 use jiff::tz::TimeZone;
 use stepback_engine::board::BoardMoment;
-use stepback_engine::resolve::no_step;
+use stepback_engine::resolve::step_not_found_message;
 use stepback_engine::{EngineError, Workspace};
 use stepback_model::point::{Anchor, PointExpr};
 use stepback_model::time::Timestamp;
@@ -27,10 +27,10 @@ pub fn resolve_moment(
                 }
             }
             Anchor::Branch(name) if workspace.branch_tip(name)?.is_some() => {
-                return moment_of(workspace, name);
+                return branch_moment(workspace, name);
             }
             Anchor::Text { name, .. } if workspace.branch_tip(name)?.is_some() => {
-                return moment_of(workspace, name);
+                return branch_moment(workspace, name);
             }
             Anchor::Text { name, is_time: true } => {
                 let labelled =
@@ -40,14 +40,14 @@ pub fn resolve_moment(
                     return Ok(moment);
                 }
             }
-            Anchor::Step(number) => return expect_step(workspace, *number),
+            Anchor::Step(number) => return step_moment(workspace, *number),
             _ => {}
         }
     }
     Ok(BoardMoment::Step(workspace.resolve(text, now, zone)?.step.number))
 }
 
-fn moment_of(workspace: &Workspace, branch: &str) -> Result<BoardMoment, EngineError> {
+fn branch_moment(workspace: &Workspace, branch: &str) -> Result<BoardMoment, EngineError> {
     Ok(match workspace.present_branch()? == branch {
         true => BoardMoment::Now,
         false => BoardMoment::Branch(branch.to_owned()),
@@ -56,9 +56,9 @@ fn moment_of(workspace: &Workspace, branch: &str) -> Result<BoardMoment, EngineE
 
 /// Returns the moment of a step by its number. Does not use [`Workspace::resolve`], which needs a checkpoint: a workspace
 /// without one can have steps.
-fn expect_step(workspace: &Workspace, number: u64) -> Result<BoardMoment, EngineError> {
+fn step_moment(workspace: &Workspace, number: u64) -> Result<BoardMoment, EngineError> {
     match workspace.store().step_numbered(workspace.record.id, number)? {
         Some(_) => Ok(BoardMoment::Step(number)),
-        None => Err(EngineError::Point(no_step(number, workspace.newest_number()?))),
+        None => Err(EngineError::Point(step_not_found_message(number, workspace.newest_step_number()?))),
     }
 }

@@ -32,7 +32,7 @@ pub enum CommandEnd {
     /// It timed out and was killed.
     TimedOut,
     /// It printed more than [`MOST_OUTPUT`] and was killed.
-    TooMuch,
+    OutputLimitExceeded,
 }
 
 /// The result of a command.
@@ -43,17 +43,17 @@ pub struct CommandOutput {
     /// Both output streams, interleaved as they arrived; if there is too much, the beginning and the end.
     pub output: Vec<u8>,
     /// How long it ran.
-    pub took: Duration,
+    pub elapsed: Duration,
 }
 
 enum ProcessEvent {
     Exited(io::Result<std::process::ExitStatus>),
-    TooMuch,
+    OutputLimitExceeded,
     Read(Vec<u8>),
 }
 
 /// Runs `command` with `sh` in `dir`, for at most `timeout`.
-pub fn run(command: &str, dir: &Path, timeout: Duration) -> io::Result<CommandOutput> {
+pub fn run_command(command: &str, dir: &Path, timeout: Duration) -> io::Result<CommandOutput> {
     let begun = Instant::now();
     let (reader, writer) = io::pipe()?;
     let mut child = Command::new("sh")
@@ -65,10 +65,10 @@ pub fn run(command: &str, dir: &Path, timeout: Duration) -> io::Result<CommandOu
         .process_group(0)
         .spawn()?;
     let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-    limit(group);
+    limit_processes(group);
     let (sender, news) = mpsc::channel();
     let told = sender.clone();
-    std::thread::spawn(move || read(reader, &told));
+    std::thread::spawn(move || read_output(reader, &told));
     std::thread::spawn(move || {
         let _ = sender.send(ProcessEvent::Exited(child.wait()));
     });
@@ -86,7 +86,7 @@ pub fn run(command: &str, dir: &Path, timeout: Duration) -> io::Result<CommandOu
                 };
                 end = Some(code());
             }
-            Ok(ProcessEvent::TooMuch) => end = Some(CommandEnd::TooMuch),
+            Ok(ProcessEvent::OutputLimitExceeded) => end = Some(CommandEnd::OutputLimitExceeded),
             Ok(ProcessEvent::Read(bytes)) => output = Some(bytes),
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
                 end = Some(CommandEnd::TimedOut)
@@ -107,11 +107,15 @@ pub fn run(command: &str, dir: &Path, timeout: Duration) -> io::Result<CommandOu
             Err(_) => break,
         }
     }
-    Ok(CommandOutput { end: end.unwrap_or(CommandEnd::TimedOut), output: output.unwrap_or_default(), took })
+    Ok(CommandOutput {
+        end: end.unwrap_or(CommandEnd::TimedOut),
+        output: output.unwrap_or_default(),
+        elapsed: took,
+    })
 }
 
 /// Limits the number of processes of the command's user.
-fn limit(pid: Option<Pid>) {
+fn limit_processes(pid: Option<Pid>) {
     let all = std::fs::read_to_string("/proc/loadavg").ok();
     let all = all.as_deref().and_then(|text| text.split(' ').nth(3)?.split('/').nth(1)?.parse::<u64>().ok());
     if let (Some(pid), Some(all)) = (pid, all) {
@@ -127,7 +131,7 @@ fn limit(pid: Option<Pid>) {
 }
 
 /// Reads to the end of the output and keeps its beginning and its end. Reports once if it exceeds [`MOST_OUTPUT`].
-fn read(mut from: io::PipeReader, told: &mpsc::Sender<ProcessEvent>) {
+fn read_output(mut from: io::PipeReader, told: &mpsc::Sender<ProcessEvent>) {
     let (mut head, mut tail): (Vec<u8>, Vec<u8>) = (Vec::new(), Vec::new());
     let mut buffer = vec![0; 64 << 10];
     let (mut total, mut said) = (0u64, false);
@@ -147,7 +151,7 @@ fn read(mut from: io::PipeReader, told: &mpsc::Sender<ProcessEvent>) {
         }
         if total > MOST_OUTPUT && !said {
             said = true;
-            let _ = told.send(ProcessEvent::TooMuch);
+            let _ = told.send(ProcessEvent::OutputLimitExceeded);
         }
     }
     let left_out = total - (head.len() + tail.len()) as u64;
@@ -163,7 +167,7 @@ mod tests {
     use super::*;
 
     fn sh(command: &str, timeout: Duration) -> CommandOutput {
-        run(command, Path::new("/"), timeout).unwrap()
+        run_command(command, Path::new("/"), timeout).unwrap()
     }
 
     const LONG: Duration = Duration::from_secs(60);
@@ -195,7 +199,7 @@ mod tests {
     #[test]
     fn one_that_prints_without_end_is_ended_and_little_is_kept() {
         let done = sh("yes", LONG);
-        assert_eq!(done.end, CommandEnd::TooMuch);
+        assert_eq!(done.end, CommandEnd::OutputLimitExceeded);
         assert!(done.output.len() < 4 * KEPT_OUTPUT_BYTES);
         assert!(String::from_utf8_lossy(&done.output).contains("bytes left out"));
     }

@@ -9,7 +9,7 @@ use stepback_reasoning::ItemId;
 use stepback_reasoning::recovery::RecoveryContext;
 use stepback_store::port::{StepQuery, StepRow};
 
-use crate::commands::{CommandRun, commands_of};
+use crate::commands::{CommandRun, list_commands};
 
 /// The maximum number of commands and of files on a page.
 const MAX_PAGE_ITEMS: usize = 8;
@@ -30,7 +30,7 @@ pub struct RecoveryPage {
 }
 
 /// Returns the recovery page for a session at a moment, with at most `budget` tokens.
-pub fn recovery_page(
+pub fn build_recovery_page(
     workspace: &Workspace,
     session: &Session,
     moment: &BoardMoment,
@@ -51,12 +51,12 @@ pub fn recovery_page(
     let last = workspace.store().steps(workspace.record.id, &query)?.pop();
     let prompts = StepQuery { kinds: vec![StepKind::UserInput], ..query };
     let prompt = workspace.store().steps(workspace.record.id, &prompts)?.pop();
-    let commands = commands_of(workspace, session, until, MAX_PAGE_ITEMS)?;
+    let commands = list_commands(workspace, session, until, MAX_PAGE_ITEMS)?;
     let around = RecoveryContext {
-        heading: heading(session, last.as_ref(), seen.step.as_ref(), now),
+        heading: format_heading(session, last.as_ref(), seen.step.as_ref(), now),
         prompt: prompt.map(|stored| stored.step.summary),
-        commands: commands.iter().map(line).collect(),
-        changed: recently_changed(workspace, until)?,
+        commands: commands.iter().map(format_command).collect(),
+        changed: recently_changed_paths(workspace, until)?,
         closing: vec![
             "`stepback board` shows the whole board, `stepback log` every step.".to_owned(),
             "Continue from here; do not investigate settled questions again.".to_owned(),
@@ -68,16 +68,16 @@ pub fn recovery_page(
 }
 
 /// Returns the paths that changed at the last checkpoints before the head, newest first, each once.
-fn recently_changed(workspace: &Workspace, until: Option<u64>) -> Result<Vec<String>, EngineError> {
+fn recently_changed_paths(workspace: &Workspace, until: Option<u64>) -> Result<Vec<String>, EngineError> {
     let Ok(head) = workspace.head() else { return Ok(Vec::new()) };
     let mut line = workspace.ancestry(&head)?;
     line.retain(|stored| until.is_none_or(|until| stored.step.number <= until) && !stored.purged);
     let mut found: Vec<String> = Vec::new();
     for pair in line.windows(2).take(MAX_SEARCHED_CHECKPOINTS) {
-        let (Ok(after), Ok(before)) = (workspace.state_of(&pair[0]), workspace.state_of(&pair[1])) else {
+        let (Ok(after), Ok(before)) = (workspace.load_state(&pair[0]), workspace.load_state(&pair[1])) else {
             break;
         };
-        for change in diff::visible(workspace.store(), &before, &after)? {
+        for change in diff::compare_visible_files(workspace.store(), &before, &after)? {
             let path = change.path.to_string();
             let number = pair[0].step.number;
             let kind = change.kind().as_str();
@@ -93,7 +93,7 @@ fn recently_changed(workspace: &Workspace, until: Option<u64>) -> Result<Vec<Str
     Ok(found)
 }
 
-fn heading(
+fn format_heading(
     session: &Session,
     last: Option<&StepRow>,
     change: Option<&StepRow>,
@@ -120,7 +120,7 @@ fn heading(
     lines
 }
 
-fn line(ran: &CommandRun) -> String {
+fn format_command(ran: &CommandRun) -> String {
     let exit = match (ran.exit, ran.failed) {
         (Some(code), _) => format!(" → exit {code}"),
         (None, true) => " → failed".to_owned(),

@@ -1,7 +1,7 @@
 //! Whose board is meant.
 
 use stepback_engine::Workspace;
-use stepback_engine::session::status;
+use stepback_engine::session::session_status;
 use stepback_model::record::Session;
 use stepback_model::time::Timestamp;
 
@@ -18,7 +18,7 @@ pub fn choose_session(
         return Ok(workspace.find_session(text)?);
     }
     let mut live = workspace.running_sessions()?;
-    live.retain(|session| status(session, false, now) == "active");
+    live.retain(|session| session_status(session, false, now) == "active");
     match live.len() {
         0 => Ok(workspace.session.clone()),
         1 => Ok(live.remove(0)),

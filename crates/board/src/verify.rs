@@ -15,7 +15,7 @@ use stepback_reasoning::item::{Check, CheckOutcome, Measured, Verification};
 use stepback_reasoning::{BoardMutation, MindError, ReasoningBoard};
 
 use crate::error::BoardError;
-use crate::finding::{CheckFinding, close_to, exit_code, json_property};
+use crate::finding::{CheckFinding, check_close_to, check_exit_code, check_json_property};
 use crate::process::{self, CommandEnd, MOST_OUTPUT};
 
 /// The maximum number of files that the inputs of a check may match.
@@ -57,7 +57,7 @@ pub fn run_check(
     let runner = CheckRunner { workspace };
     let board = editor.board()?;
     let plan = board.verifications.known(id.0)?.clone();
-    let key = runner.key(&plan)?;
+    let key = runner.cache_key(&plan)?;
     let known = board.runs.iter().rev().find(|(_, run)| {
         run.verification == id
             && run.key.is_some()
@@ -99,52 +99,52 @@ impl CheckRunner<'_> {
         let timeout = Duration::from_millis(plan.timeout_ms);
         Ok(match &plan.check {
             Check::Command { run, exit, contains, lacks } => {
-                let (mut found, output) = match self.printed(run, timeout)? {
-                    Ok((code, output)) => (exit_code(code, *exit), output),
+                let (mut found, output) = match self.run_command(run, timeout)? {
+                    Ok((code, output)) => (check_exit_code(code, *exit), output),
                     Err(found) => return Ok(found),
                 };
                 let missing = contains.iter().find(|part| !output.contains(part.as_str()));
                 let unwanted = lacks.iter().find(|part| output.contains(part.as_str()));
                 match (found.outcome, missing, unwanted) {
                     (CheckOutcome::Passed, Some(part), _) => {
-                        found = CheckFinding::is(false, format!("\"{part}\" is not in its output"))
+                        found = CheckFinding::from_passed(false, format!("\"{part}\" is not in its output"))
                     }
                     (CheckOutcome::Passed, _, Some(part)) => {
-                        found = CheckFinding::is(false, format!("\"{part}\" is in its output"))
+                        found = CheckFinding::from_passed(false, format!("\"{part}\" is in its output"))
                     }
                     _ => {}
                 }
                 CheckFinding { exit: found.exit.or(Some(*exit)), output, ..found }
             }
-            Check::SameFiles { left, right } => self.same_files(left, right)?,
-            Check::FileText { path, text, absent } => match self.read(path)? {
+            Check::SameFiles { left, right } => self.compare_files(left, right)?,
+            Check::FileText { path, text, absent } => match self.read_file(path)? {
                 Err(found) => found,
                 Ok(bytes) => {
                     let there = String::from_utf8_lossy(&bytes).contains(text.as_str());
                     let is = if there { "is" } else { "is not" };
-                    CheckFinding::is(there != *absent, format!("\"{text}\" {is} in {path}"))
+                    CheckFinding::from_passed(there != *absent, format!("\"{text}\" {is} in {path}"))
                 }
             },
-            Check::Json { from, pointer, equals } => match self.measured(from, timeout)? {
+            Check::Json { from, pointer, equals } => match self.measure(from, timeout)? {
                 Err(found) => found,
-                Ok(bytes) => json_property(&bytes, pointer, equals),
+                Ok(bytes) => check_json_property(&bytes, pointer, equals),
             },
             Check::Reference { from, reference, absolute, relative } => {
-                match (self.measured(from, timeout)?, self.read(reference)?) {
+                match (self.measure(from, timeout)?, self.read_file(reference)?) {
                     (Err(found), _) | (_, Err(found)) => found,
-                    (Ok(measured), Ok(wanted)) => close_to(&measured, &wanted, *absolute, *relative),
+                    (Ok(measured), Ok(wanted)) => check_close_to(&measured, &wanted, *absolute, *relative),
                 }
             }
         })
     }
 
     /// Returns the exit code and the output of a command, or the outcome if it did not run to its end.
-    fn printed(
+    fn run_command(
         &self,
         command: &str,
         timeout: Duration,
     ) -> Result<Result<(i32, String), CheckFinding>, BoardError> {
-        let done = match process::run(command, &self.workspace.root, timeout) {
+        let done = match process::run_command(command, &self.workspace.root, timeout) {
             Ok(done) => done,
             Err(error) => {
                 return Ok(Err(CheckFinding::new(CheckOutcome::Error, format!("sh cannot be run: {error}"))));
@@ -165,10 +165,10 @@ impl CheckRunner<'_> {
                 CheckOutcome::TimedOut,
                 format!(
                     "it timed out after {:.1} s and was killed with its child processes",
-                    done.took.as_secs_f64()
+                    done.elapsed.as_secs_f64()
                 ),
             ),
-            CommandEnd::TooMuch => CheckFinding::new(
+            CommandEnd::OutputLimitExceeded => CheckFinding::new(
                 CheckOutcome::Error,
                 format!("it printed more than {} MiB and was killed", MOST_OUTPUT >> 20),
             ),
@@ -176,19 +176,19 @@ impl CheckRunner<'_> {
         Ok(Err(CheckFinding { output, ..found }))
     }
 
-    fn measured(
+    fn measure(
         &self,
         from: &Measured,
         timeout: Duration,
     ) -> Result<Result<Vec<u8>, CheckFinding>, BoardError> {
         match from {
-            Measured::File(path) => self.read(path),
-            Measured::Command(command) => Ok(match self.printed(command, timeout)? {
+            Measured::File(path) => self.read_file(path),
+            Measured::Command(command) => Ok(match self.run_command(command, timeout)? {
                 Ok((0, output)) => Ok(output.into_bytes()),
                 Ok((code, output)) => Err(CheckFinding {
                     output,
                     exit: Some(code),
-                    ..CheckFinding::is(false, format!("its exit code is {code}, not 0"))
+                    ..CheckFinding::from_passed(false, format!("its exit code is {code}, not 0"))
                 }),
                 Err(found) => Err(found),
             }),
@@ -196,7 +196,7 @@ impl CheckRunner<'_> {
     }
 
     /// Returns the absolute path of a file in the workspace; fails if `path` leads out of it.
-    fn path(&self, path: &str) -> Result<PathBuf, BoardError> {
+    fn resolve_path(&self, path: &str) -> Result<PathBuf, BoardError> {
         let relative = Path::new(path);
         let plain = relative
             .components()
@@ -210,8 +210,8 @@ impl CheckRunner<'_> {
     }
 
     /// Returns the content of a file, or the outcome if it cannot be read.
-    fn read(&self, path: &str) -> Result<Result<Vec<u8>, CheckFinding>, BoardError> {
-        let place = self.path(path)?;
+    fn read_file(&self, path: &str) -> Result<Result<Vec<u8>, CheckFinding>, BoardError> {
+        let place = self.resolve_path(path)?;
         let read = || -> std::io::Result<Vec<u8>> {
             let file = File::open(&place)?;
             if !file.metadata()?.is_file() {
@@ -229,29 +229,32 @@ impl CheckRunner<'_> {
         }))
     }
 
-    fn same_files(&self, left: &str, right: &str) -> Result<CheckFinding, BoardError> {
-        Ok(match (self.read(left)?, self.read(right)?) {
+    fn compare_files(&self, left: &str, right: &str) -> Result<CheckFinding, BoardError> {
+        Ok(match (self.read_file(left)?, self.read_file(right)?) {
             (Err(found), _) | (_, Err(found)) => found,
             (Ok(a), Ok(b)) if a == b => {
-                CheckFinding::is(true, format!("{left} and {right} have the same {} bytes", a.len()))
+                CheckFinding::from_passed(true, format!("{left} and {right} have the same {} bytes", a.len()))
             }
             (Ok(a), Ok(b)) => {
                 let at = a.iter().zip(&b).position(|(a, b)| a != b).unwrap_or(a.len().min(b.len()));
                 let line = a[..at].iter().filter(|byte| **byte == b'\n').count() + 1;
-                CheckFinding::is(false, format!("{left} and {right} differ from byte {at} on (line {line})"))
+                CheckFinding::from_passed(
+                    false,
+                    format!("{left} and {right} differ from byte {at} on (line {line})"),
+                )
             }
         })
     }
 
     /// Returns the cache key of a check: a hash of the check itself and of the content of its inputs. `None` if the check
     /// names no inputs.
-    fn key(&self, plan: &Verification) -> Result<Option<String>, BoardError> {
+    fn cache_key(&self, plan: &Verification) -> Result<Option<String>, BoardError> {
         if plan.inputs.is_empty() {
             return Ok(None);
         }
         let mut globs = GlobSetBuilder::new();
         for input in &plan.inputs {
-            self.path(input)?;
+            self.resolve_path(input)?;
             let wrong = |error| BoardError::Pattern { pattern: input.clone(), error };
             globs.add(Glob::new(input).map_err(wrong)?);
         }
@@ -260,7 +263,7 @@ impl CheckRunner<'_> {
         let check =
             serde_json::to_vec(&plan.check).map_err(|error| MindError::Senseless(error.to_string()))?;
         hasher.update(&(check.len() as u64).to_le_bytes()).update(&check);
-        for path in below(&self.workspace.root, |path| globs.is_match(path))? {
+        for path in list_files(&self.workspace.root, |path| globs.is_match(path))? {
             let name = path.as_os_str().as_encoded_bytes();
             hasher.update(&(name.len() as u64).to_le_bytes()).update(name);
             match fs::read(self.workspace.root.join(&path)) {
@@ -274,7 +277,7 @@ impl CheckRunner<'_> {
 
 /// Returns the files below a directory that are `wanted`, sorted, relative to it. Links are not followed, and `.git`
 /// directories are skipped.
-fn below(root: &Path, wanted: impl Fn(&Path) -> bool) -> Result<Vec<PathBuf>, BoardError> {
+fn list_files(root: &Path, wanted: impl Fn(&Path) -> bool) -> Result<Vec<PathBuf>, BoardError> {
     let mut found = Vec::new();
     let mut pending = vec![PathBuf::new()];
     while let Some(dir) = pending.pop() {

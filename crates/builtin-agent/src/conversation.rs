@@ -71,7 +71,7 @@ impl Dialogue {
         NewMessages {
             keep: Some(keep as u64),
             lines: self.lines.get(keep..).unwrap_or_default().to_vec(),
-            since: cursor.cloned(),
+            start_cursor: cursor.cloned(),
             cursor: Some(json!({ "count": self.lines.len(), "last": size })),
             turn: call.and_then(|call| self.find_turn(call)),
         }

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use serde_json::{Value, json};
 use stepback_agents::breakpoints::{GatedCall, StopDecision};
-use stepback_agents::payload::one_line;
+use stepback_agents::payload::summary_line;
 use stepback_agents::record;
 use stepback_engine::control::{BreakSide, Control};
 use stepback_engine::recorder::{CallFacts, RecordedStep, ReportedEvent, ScanPolicy, SessionUpdate};
@@ -67,7 +67,7 @@ impl Journal<'_> {
 
     /// Returns a new event of this session.
     pub fn event(&self, kind: StepKind, summary: &str) -> AgentEvent {
-        AgentEvent::new(NAME, &self.session, kind, one_line(summary))
+        AgentEvent::new(NAME, &self.session, kind, summary_line(summary))
     }
 
     /// Records an event, with secrets redacted.
@@ -79,7 +79,7 @@ impl Journal<'_> {
         // Notes that hooks of other agents left come first, so that steps are in order.
         record::record_inbox_locked(self.workspace, &lock)?;
         let mut report = ReportedEvent {
-            effect: with.effect.unwrap_or(ScanPolicy::None),
+            scan_policy: with.effect.unwrap_or(ScanPolicy::None),
             call: CallFacts { paths: with.paths, ..CallFacts::default() },
             update: with.update,
             ..ReportedEvent::new(event, self.now())
@@ -120,13 +120,14 @@ impl Journal<'_> {
             event: &event,
             paths,
             recorded,
-            patience,
+            answer_timeout: patience,
             env: &*self.workspace.engine.env,
-            waits,
+            keep_waiting: waits,
         };
         let mut missed = None;
-        let verdict =
-            passing.pass(&control, side, &mut |error| missed = Some(error)).map_err(control_files)?;
+        let verdict = passing
+            .wait_for_decision(&control, side, &mut |error| missed = Some(error))
+            .map_err(control_files)?;
         match missed {
             Some(error) => Err(error),
             None => Ok(verdict),
@@ -137,7 +138,7 @@ impl Journal<'_> {
     pub fn take_said(&self) -> Result<Vec<String>, EngineError> {
         let Some(control) = self.control()? else { return Ok(Vec::new()) };
         let session = Session::id_of(self.workspace.record.id, NAME, &self.session);
-        let said = control.take_said(session).map_err(control_files)?;
+        let said = control.take_messages(session).map_err(control_files)?;
         if !said.is_empty() {
             control.disarm_if_empty();
         }
@@ -147,7 +148,7 @@ impl Journal<'_> {
     /// Returns the control files of the workspace, if there may be breakpoints, pauses or messages.
     fn control(&self) -> Result<Option<Control>, EngineError> {
         let dir = self.workspace.cache_dir()?;
-        Ok(dir.map(|dir| Control::of(&dir)).filter(Control::is_armed))
+        Ok(dir.map(|dir| Control::new(&dir)).filter(Control::is_armed))
     }
 }
 

@@ -25,7 +25,7 @@ pub fn resume(
     id: [u8; 16],
 ) -> Result<PlannedFork, EngineError> {
     let objects = workspace.store();
-    let tip = workspace.conversation_at(&session, target)?;
+    let tip = workspace.conversation_tip_at(&session, target)?;
     let kept = conversation::len(objects, tip)?;
     let env = session.info.slots.env.and_then(|hash| stepback_model::json::load(objects, hash).ok());
     let words = env.and_then(|env| serde_json::from_value(env["arguments"].clone()).ok());
@@ -38,7 +38,7 @@ pub fn resume(
     command.push(prompt.filter(|prompt| !prompt.is_empty()).unwrap_or(DEFAULT_RESUME_PROMPT).to_owned());
     let fork = Fork {
         session: id,
-        kept: usize::try_from(kept).unwrap_or(usize::MAX),
+        kept_lines: usize::try_from(kept).unwrap_or(usize::MAX),
         writes: Vec::new(),
         prepare: None,
         command,

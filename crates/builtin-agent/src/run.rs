@@ -126,7 +126,7 @@ impl Agent<'_, '_> {
             memory: self.remembered(),
             ..SessionUpdate::default()
         };
-        let effect = Some(ScanPolicy::Keep(Trigger::Automatic));
+        let effect = Some(ScanPolicy::Checkpoint(Trigger::Automatic));
         self.journal.record(
             &event,
             StepExtras { effect, update, dialogue: Some(&main.dialogue), ..StepExtras::default() },
@@ -172,7 +172,7 @@ impl Agent<'_, '_> {
         };
         let event = self.journal.event(StepKind::AgentStep, &summary);
         // A command that was interrupted may have changed something.
-        let effect = (*ended != ExitReason::Done).then_some(ScanPolicy::Keep(Trigger::Automatic));
+        let effect = (*ended != ExitReason::Done).then_some(ScanPolicy::Checkpoint(Trigger::Automatic));
         let update = SessionUpdate {
             milestone: Some(SessionMilestone::Ended),
             finished_calls: FinishedCalls::All,

@@ -63,7 +63,7 @@ impl Agent<'_, '_> {
         let mut input = call.input.clone();
         let mut note = None;
         match verdict {
-            None | Some(StopDecision::Goes) => {}
+            None | Some(StopDecision::Proceed) => {}
             Some(StopDecision::Refused(reason)) => {
                 record::record_refusal(self.journal.workspace, &start, &reason, self.journal.now())?;
                 self.check()?;
@@ -115,7 +115,7 @@ impl Agent<'_, '_> {
         recorded: &RecordedStep,
     ) -> Result<Option<StopDecision>, EngineError> {
         if let Some(call) = self.options.decided.find(event, side, &self.repeated) {
-            let decision = call.reply(side).decision.clone();
+            let decision = call.reply_at(side).decision.clone();
             if side == BreakSide::Start {
                 self.repeated.push(RepeatedCall { number: call.number, call: event.call.clone() });
             }
@@ -128,7 +128,7 @@ impl Agent<'_, '_> {
                     &decision,
                     self.journal.now(),
                 )?;
-                return Ok(Some(decision.verdict()));
+                return Ok(Some(decision.stop_decision()));
             }
         }
         self.stop_if_wanted(event, paths, recorded)
@@ -201,7 +201,7 @@ impl Agent<'_, '_> {
         let given = ToolInput(input);
         let asked = given.text("worker").and_then(|worker| Ok((worker, given.text("task")?)));
         let (name, task) = match asked {
-            Ok((name, task)) => (stepback_agents::payload::one_line(name), task),
+            Ok((name, task)) => (stepback_agents::payload::summary_line(name), task),
             Err(what) => return Ok(ToolResult::bad(what)),
         };
         let worker = format!("{name} {}", call.id);

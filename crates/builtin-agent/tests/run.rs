@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
-use stepback_agents::transcript::messages_of;
+use stepback_agents::transcript::parse_agent_messages;
 use stepback_builtin_agent::provider::Scripted;
 use stepback_builtin_agent::{
     ExitReason, NAME, Provider, RunEvent, RunOptions, RunOutcome, ToolPolicy, ToolResult, run,
@@ -48,7 +48,7 @@ impl AgentWorkspace {
 
     fn ask(&self, provider: &mut dyn Provider, change: impl FnOnce(&mut RunOptions<'_>)) -> RunOutcome {
         let engine = self.engine();
-        let workspace = engine.workspace(&self.root).unwrap();
+        let workspace = engine.open_workspace_root(&self.root).unwrap();
         let mut watch = |_: RunEvent<'_>| ();
         let mut options =
             RunOptions { prompt: Some("go".into()), ..RunOptions::new("scripted-1", &mut watch) };
@@ -58,7 +58,7 @@ impl AgentWorkspace {
 
     fn steps(&self, outcome: &RunOutcome) -> Vec<StepRow> {
         let engine = self.engine();
-        let workspace = engine.workspace(&self.root).unwrap();
+        let workspace = engine.open_workspace_root(&self.root).unwrap();
         let query = StepQuery { session: Some(outcome.session), ..StepQuery::default() };
         let mut steps = workspace.store().steps(workspace.record.id, &query).unwrap();
         steps.sort_by_key(|stored| stored.step.number);
@@ -71,13 +71,13 @@ impl AgentWorkspace {
 
     fn detail(&self, step: &StepRow) -> Value {
         let engine = self.engine();
-        let workspace = engine.workspace(&self.root).unwrap();
+        let workspace = engine.open_workspace_root(&self.root).unwrap();
         stored_json::load(workspace.store(), step.step.meta.detail.unwrap()).unwrap()
     }
 
     fn with_workspace<T>(&self, look: impl FnOnce(&Workspace) -> T) -> T {
         let engine = self.engine();
-        look(&engine.workspace(&self.root).unwrap())
+        look(&engine.open_workspace_root(&self.root).unwrap())
     }
 }
 
@@ -155,8 +155,8 @@ fn everything_is_a_step() {
             let state = WorkspaceState::load(workspace.store(), steps[at].step.state).unwrap();
             conversation::texts(workspace.store(), state.conversation).unwrap()
         };
-        assert_eq!(messages_of(NAME, &lines(4)).len(), 1);
-        assert_eq!(messages_of(NAME, &lines(9)).len(), 4);
+        assert_eq!(parse_agent_messages(NAME, &lines(4)).len(), 1);
+        assert_eq!(parse_agent_messages(NAME, &lines(9)).len(), 4);
     });
 }
 
@@ -272,7 +272,7 @@ fn calls_run_are_refused_or_recalled() {
     let mut provider = Scripted::parse(&script.to_string(), Arc::default()).unwrap();
     let outcome = {
         let engine = place.engine();
-        let workspace = engine.workspace(&place.root).unwrap();
+        let workspace = engine.open_workspace_root(&place.root).unwrap();
         let mut watch = |_: RunEvent<'_>| ();
         let options = RunOptions {
             prompt: Some("go".into()),
@@ -350,7 +350,7 @@ fn secrets_are_not_recorded_and_costs_add_up() {
     let mut provider = Scripted::parse(&script.to_string(), Arc::default()).unwrap();
     let outcome = {
         let engine = place.engine();
-        let workspace = engine.workspace(&place.root).unwrap();
+        let workspace = engine.open_workspace_root(&place.root).unwrap();
         let mut watch = |_: RunEvent<'_>| ();
         let new = RunOptions::new("scripted-1", &mut watch);
         run(&workspace, &mut provider, RunOptions { prompt: Some(prompt), price: &price, ..new }).unwrap()
@@ -444,7 +444,7 @@ fn a_recorded_run_is_run_once_more_from_its_record() {
         Some(results.remove(at).1)
     };
     let engine = second.engine();
-    let workspace = engine.workspace(&second.root).unwrap();
+    let workspace = engine.open_workspace_root(&second.root).unwrap();
     let mut watch = |_: RunEvent<'_>| ();
     let options = RunOptions {
         prompt: Some("go".into()),

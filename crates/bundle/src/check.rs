@@ -7,24 +7,27 @@ use stepback_model::ids::{OpId, SessionId, StepId};
 use stepback_model::record::{OpStatus, Session};
 
 use crate::error::BundleError;
-use crate::records::{ExportedStep, Log, Reference, ReferenceKind};
+use crate::records::{ExportedStep, Reference, ReferenceKind, WorkspaceLog};
 
 /// Maximum length of a name or one-line text, in bytes.
 const MAX_NAME_BYTES: usize = 4096;
 
 /// Checks that records are consistent: every id occurs once, every referenced record exists, and no record refers to a later
 /// one.
-pub fn logs(logs: &[Log]) -> Result<(), BundleError> {
+pub fn check_logs(logs: &[WorkspaceLog]) -> Result<(), BundleError> {
     let mut seen = KnownIds::default();
     let mut workspaces = HashSet::new();
     for log in logs {
-        if !workspaces.insert(log.place.id) {
-            return Err(BundleError::inconsistent(format!("it contains workspace {} twice", log.place.id)));
+        if !workspaces.insert(log.workspace.id) {
+            return Err(BundleError::inconsistent(format!(
+                "it contains workspace {} twice",
+                log.workspace.id
+            )));
         }
-        if log.place.root.len() > MAX_NAME_BYTES {
+        if log.workspace.root.len() > MAX_NAME_BYTES {
             return Err(BundleError::inconsistent("the path of a workspace is too long"));
         }
-        seen.log(log)?;
+        seen.check_log(log)?;
     }
     Ok(())
 }
@@ -37,14 +40,14 @@ struct KnownIds {
 }
 
 impl KnownIds {
-    fn log(&mut self, log: &Log) -> Result<(), BundleError> {
+    fn check_log(&mut self, log: &WorkspaceLog) -> Result<(), BundleError> {
         let wrong = |what: String| Err(BundleError::Inconsistent(what));
-        let mut here = HashSet::from([Session::id_of(log.place.id, Session::PERSON, "")]);
+        let mut here = HashSet::from([Session::id_of(log.workspace.id, Session::PERSON, "")]);
         for session in &log.sessions {
             if !self.sessions.insert(session.id) {
                 return wrong(format!("it contains session {} twice", session.id));
             }
-            if session.workspace != log.place.id {
+            if session.workspace != log.workspace.id {
                 return wrong(format!("session {} is in another workspace", session.id));
             }
             let agent = session.agent.as_str();
@@ -80,18 +83,18 @@ impl KnownIds {
             if !self.operations.insert(operation.id) {
                 return wrong(format!("it contains operation {} twice", operation.id));
             }
-            if operation.workspace != log.place.id {
+            if operation.workspace != log.workspace.id {
                 return wrong(format!("operation {} is in another workspace", operation.id));
             }
             if operation.status == OpStatus::Applying || operation.journal.is_some() {
                 return wrong(format!("operation {} is under way", operation.id));
             }
         }
-        log.references.iter().try_for_each(|reference| fits(reference, &steps))
+        log.references.iter().try_for_each(|reference| check_reference(reference, &steps))
     }
 }
 
-fn fits(reference: &Reference, steps: &HashSet<StepId>) -> Result<(), BundleError> {
+fn check_reference(reference: &Reference, steps: &HashSet<StepId>) -> Result<(), BundleError> {
     let Reference { what, name, step } = reference;
     let shown = excerpt(name, 80);
     if !steps.contains(step) {
@@ -99,7 +102,7 @@ fn fits(reference: &Reference, steps: &HashSet<StepId>) -> Result<(), BundleErro
     }
     let is_name = match what {
         ReferenceKind::Head => name.is_empty(),
-        ReferenceKind::Branch | ReferenceKind::Present => stepback_engine::branch::is_name(name),
+        ReferenceKind::Branch | ReferenceKind::Present => stepback_engine::branch::is_valid_branch_name(name),
     };
     match is_name {
         true => Ok(()),

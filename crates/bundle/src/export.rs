@@ -12,7 +12,7 @@ use stepback_model::tree::Content;
 use stepback_store::StoreError;
 
 use crate::error::BundleError;
-use crate::frame::{BLOCK, Block, Writer};
+use crate::frame::{BLOCK, BlockKind, BundleWriter};
 use crate::gather;
 use crate::records::GitFile;
 
@@ -38,30 +38,30 @@ pub struct ExportReport {
 struct ReachedObjects(Vec<(ObjectKind, Hash)>);
 
 impl Visitor for ReachedObjects {
-    fn object(&mut self, kind: ObjectKind, hash: Hash) {
+    fn visit_object(&mut self, kind: ObjectKind, hash: Hash) {
         self.0.push((kind, hash));
     }
 
-    fn file(&mut self, _: u64, _: &Content) -> Result<(), ObjectError> {
+    fn visit_file(&mut self, _: u64, _: &Content) -> Result<(), ObjectError> {
         Ok(())
     }
 }
 
 /// Writes a bundle of `sessions`. The same sessions give the same bytes.
 pub fn export(engine: &Engine, sessions: &[Session], out: impl Write) -> Result<ExportReport, BundleError> {
-    let _lock = engine.keep_collector_out()?;
-    let logs = gather::logs(engine, sessions)?;
+    let _lock = engine.block_garbage_collection()?;
+    let logs = gather::collect_logs(engine, sessions)?;
     let mut exported = ExportReport { sessions: sessions.len() as u64, ..ExportReport::default() };
-    let mut writer = Writer::new(out)?;
+    let mut writer = BundleWriter::new(out)?;
     let mut order = ReachedObjects::default();
     let mut marker = Marker::new(engine.store()).with_visitor(&mut order);
     for log in &logs {
         exported.steps += log.steps.len() as u64;
         exported.operations += log.operations.len() as u64;
         for record in log.records() {
-            writer.add(Block::Log, &record.line())?;
+            writer.add(BlockKind::Log, &record.encode_line())?;
         }
-        log.push_to(&mut marker);
+        log.push_roots(&mut marker);
     }
     marker.run();
     let Marker { alive, problems, .. } = marker;
@@ -72,7 +72,7 @@ pub fn export(engine: &Engine, sessions: &[Session], out: impl Write) -> Result<
         let bytes = engine.store.read(kind, hash)?;
         exported.objects += 1;
         exported.bytes += bytes.len() as u64;
-        writer.object(kind, &bytes)?;
+        writer.add_object(kind, &bytes)?;
         if let Some(progress) = &engine.progress {
             progress.fetch_add(1, Ordering::Relaxed);
         }
@@ -87,21 +87,25 @@ pub fn export(engine: &Engine, sessions: &[Session], out: impl Write) -> Result<
     Ok(exported)
 }
 
-fn export_git_file(engine: &Engine, name: &[u8], writer: &mut Writer<impl Write>) -> Result<(), BundleError> {
+fn export_git_file(
+    engine: &Engine,
+    name: &[u8],
+    writer: &mut BundleWriter<impl Write>,
+) -> Result<(), BundleError> {
     // Names in the vault are always ASCII.
     let shown = String::from_utf8_lossy(name).into_owned();
     let missing = |why: String| StoreError::Corrupt { what: format!("git file {shown}: {why}") };
     let vault = engine.vault()?.ok_or_else(|| missing("this store has no vault".into()))?;
     let mut file = vault.open_sound(name).map_err(|error| missing(error.to_string()))?;
     let size = file.metadata().map_err(|error| missing(error.to_string()))?.len();
-    writer.add(Block::GitFile, &GitFile { name: shown.clone(), size }.line())?;
+    writer.add(BlockKind::GitFile, &GitFile { name: shown.clone(), size }.encode_line())?;
     writer.end_block()?;
     let mut left = size;
     let mut part = vec![0; BLOCK];
     while left > 0 {
         let want = part.len().min(usize::try_from(left).unwrap_or(usize::MAX));
         file.read_exact(&mut part[..want]).map_err(|error| missing(error.to_string()))?;
-        writer.add(Block::Part, &part[..want])?;
+        writer.add(BlockKind::GitFilePart, &part[..want])?;
         writer.end_block()?;
         left -= want as u64;
     }

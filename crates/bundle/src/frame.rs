@@ -50,9 +50,9 @@ struct Expansion {
 
 impl Expansion {
     /// Adds a block with its stored and decompressed size. Fails if it expands too much by itself, or with those before it.
-    fn add(&mut self, kind: Block, stored: u64, raw: u64) -> Result<(), &'static str> {
+    fn add(&mut self, kind: BlockKind, stored: u64, raw: u64) -> Result<(), &'static str> {
         self.file = (self.file.0 + stored, self.file.1 + raw);
-        if kind == Block::Log {
+        if kind == BlockKind::Log {
             self.log = (self.log.0 + stored, self.log.1 + raw);
         }
         match () {
@@ -73,7 +73,7 @@ impl Expansion {
 /// What a block holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
-pub enum Block {
+pub enum BlockKind {
     /// Records, one per line.
     Log = 1,
     /// Objects.
@@ -81,39 +81,39 @@ pub enum Block {
     /// Name and size of a git file; its parts follow.
     GitFile = 3,
     /// A part of a git file.
-    Part = 4,
+    GitFilePart = 4,
     /// The hash of all bytes before.
     End = 255,
 }
 
-impl Block {
-    fn of(byte: u8) -> Option<Self> {
-        [Self::Log, Self::Objects, Self::GitFile, Self::Part, Self::End]
+impl BlockKind {
+    fn from_byte(byte: u8) -> Option<Self> {
+        [Self::Log, Self::Objects, Self::GitFile, Self::GitFilePart, Self::End]
             .into_iter()
             .find(|kind| *kind as u8 == byte)
     }
 }
 
 /// Writes a bundle.
-pub struct Writer<W: Write> {
+pub struct BundleWriter<W: Write> {
     out: BufWriter<W>,
     hasher: blake3::Hasher,
-    open: Option<Block>,
+    open: Option<BlockKind>,
     pending: Vec<u8>,
     expansion: Expansion,
 }
 
-impl<W: Write> Writer<W> {
+impl<W: Write> BundleWriter<W> {
     pub fn new(out: W) -> Result<Self, BundleError> {
         let out = BufWriter::with_capacity(256 << 10, out);
         let (hasher, pending, expansion) = (blake3::Hasher::new(), Vec::new(), Expansion::default());
         let mut writer = Self { out, hasher, open: None, pending, expansion };
-        writer.put(&MAGIC)?;
-        writer.put(&FORMAT.to_le_bytes())?;
+        writer.write_hashed(&MAGIC)?;
+        writer.write_hashed(&FORMAT.to_le_bytes())?;
         Ok(writer)
     }
 
-    fn put(&mut self, bytes: &[u8]) -> Result<(), BundleError> {
+    fn write_hashed(&mut self, bytes: &[u8]) -> Result<(), BundleError> {
         self.hasher.update(bytes);
         stepback_faults::point()
             .and_then(|()| self.out.write_all(bytes))
@@ -121,7 +121,7 @@ impl<W: Write> Writer<W> {
     }
 
     /// Adds bytes to the open block of this kind, or begins a new one.
-    pub fn add(&mut self, kind: Block, bytes: &[u8]) -> Result<(), BundleError> {
+    pub fn add(&mut self, kind: BlockKind, bytes: &[u8]) -> Result<(), BundleError> {
         if self.open != Some(kind) || self.pending.len() + bytes.len() > BLOCK {
             self.end_block()?;
         }
@@ -131,16 +131,16 @@ impl<W: Write> Writer<W> {
     }
 
     /// Adds an object.
-    pub fn object(&mut self, kind: ObjectKind, bytes: &[u8]) -> Result<(), BundleError> {
+    pub fn add_object(&mut self, kind: ObjectKind, bytes: &[u8]) -> Result<(), BundleError> {
         let too_large = || BundleError::inconsistent(format!("a {kind} has {} bytes", bytes.len()));
         let length = u32::try_from(bytes.len()).ok().filter(|length| *length < MAX_BLOCK_BYTES - 16);
         let length = length.ok_or_else(too_large)?;
         let mut head = [kind as u8; 5];
         head[1..].copy_from_slice(&length.to_le_bytes());
-        if self.open != Some(Block::Objects) || self.pending.len() + bytes.len() > BLOCK {
+        if self.open != Some(BlockKind::Objects) || self.pending.len() + bytes.len() > BLOCK {
             self.end_block()?;
         }
-        self.open = Some(Block::Objects);
+        self.open = Some(BlockKind::Objects);
         self.pending.extend_from_slice(&head);
         self.pending.extend_from_slice(bytes);
         Ok(())
@@ -162,8 +162,8 @@ impl<W: Write> Writer<W> {
         let stored = packed.as_ref().unwrap_or(&raw);
         // Blocks are far smaller than 4 GiB: objects are checked when they are added, everything else is split at BLOCK.
         let raw_len = if packed.is_some() { raw.len() as u32 } else { 0 };
-        self.put(&head(kind, stored.len() as u32, raw_len))?;
-        self.put(stored)?;
+        self.write_hashed(&encode_block_header(kind, stored.len() as u32, raw_len))?;
+        self.write_hashed(stored)?;
         self.pending = raw;
         self.pending.clear();
         Ok(())
@@ -173,13 +173,13 @@ impl<W: Write> Writer<W> {
     pub fn finish(mut self) -> Result<(), BundleError> {
         self.end_block()?;
         let hash = self.hasher.finalize();
-        self.put(&head(Block::End, 32, 0))?;
-        self.put(hash.as_bytes())?;
+        self.write_hashed(&encode_block_header(BlockKind::End, 32, 0))?;
+        self.write_hashed(hash.as_bytes())?;
         self.out.flush().map_err(BundleError::io("write the bundle"))
     }
 }
 
-fn head(kind: Block, stored: u32, raw: u32) -> [u8; BLOCK_HEADER_BYTES] {
+fn encode_block_header(kind: BlockKind, stored: u32, raw: u32) -> [u8; BLOCK_HEADER_BYTES] {
     let mut head = [0; BLOCK_HEADER_BYTES];
     head[0] = kind as u8;
     head[1..5].copy_from_slice(&stored.to_le_bytes());
@@ -188,26 +188,26 @@ fn head(kind: Block, stored: u32, raw: u32) -> [u8; BLOCK_HEADER_BYTES] {
 }
 
 /// Reads a bundle from its beginning to its end.
-pub struct Reader<R: Read> {
+pub struct BundleReader<R: Read> {
     input: R,
     hasher: blake3::Hasher,
     /// Number of bytes read so far.
-    at: u64,
+    offset: u64,
     expansion: Expansion,
 }
 
-impl<R: Read> Reader<R> {
+impl<R: Read> BundleReader<R> {
     /// Reads and checks the header of the file.
     pub fn new(input: R) -> Result<Self, BundleError> {
         let mut reader =
-            Self { input, hasher: blake3::Hasher::new(), at: 0, expansion: Expansion::default() };
+            Self { input, hasher: blake3::Hasher::new(), offset: 0, expansion: Expansion::default() };
         let mut head = [0; MAGIC.len() + 4];
-        let found = reader.fill(&mut head)?;
+        let found = reader.read_full(&mut head)?;
         if found < MAGIC.len() || head[..MAGIC.len()] != MAGIC {
             return Err(BundleError::NotABundle);
         }
         if found < head.len() {
-            return Err(cut_short());
+            return Err(truncated_error());
         }
         let mut format = [0; 4];
         format.copy_from_slice(&head[MAGIC.len()..]);
@@ -220,7 +220,7 @@ impl<R: Read> Reader<R> {
         Ok(reader)
     }
 
-    fn fill(&mut self, bytes: &mut [u8]) -> Result<usize, BundleError> {
+    fn read_full(&mut self, bytes: &mut [u8]) -> Result<usize, BundleError> {
         let mut done = 0;
         while done < bytes.len() {
             match self.input.read(&mut bytes[done..]) {
@@ -230,29 +230,29 @@ impl<R: Read> Reader<R> {
                 Err(error) => return Err(BundleError::io("read the bundle")(error)),
             }
         }
-        self.at += done as u64;
+        self.offset += done as u64;
         Ok(done)
     }
 
     /// Returns the next block with its offset in the file; `None` after the end block, which must be the last.
-    pub fn next(&mut self) -> Result<Option<(u64, Block, Vec<u8>)>, BundleError> {
-        let place = self.at;
+    pub fn next(&mut self) -> Result<Option<(u64, BlockKind, Vec<u8>)>, BundleError> {
+        let place = self.offset;
         let mut head = [0; BLOCK_HEADER_BYTES];
-        if self.fill(&mut head)? < BLOCK_HEADER_BYTES {
-            return Err(cut_short());
+        if self.read_full(&mut head)? < BLOCK_HEADER_BYTES {
+            return Err(truncated_error());
         }
-        let (kind, stored_len, raw_len) = parts(&head, place)?;
+        let (kind, stored_len, raw_len) = parse_block_header(&head, place)?;
         let mut stored = Vec::new();
         let read = (&mut self.input).take(u64::from(stored_len)).read_to_end(&mut stored);
-        self.at += read.map_err(BundleError::io("read the bundle"))? as u64;
+        self.offset += read.map_err(BundleError::io("read the bundle"))? as u64;
         if stored.len() < stored_len as usize {
-            return Err(cut_short());
+            return Err(truncated_error());
         }
-        if kind == Block::End {
+        if kind == BlockKind::End {
             if stored != self.hasher.finalize().as_bytes() {
                 return Err(BundleError::Damaged("its checksum is wrong".into()));
             }
-            if self.fill(&mut [0])? > 0 {
+            if self.read_full(&mut [0])? > 0 {
                 return Err(BundleError::Damaged("there is data after its end".into()));
             }
             return Ok(None);
@@ -264,16 +264,19 @@ impl<R: Read> Reader<R> {
         self.expansion
             .add(kind, u64::from(stored_len), u64::from(raw_bytes))
             .map_err(BundleError::inconsistent)?;
-        let raw = unpacked(stored, raw_len, place)?;
+        let raw = decompress_block(stored, raw_len, place)?;
         Ok(Some((place, kind, raw)))
     }
 }
 
-fn cut_short() -> BundleError {
+fn truncated_error() -> BundleError {
     BundleError::Damaged("it is truncated".into())
 }
 
-fn parts(head: &[u8; BLOCK_HEADER_BYTES], place: u64) -> Result<(Block, u32, u32), BundleError> {
+fn parse_block_header(
+    head: &[u8; BLOCK_HEADER_BYTES],
+    place: u64,
+) -> Result<(BlockKind, u32, u32), BundleError> {
     let number = |from: usize| {
         let mut bytes = [0; 4];
         bytes.copy_from_slice(&head[from..from + 4]);
@@ -281,14 +284,17 @@ fn parts(head: &[u8; BLOCK_HEADER_BYTES], place: u64) -> Result<(Block, u32, u32
     };
     let (stored, raw) = (number(1), number(5));
     let wrong = |what: &str| BundleError::Damaged(format!("{what} at byte {place}"));
-    let kind = Block::of(head[0]).ok_or_else(|| wrong("a block is missing"))?;
-    if stored > MAX_BLOCK_BYTES || raw > MAX_BLOCK_BYTES || (kind == Block::End && (stored, raw) != (32, 0)) {
+    let kind = BlockKind::from_byte(head[0]).ok_or_else(|| wrong("a block is missing"))?;
+    if stored > MAX_BLOCK_BYTES
+        || raw > MAX_BLOCK_BYTES
+        || (kind == BlockKind::End && (stored, raw) != (32, 0))
+    {
         return Err(wrong("the block has an impossible size"));
     }
     Ok((kind, stored, raw))
 }
 
-fn unpacked(stored: Vec<u8>, raw_len: u32, place: u64) -> Result<Vec<u8>, BundleError> {
+fn decompress_block(stored: Vec<u8>, raw_len: u32, place: u64) -> Result<Vec<u8>, BundleError> {
     if raw_len == 0 {
         return Ok(stored);
     }
@@ -297,20 +303,20 @@ fn unpacked(stored: Vec<u8>, raw_len: u32, place: u64) -> Result<Vec<u8>, Bundle
 }
 
 /// Reads a block that [`Reader::next`] returned once more.
-pub fn block_at(input: &mut impl Read, place: u64) -> Result<Vec<u8>, BundleError> {
+pub fn read_block(input: &mut impl Read, place: u64) -> Result<Vec<u8>, BundleError> {
     let mut head = [0; BLOCK_HEADER_BYTES];
     input.read_exact(&mut head).map_err(BundleError::io("read the bundle again"))?;
-    let (_, stored_len, raw_len) = parts(&head, place)?;
+    let (_, stored_len, raw_len) = parse_block_header(&head, place)?;
     let mut stored = Vec::new();
     input
         .take(u64::from(stored_len))
         .read_to_end(&mut stored)
         .map_err(BundleError::io("read the bundle again"))?;
-    unpacked(stored, raw_len, place)
+    decompress_block(stored, raw_len, place)
 }
 
 /// Returns the objects of a block: kind, offset and length of each.
-pub fn objects(block: &[u8]) -> Result<Vec<(ObjectKind, usize, usize)>, BundleError> {
+pub fn list_objects(block: &[u8]) -> Result<Vec<(ObjectKind, usize, usize)>, BundleError> {
     let wrong = || BundleError::inconsistent("a block of objects is invalid");
     let mut found = Vec::new();
     let mut at = 0;
@@ -336,16 +342,16 @@ mod tests {
 
     fn sample() -> Vec<u8> {
         let mut bytes = Vec::new();
-        let mut writer = Writer::new(&mut bytes).unwrap();
-        writer.add(Block::Log, b"{}\n").unwrap();
-        writer.object(ObjectKind::Blob, &[7; 5000]).unwrap();
-        writer.object(ObjectKind::Blob, b"").unwrap();
+        let mut writer = BundleWriter::new(&mut bytes).unwrap();
+        writer.add(BlockKind::Log, b"{}\n").unwrap();
+        writer.add_object(ObjectKind::Blob, &[7; 5000]).unwrap();
+        writer.add_object(ObjectKind::Blob, b"").unwrap();
         writer.finish().unwrap();
         bytes
     }
 
-    fn read(bytes: &[u8]) -> Result<Vec<(Block, usize)>, BundleError> {
-        let mut reader = Reader::new(bytes)?;
+    fn read(bytes: &[u8]) -> Result<Vec<(BlockKind, usize)>, BundleError> {
+        let mut reader = BundleReader::new(bytes)?;
         let mut found = Vec::new();
         while let Some((_, kind, block)) = reader.next()? {
             found.push((kind, block.len()));
@@ -356,7 +362,7 @@ mod tests {
     #[test]
     fn what_is_written_is_read() {
         let bytes = sample();
-        assert_eq!(read(&bytes).unwrap(), [(Block::Log, 3), (Block::Objects, 5010)]);
+        assert_eq!(read(&bytes).unwrap(), [(BlockKind::Log, 3), (BlockKind::Objects, 5010)]);
         assert!(bytes.len() < 300, "compressed");
     }
 
@@ -378,37 +384,38 @@ mod tests {
         let packed = codec::compress(&vec![0; 1 << 20]).unwrap();
         for (stored, raw) in [(u32::MAX, 0), (10, u32::MAX), (MAX_BLOCK_BYTES, MAX_BLOCK_BYTES)] {
             let mut bytes = start.clone();
-            bytes.extend_from_slice(&head(Block::Objects, stored, raw));
+            bytes.extend_from_slice(&encode_block_header(BlockKind::Objects, stored, raw));
             bytes.extend_from_slice(&packed);
             assert!(read(&bytes).is_err());
         }
         // The decompressed size may not exceed the declared one.
         let mut bytes = start;
-        bytes.extend_from_slice(&head(Block::Objects, packed.len() as u32, 100));
+        bytes.extend_from_slice(&encode_block_header(BlockKind::Objects, packed.len() as u32, 100));
         bytes.extend_from_slice(&packed);
         assert!(matches!(read(&bytes), Err(BundleError::Damaged(_))));
     }
 
     /// A file with one compressed block of zeros.
-    fn zeros(kind: Block, raw: usize) -> Vec<u8> {
+    fn zeros(kind: BlockKind, raw: usize) -> Vec<u8> {
         let packed = codec::compress(&vec![0; raw]).unwrap();
         let start = [&MAGIC[..], &FORMAT.to_le_bytes()].concat();
-        let mut bytes = [&start[..], &head(kind, packed.len() as u32, raw as u32), &packed].concat();
+        let mut bytes =
+            [&start[..], &encode_block_header(kind, packed.len() as u32, raw as u32), &packed].concat();
         let hash = blake3::hash(&bytes);
-        bytes.extend_from_slice(&head(Block::End, 32, 0));
+        bytes.extend_from_slice(&encode_block_header(BlockKind::End, 32, 0));
         bytes.extend_from_slice(hash.as_bytes());
         bytes
     }
 
     #[test]
     fn what_expands_too_much_is_refused_before_it_is_decompressed() {
-        assert!(read(&zeros(Block::Objects, 16 << 20)).is_ok());
-        let too_much = read(&zeros(Block::Objects, (16 << 20) + 1));
+        assert!(read(&zeros(BlockKind::Objects, 16 << 20)).is_ok());
+        let too_much = read(&zeros(BlockKind::Objects, (16 << 20) + 1));
         assert!(matches!(too_much, Err(BundleError::Inconsistent(_))), "{too_much:?}");
-        assert!(read(&zeros(Block::Log, 4 << 20)).is_ok());
-        assert!(matches!(read(&zeros(Block::Log, (4 << 20) + 1)), Err(BundleError::Inconsistent(_))));
+        assert!(read(&zeros(BlockKind::Log, 4 << 20)).is_ok());
+        assert!(matches!(read(&zeros(BlockKind::Log, (4 << 20) + 1)), Err(BundleError::Inconsistent(_))));
         // Many small blocks together.
-        let one = &zeros(Block::Objects, 16 << 20)[MAGIC.len() + 4..];
+        let one = &zeros(BlockKind::Objects, 16 << 20)[MAGIC.len() + 4..];
         let block = &one[..one.len() - BLOCK_HEADER_BYTES - 32];
         let many = [&MAGIC[..], &FORMAT.to_le_bytes(), &block.repeat(17)].concat();
         assert!(matches!(read(&many), Err(BundleError::Inconsistent(_))));
@@ -417,12 +424,12 @@ mod tests {
     #[test]
     fn whatever_is_written_can_be_read() {
         let mut bytes = Vec::new();
-        let mut writer = Writer::new(&mut bytes).unwrap();
+        let mut writer = BundleWriter::new(&mut bytes).unwrap();
         for size in [1, 4 << 20, 20 << 20, 40 << 20] {
-            writer.object(ObjectKind::Blob, &vec![7; size]).unwrap();
+            writer.add_object(ObjectKind::Blob, &vec![7; size]).unwrap();
         }
         for _ in 0..3 {
-            writer.add(Block::Log, &[b' '; 3 << 20]).unwrap();
+            writer.add(BlockKind::Log, &[b' '; 3 << 20]).unwrap();
         }
         writer.finish().unwrap();
         assert_eq!(read(&bytes).unwrap().len(), 7);

@@ -17,10 +17,12 @@ use stepback_model::state::WorkspaceState;
 use stepback_store::port::{StepQuery, StepRow};
 
 use crate::error::BundleError;
-use crate::records::{ExportedStep, ExportedWorkspace, Log, Reference, ReferenceKind, portable_info};
+use crate::records::{
+    ExportedStep, ExportedWorkspace, Reference, ReferenceKind, WorkspaceLog, portable_info,
+};
 
 /// Returns the logs of `sessions`, one for each workspace.
-pub fn logs(engine: &Engine, sessions: &[Session]) -> Result<Vec<Log>, BundleError> {
+pub fn collect_logs(engine: &Engine, sessions: &[Session]) -> Result<Vec<WorkspaceLog>, BundleError> {
     let mut logs = Vec::new();
     for workspace in engine.store.workspaces()? {
         let mut here: Vec<&Session> = Vec::new();
@@ -30,18 +32,22 @@ pub fn logs(engine: &Engine, sessions: &[Session]) -> Result<Vec<Log>, BundleErr
             }
         }
         if !here.is_empty() {
-            logs.push(log(engine, &workspace, &here)?);
+            logs.push(collect_log(engine, &workspace, &here)?);
         }
     }
     Ok(logs)
 }
 
-fn log(engine: &Engine, workspace: &WorkspaceRecord, sessions: &[&Session]) -> Result<Log, BundleError> {
+fn collect_log(
+    engine: &Engine,
+    workspace: &WorkspaceRecord,
+    sessions: &[&Session],
+) -> Result<WorkspaceLog, BundleError> {
     if sessions.iter().any(|session| session.agent == Session::PERSON) {
         return Err(BundleError::UserSession);
     }
     let person = Session::id_of(workspace.id, Session::PERSON, "");
-    let mut steps = Steps { engine, workspace, person, by_id: HashMap::new() };
+    let mut steps = StepCollector { engine, workspace, user_session: person, by_id: HashMap::new() };
     for session in sessions {
         let query = StepQuery { session: Some(session.id), oldest_first: true, ..StepQuery::default() };
         for stored in engine.store.steps(workspace.id, &query)? {
@@ -50,9 +56,9 @@ fn log(engine: &Engine, workspace: &WorkspaceRecord, sessions: &[&Session]) -> R
     }
     let own: HashSet<StepId> = steps.by_id.keys().copied().collect();
     for id in &own {
-        steps.origin_of(*id)?;
+        steps.add_origin(*id)?;
     }
-    let operations = steps.operations(&own)?;
+    let operations = steps.collect_operations(&own)?;
     let by_id = steps.by_id;
     // The id of each step in the bundle.
     let names: HashMap<StepId, StepId> = by_id
@@ -63,7 +69,7 @@ fn log(engine: &Engine, workspace: &WorkspaceRecord, sessions: &[&Session]) -> R
             (step.id, if stays { step.id } else { origin_id(step.id) })
         })
         .collect();
-    let mut moments: Vec<ExportedStep> = by_id.values().map(ExportedStep::of).collect();
+    let mut moments: Vec<ExportedStep> = by_id.values().map(ExportedStep::from_row).collect();
     moments.sort_by_key(|moment| moment.step.number);
     for ExportedStep { step, .. } in &mut moments {
         if !own.contains(&step.id) {
@@ -73,10 +79,10 @@ fn log(engine: &Engine, workspace: &WorkspaceRecord, sessions: &[&Session]) -> R
         step.parent = step.parent.and_then(|parent| names.get(&parent).copied());
     }
     let given = |session: &&Session| Session { info: portable_info(&session.info), ..(**session).clone() };
-    Ok(Log {
-        place: ExportedWorkspace::of(workspace),
+    Ok(WorkspaceLog {
+        workspace: ExportedWorkspace::from_record(workspace),
         sessions: sessions.iter().map(given).collect(),
-        references: references(engine, workspace, &names, &moments)?,
+        references: collect_references(engine, workspace, &names, &moments)?,
         steps: moments,
         operations,
     })
@@ -90,16 +96,16 @@ pub fn origin_id(step: StepId) -> StepId {
     StepId::from_bytes(id)
 }
 
-struct Steps<'e> {
+struct StepCollector<'e> {
     engine: &'e Engine,
     workspace: &'e WorkspaceRecord,
-    person: SessionId,
+    user_session: SessionId,
     by_id: HashMap<StepId, StepRow>,
 }
 
-impl Steps<'_> {
+impl StepCollector<'_> {
     /// Adds the parent of `id`, and the steps before it until one has files.
-    fn origin_of(&mut self, id: StepId) -> Result<(), BundleError> {
+    fn add_origin(&mut self, id: StepId) -> Result<(), BundleError> {
         let mut next = self.by_id.get(&id).and_then(|stored| stored.step.parent);
         while let Some(id) = next {
             if self.by_id.contains_key(&id) {
@@ -116,7 +122,7 @@ impl Steps<'_> {
     }
 
     /// Returns the operations on these steps, oldest first, and adds the steps they moved between.
-    fn operations(&mut self, own: &HashSet<StepId>) -> Result<Vec<Operation>, BundleError> {
+    fn collect_operations(&mut self, own: &HashSet<StepId>) -> Result<Vec<Operation>, BundleError> {
         let mut all = self.engine.store.operations(self.workspace.id)?;
         all.reverse();
         let mut taken: HashSet<OpId> = HashSet::new();
@@ -125,7 +131,7 @@ impl Steps<'_> {
             if operation.status == OpStatus::Applying {
                 continue;
             }
-            let about = steps_of(&operation.action);
+            let about = referenced_steps(&operation.action);
             let again = match &operation.action {
                 OperationAction::Undo { op, .. } | OperationAction::Redo { op, .. } => taken.contains(op),
                 _ => false,
@@ -136,9 +142,9 @@ impl Steps<'_> {
             if let Some(moved) = operation.action.moved() {
                 for step in [moved.before, moved.after, moved.onto] {
                     let found = self.engine.store.step(step)?;
-                    if let Some(stored) = found.filter(|found| found.step.session == self.person) {
+                    if let Some(stored) = found.filter(|found| found.step.session == self.user_session) {
                         self.by_id.insert(step, stored);
-                        self.origin_of(step)?;
+                        self.add_origin(step)?;
                     }
                 }
             }
@@ -150,7 +156,7 @@ impl Steps<'_> {
 }
 
 /// Returns the steps that an operation refers to.
-fn steps_of(action: &OperationAction) -> Vec<StepId> {
+fn referenced_steps(action: &OperationAction) -> Vec<StepId> {
     match action {
         OperationAction::CheckpointCreate { step }
         | OperationAction::CheckpointAnnotate { step, .. }
@@ -165,7 +171,7 @@ fn steps_of(action: &OperationAction) -> Vec<StepId> {
     }
 }
 
-fn references(
+fn collect_references(
     engine: &Engine,
     workspace: &WorkspaceRecord,
     names: &HashMap<StepId, StepId>,

@@ -23,7 +23,7 @@ use stepback_worktree::WorktreeError;
 use crate::error::BundleError;
 use crate::gather::origin_id;
 use crate::open::Bundle;
-use crate::records::{Log, ReferenceKind, portable_info};
+use crate::records::{ReferenceKind, WorkspaceLog, portable_info};
 
 /// Root prefix of imported workspaces. The directory need not exist.
 pub const ROOT: &str = "/imported/";
@@ -45,14 +45,14 @@ pub struct ImportReport {
 
 /// Imports everything in a bundle that the store does not have, or nothing.
 pub fn import(engine: &Engine, bundle: &Bundle) -> Result<ImportReport, BundleError> {
-    let _lock = engine.keep_collector_out()?;
-    let (mut imported, mutations) = plan(engine, &bundle.logs, MissingObjects::Nothing)?;
+    let _lock = engine.block_garbage_collection()?;
+    let (mut imported, mutations) = plan_import(engine, &bundle.logs, MissingObjects::Nothing)?;
     if mutations.is_empty() {
         return Ok(imported);
     }
     imported.new_git_files = import_git_files(engine, bundle)?;
     let batch = engine.store.begin()?;
-    for (hash, placed) in bundle.objects() {
+    for (hash, placed) in bundle.needed_objects() {
         if let Some(progress) = &engine.progress {
             progress.fetch_add(1, Ordering::Relaxed);
         }
@@ -93,7 +93,7 @@ fn import_git_files(engine: &Engine, bundle: &Bundle) -> Result<u64, BundleError
             .mode(0o444)
             .open(&path)
             .map_err(WorktreeError::aside("write", &path))?;
-        for part in bundle.git_file(parts) {
+        for part in bundle.git_file_parts(parts) {
             let part = part?;
             stepback_faults::point()
                 .and_then(|()| file.write_all(&part))
@@ -146,9 +146,9 @@ pub enum MissingObjects {
 }
 
 /// Returns what will be imported from `logs`, and the mutations that do it.
-pub fn plan(
+pub fn plan_import(
     engine: &Engine,
-    logs: &[Log],
+    logs: &[WorkspaceLog],
     lacks: MissingObjects,
 ) -> Result<(ImportReport, Vec<Mutation>), BundleError> {
     let mut imported = ImportReport::default();
@@ -157,7 +157,7 @@ pub fn plan(
         let planned = WorkspaceImport::new(engine, log, lacks)?;
         imported.steps += log.steps.len() as u64;
         imported.sessions.extend(planned.sessions());
-        mutations.extend(planned.mutations(&mut imported)?);
+        mutations.extend(planned.build_mutations(&mut imported)?);
     }
     Ok((imported, mutations))
 }
@@ -165,33 +165,36 @@ pub fn plan(
 /// One workspace of a bundle, and the workspace it is imported into.
 struct WorkspaceImport<'l> {
     engine: &'l Engine,
-    log: &'l Log,
+    log: &'l WorkspaceLog,
     /// The sessions of the log that the store already has.
     known: HashMap<SessionId, Session>,
     target: WorkspaceRecord,
     is_new: bool,
-    lacks: MissingObjects,
+    missing_objects: MissingObjects,
 }
 
 impl<'l> WorkspaceImport<'l> {
-    fn new(engine: &'l Engine, log: &'l Log, lacks: MissingObjects) -> Result<Self, BundleError> {
+    fn new(engine: &'l Engine, log: &'l WorkspaceLog, lacks: MissingObjects) -> Result<Self, BundleError> {
         let mut known = HashMap::new();
         for told in &log.sessions {
             if let Some(session) = engine.store.session(told.id)? {
                 if (&session.agent, session.started_at) != (&told.agent, told.started_at) {
-                    return Err(clash(format!("session {} differs from the one in this store", session.id)));
+                    return Err(conflict_error(format!(
+                        "session {} differs from the one in this store",
+                        session.id
+                    )));
                 }
                 known.insert(session.id, session);
             }
         }
         let home = log.sessions.iter().find_map(|told| known.get(&told.id)).map(|session| session.workspace);
         let all = engine.store.workspaces()?;
-        let (id, root) = destination(log, &all);
+        let (id, root) = choose_destination(log, &all);
         let id = home.unwrap_or(id);
         let found = all.into_iter().find(|workspace| workspace.id == id);
         let is_new = found.is_none();
-        let target = found.unwrap_or(WorkspaceRecord { id, root, created_at: log.place.created_at });
-        Ok(Self { engine, log, known, target, is_new, lacks })
+        let target = found.unwrap_or(WorkspaceRecord { id, root, created_at: log.workspace.created_at });
+        Ok(Self { engine, log, known, target, is_new, missing_objects: lacks })
     }
 
     fn sessions(&self) -> Vec<(SessionId, WorkspaceId)> {
@@ -203,10 +206,10 @@ impl<'l> WorkspaceImport<'l> {
     }
 
     /// Returns the mutations that import the log, and counts new steps.
-    fn mutations(&self, imported: &mut ImportReport) -> Result<Vec<Mutation>, BundleError> {
+    fn build_mutations(&self, imported: &mut ImportReport) -> Result<Vec<Mutation>, BundleError> {
         let mut mutations = Vec::new();
         let [person, here] =
-            [self.log.place.id, self.target.id].map(|place| Session::id_of(place, Session::PERSON, ""));
+            [self.log.workspace.id, self.target.id].map(|place| Session::id_of(place, Session::PERSON, ""));
         if self.is_new {
             let person = Session {
                 id: here,
@@ -218,22 +221,22 @@ impl<'l> WorkspaceImport<'l> {
             mutations.push(Mutation::AddWorkspace(self.target.clone()));
             mutations.push(Mutation::AddSession(person));
         }
-        mutations.extend(self.log.sessions.iter().filter_map(|session| self.session(session)));
+        mutations.extend(self.log.sessions.iter().filter_map(|session| self.session_mutation(session)));
         for moment in &self.log.steps {
-            let mut stored = moment.stored();
+            let mut stored = moment.to_row();
             let is_own = moment.step.session != person;
             if !is_own {
                 stored.step.session = here;
             }
             match self.engine.store.step(moment.step.id)? {
-                Some(_) if self.lacks == MissingObjects::Files => {}
-                Some(here) => same(&here, &stored)?,
+                Some(_) if self.missing_objects == MissingObjects::Files => {}
+                Some(here) => check_same_step(&here, &stored)?,
                 // A step exported under a new id: the store has it under its own.
                 None if !is_own && !is_imported(&self.target) => {}
                 // A session that was recorded here cannot be continued by an import.
                 None if !is_imported(&self.target) => {
                     let session = moment.step.session;
-                    return Err(clash(format!(
+                    return Err(conflict_error(format!(
                         "session {session} was recorded here, and does not contain step {}",
                         moment.step.id
                     )));
@@ -248,7 +251,10 @@ impl<'l> WorkspaceImport<'l> {
         for operation in &self.log.operations {
             match self.engine.store.operation(operation.id)? {
                 Some(here) if here.action != operation.action => {
-                    return Err(clash(format!("operation {} differs from the one in this store", here.id)));
+                    return Err(conflict_error(format!(
+                        "operation {} differs from the one in this store",
+                        here.id
+                    )));
                 }
                 Some(_) => {}
                 None if !is_imported(&self.target) => {}
@@ -258,11 +264,11 @@ impl<'l> WorkspaceImport<'l> {
                 }
             }
         }
-        mutations.extend(self.references()?);
+        mutations.extend(self.reference_mutations()?);
         Ok(mutations)
     }
 
-    fn session(&self, session: &Session) -> Option<Mutation> {
+    fn session_mutation(&self, session: &Session) -> Option<Mutation> {
         let info = portable_info(&session.info);
         let Some(known) = self.known.get(&session.id) else {
             return Some(Mutation::AddSession(Session {
@@ -272,7 +278,7 @@ impl<'l> WorkspaceImport<'l> {
             }));
         };
         // A later bundle may update a session that was imported.
-        let may_change = self.lacks == MissingObjects::Nothing
+        let may_change = self.missing_objects == MissingObjects::Nothing
             && known.workspace == self.target.id
             && is_imported(&self.target);
         let is_later = known.info != info && known.info.seen_at <= info.seen_at;
@@ -281,7 +287,7 @@ impl<'l> WorkspaceImport<'l> {
     }
 
     /// Returns the references whose names are free here. Head and present branch are set only for a new workspace.
-    fn references(&self) -> Result<Vec<Mutation>, BundleError> {
+    fn reference_mutations(&self) -> Result<Vec<Mutation>, BundleError> {
         let mut mutations = Vec::new();
         if !is_imported(&self.target) {
             return Ok(mutations);
@@ -303,8 +309,8 @@ impl<'l> WorkspaceImport<'l> {
 }
 
 /// Returns the id and root of the workspace that a log becomes. A workspace that was imported before keeps its id.
-fn destination(log: &Log, known: &[WorkspaceRecord]) -> (WorkspaceId, Vec<u8>) {
-    let place = &log.place;
+fn choose_destination(log: &WorkspaceLog, known: &[WorkspaceRecord]) -> (WorkspaceId, Vec<u8>) {
+    let place = &log.workspace;
     let mut below: Vec<&str> =
         place.root.split('/').filter(|part| !matches!(*part, "" | "." | "..")).collect();
     let is_recorded_here = known.iter().any(|known| known.id == place.id && !is_imported(known));
@@ -329,13 +335,13 @@ fn is_imported(workspace: &WorkspaceRecord) -> bool {
     workspace.root.starts_with(ROOT.as_bytes())
 }
 
-fn clash(what: String) -> BundleError {
+fn conflict_error(what: String) -> BundleError {
     BundleError::Conflict(what)
 }
 
 /// Checks that two records are of the same step. Their annotations may differ, and one of them may have a parent that the
 /// other lacks or has under another id.
-fn same(here: &StepRow, there: &StepRow) -> Result<(), BundleError> {
+fn check_same_step(here: &StepRow, there: &StepRow) -> Result<(), BundleError> {
     let (a, b) = (&here.step, &there.step);
     let told =
         |step: &Step| (step.session, step.kind, step.at, step.state, step.summary.clone(), step.meta.clone());
@@ -345,6 +351,6 @@ fn same(here: &StepRow, there: &StepRow) -> Result<(), BundleError> {
     };
     match told(a) == told(b) && grew {
         true => Ok(()),
-        false => Err(clash(format!("step {} differs from the one in this store", a.id))),
+        false => Err(conflict_error(format!("step {} differs from the one in this store", a.id))),
     }
 }

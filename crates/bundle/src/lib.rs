@@ -27,6 +27,6 @@ mod records;
 pub use error::BundleError;
 pub use export::{ExportReport, export};
 pub use import::{ImportReport, import};
-pub use lines::{export_lines, is_lines};
+pub use lines::{export_lines, is_json_lines_export};
 pub use open::{Bundle, is_bundle};
 pub use read_lines::import_lines;

@@ -19,7 +19,7 @@ use stepback_model::state::WorkspaceState;
 use crate::error::BundleError;
 use crate::export::ExportReport;
 use crate::gather;
-use crate::records::{ExportedStep, Log, Record};
+use crate::records::{ExportedStep, Record, WorkspaceLog};
 
 /// Name of the format, in the first line.
 pub const FORMAT: &str = "stepback-jsonl";
@@ -27,7 +27,7 @@ pub const FORMAT: &str = "stepback-jsonl";
 pub const VERSION: u32 = 1;
 
 /// Whether a file that begins with these bytes is such an export.
-pub fn is_lines(start: &[u8]) -> bool {
+pub fn is_json_lines_export(start: &[u8]) -> bool {
     let line = start.split(|byte| *byte == b'\n').next().unwrap_or_default();
     let first: Value = serde_json::from_slice(line).unwrap_or_default();
     first["record"] == "export" && first["format"] == FORMAT
@@ -39,35 +39,39 @@ pub fn export_lines(
     sessions: &[Session],
     out: impl Write,
 ) -> Result<ExportReport, BundleError> {
-    let _lock = engine.keep_collector_out()?;
+    let _lock = engine.block_garbage_collection()?;
     let mut exported = ExportReport { sessions: sessions.len() as u64, ..ExportReport::default() };
-    let mut lines = Lines { out: BufWriter::with_capacity(256 << 10, out), written: 0 };
+    let mut lines = JsonLineWriter { out: BufWriter::with_capacity(256 << 10, out), written: 0 };
     let ids: Vec<String> = sessions.iter().map(|session| session.id.to_string()).collect();
-    lines.put(&json!({ "record": "export", "format": FORMAT, "version": VERSION, "sessions": ids }))?;
-    for log in gather::logs(engine, sessions)? {
+    lines.write(&json!({ "record": "export", "format": FORMAT, "version": VERSION, "sessions": ids }))?;
+    for log in gather::collect_logs(engine, sessions)? {
         exported.steps += log.steps.len() as u64;
         exported.operations += log.operations.len() as u64;
         write_log(engine, &log, &mut lines)?;
     }
     let written = lines.written + 1;
-    lines.put(&json!({ "record": "end", "lines": written, "steps": exported.steps }))?;
+    lines.write(&json!({ "record": "end", "lines": written, "steps": exported.steps }))?;
     lines.out.flush().map_err(BundleError::io("write the lines"))?;
     Ok(exported)
 }
 
-fn write_log(engine: &Engine, log: &Log, lines: &mut Lines<impl Write>) -> Result<(), BundleError> {
-    let mut files = Files { engine, known: HashMap::new() };
+fn write_log(
+    engine: &Engine,
+    log: &WorkspaceLog,
+    lines: &mut JsonLineWriter<impl Write>,
+) -> Result<(), BundleError> {
+    let mut files = StepFileTrees { engine, known: HashMap::new() };
     for record in log.records() {
         // Ids, times and texts always serialise.
         let mut value = serde_json::to_value(&record).unwrap_or_default();
         if let Record::Step(moment) = &record {
             value["detail"] = load_detail(engine, moment.step.meta.detail)?;
-            value["changes"] = files.changes(moment)?;
+            value["changes"] = files.list_changes(moment)?;
             if let Some(progress) = &engine.progress {
                 progress.fetch_add(1, Ordering::Relaxed);
             }
         }
-        lines.put(&value)?;
+        lines.write(&value)?;
     }
     for session in &log.sessions {
         write_messages(engine, session, lines)?;
@@ -87,7 +91,7 @@ fn load_detail(engine: &Engine, root: Option<ValueRoot>) -> Result<Value, Bundle
 fn write_messages(
     engine: &Engine,
     session: &Session,
-    lines: &mut Lines<impl Write>,
+    lines: &mut JsonLineWriter<impl Write>,
 ) -> Result<(), BundleError> {
     let mut chain = Vec::new();
     let mut next = session.info.tip;
@@ -98,19 +102,19 @@ fn write_messages(
     for (index, hash) in chain.into_iter().rev().enumerate() {
         let text = ConversationMessage::load(engine.store(), hash)?.text;
         let message = serde_json::from_str(&text).unwrap_or(Value::String(text));
-        lines.put(&json!({
+        lines.write(&json!({
             "record": "message", "session": session.id, "index": index + 1, "message": message,
         }))?;
     }
     Ok(())
 }
-struct Lines<W: Write> {
+struct JsonLineWriter<W: Write> {
     out: BufWriter<W>,
     written: u64,
 }
 
-impl<W: Write> Lines<W> {
-    fn put(&mut self, value: &Value) -> Result<(), BundleError> {
+impl<W: Write> JsonLineWriter<W> {
+    fn write(&mut self, value: &Value) -> Result<(), BundleError> {
         self.written += 1;
         stepback_faults::point()
             .and_then(|()| writeln!(self.out, "{value}"))
@@ -119,16 +123,16 @@ impl<W: Write> Lines<W> {
 }
 
 /// The file trees of steps, kept as far as later steps are compared with them.
-struct Files<'e> {
+struct StepFileTrees<'e> {
     engine: &'e Engine,
     /// The tree of each step: its own, or that of its parent.
     known: HashMap<StepId, Option<Hash>>,
 }
 
-impl Files<'_> {
+impl StepFileTrees<'_> {
     /// Returns the paths that a step changed; empty for a step without files of its own, or without earlier files to compare
     /// with.
-    fn changes(&mut self, moment: &ExportedStep) -> Result<Value, BundleError> {
+    fn list_changes(&mut self, moment: &ExportedStep) -> Result<Value, BundleError> {
         let before = moment.step.parent.and_then(|parent| self.known.get(&parent).copied().flatten());
         if moment.purged {
             self.known.insert(moment.step.id, None);
@@ -141,7 +145,7 @@ impl Files<'_> {
         };
         let [before, after] =
             [before, after].map(|files| WorkspaceState { files: Some(files), ..WorkspaceState::default() });
-        let changes = diff::visible(self.engine.store(), &before, &after)?;
+        let changes = diff::compare_visible_files(self.engine.store(), &before, &after)?;
         let shown = changes.iter().map(|change| {
             json!({
                 "path": change.path.to_string(),

@@ -20,8 +20,8 @@ use stepback_model::tree::{Content, SkipReason, Tree, TreeNode};
 
 use crate::check;
 use crate::error::BundleError;
-use crate::frame::{self, Block, Reader};
-use crate::records::{GitFile, Log, Record};
+use crate::frame::{self, BlockKind, BundleReader};
+use crate::records::{GitFile, Record, WorkspaceLog};
 
 /// Bytes of decompressed blocks kept in the cache; one block may be larger.
 const CACHED_BYTES: usize = 32 << 20;
@@ -48,9 +48,9 @@ pub struct PackedFile {
 /// A validated bundle.
 #[derive(Debug)]
 pub struct Bundle {
-    source: Source,
+    source: BundleSource,
     /// Records of the bundle, by workspace.
-    pub(crate) logs: Vec<Log>,
+    pub(crate) logs: Vec<WorkspaceLog>,
     /// The objects and git files that its records need; the file may contain more.
     pub(crate) needed: Alive,
     /// Git files in the bundle.
@@ -58,21 +58,21 @@ pub struct Bundle {
 }
 
 #[derive(Debug)]
-struct Source {
+struct BundleSource {
     file: File,
     index: HashMap<Hash, ObjectLocation>,
     recent: RefCell<VecDeque<(u64, Rc<Vec<u8>>)>>,
 }
 
-impl Source {
-    fn block(&self, place: u64) -> Result<Rc<Vec<u8>>, BundleError> {
+impl BundleSource {
+    fn read_block(&self, place: u64) -> Result<Rc<Vec<u8>>, BundleError> {
         let mut recent = self.recent.borrow_mut();
         if let Some((_, block)) = recent.iter().find(|(known, _)| *known == place) {
             return Ok(block.clone());
         }
         let mut file = &self.file;
         file.seek(SeekFrom::Start(place)).map_err(BundleError::io("read the bundle again"))?;
-        let block = Rc::new(frame::block_at(&mut BufReader::new(file), place)?);
+        let block = Rc::new(frame::read_block(&mut BufReader::new(file), place)?);
         recent.push_front((place, block.clone()));
         let mut bytes = 0;
         let keep = recent.iter().take_while(|(_, block)| {
@@ -85,11 +85,11 @@ impl Source {
     }
 }
 
-impl ObjectSource for Source {
+impl ObjectSource for BundleSource {
     fn read(&self, kind: ObjectKind, hash: Hash) -> Result<Vec<u8>, ObjectError> {
         let placed = self.index.get(&hash).filter(|placed| placed.kind == kind);
         let placed = placed.ok_or(ObjectError::Missing { kind, hash })?;
-        let block = self.block(placed.block).map_err(|error| ObjectError::Backend(Box::new(error)))?;
+        let block = self.read_block(placed.block).map_err(|error| ObjectError::Backend(Box::new(error)))?;
         let start = placed.start as usize;
         let bytes = block.get(start..start + placed.length as usize).unwrap_or_default().to_vec();
         match Hash::of(kind, &bytes) == hash {
@@ -102,24 +102,24 @@ impl ObjectSource for Source {
 impl Bundle {
     /// Reads a bundle to its end and validates all of it. Writes nothing. `progress` counts the objects that were read.
     pub fn open(file: File, progress: Option<&AtomicU64>) -> Result<Self, BundleError> {
-        let mut contents = Contents::default();
-        let mut reader = Reader::new(BufReader::with_capacity(256 << 10, &file))?;
+        let mut contents = BundleContents::default();
+        let mut reader = BundleReader::new(BufReader::with_capacity(256 << 10, &file))?;
         while let Some((place, kind, block)) = reader.next()? {
-            contents.take(place, kind, &block)?;
+            contents.add_block(place, kind, &block)?;
             if let Some(progress) = progress {
                 progress.store(contents.index.len() as u64, Ordering::Relaxed);
             }
         }
-        let Contents { logs, index, git_files, unfinished, .. } = contents;
+        let BundleContents { logs, index, git_files, unfinished, .. } = contents;
         if unfinished.is_some() {
             return Err(BundleError::inconsistent("a git file is shorter than its declared length"));
         }
         if logs.is_empty() {
             return Err(BundleError::inconsistent("it contains no session"));
         }
-        check::logs(&logs)?;
-        let source = Source { file, index, recent: RefCell::default() };
-        let needed = reached(&source, &logs)?;
+        check::check_logs(&logs)?;
+        let source = BundleSource { file, index, recent: RefCell::default() };
+        let needed = find_reachable(&source, &logs)?;
         check_git_paths(&source, &needed)?;
         let names: HashSet<&[u8]> = git_files.iter().map(|parts| parts.file.name.as_bytes()).collect();
         if names.len() != git_files.len() {
@@ -133,7 +133,7 @@ impl Bundle {
     }
 
     /// Returns the needed objects, in file order.
-    pub(crate) fn objects(&self) -> Vec<(Hash, ObjectLocation)> {
+    pub(crate) fn needed_objects(&self) -> Vec<(Hash, ObjectLocation)> {
         let needed = |(hash, _): &(&Hash, &ObjectLocation)| self.needed.objects.contains(hash);
         let mut objects: Vec<(Hash, ObjectLocation)> =
             self.source.index.iter().filter(needed).map(|(hash, placed)| (*hash, *placed)).collect();
@@ -147,18 +147,18 @@ impl Bundle {
     }
 
     /// Returns the bytes of a git file, part by part.
-    pub(crate) fn git_file(
+    pub(crate) fn git_file_parts(
         &self,
         parts: &PackedFile,
     ) -> impl Iterator<Item = Result<Rc<Vec<u8>>, BundleError>> {
-        parts.blocks.iter().map(|place| self.source.block(*place))
+        parts.blocks.iter().map(|place| self.source.read_block(*place))
     }
 }
 
 /// What has been read of the file so far.
 #[derive(Default)]
-struct Contents {
-    logs: Vec<Log>,
+struct BundleContents {
+    logs: Vec<WorkspaceLog>,
     lines: u64,
     index: HashMap<Hash, ObjectLocation>,
     git_files: Vec<PackedFile>,
@@ -166,23 +166,23 @@ struct Contents {
     unfinished: Option<u64>,
 }
 
-impl Contents {
-    fn take(&mut self, place: u64, kind: Block, block: &[u8]) -> Result<(), BundleError> {
+impl BundleContents {
+    fn add_block(&mut self, place: u64, kind: BlockKind, block: &[u8]) -> Result<(), BundleError> {
         let cut = || BundleError::inconsistent("a git file is shorter than its declared length");
-        if self.unfinished.is_some() && kind != Block::Part {
+        if self.unfinished.is_some() && kind != BlockKind::GitFilePart {
             return Err(cut());
         }
         match kind {
-            Block::Log => self.log(block),
-            Block::Objects => self.objects(place, block),
-            Block::GitFile => {
+            BlockKind::Log => self.parse_log(block),
+            BlockKind::Objects => self.index_objects(place, block),
+            BlockKind::GitFile => {
                 let file: GitFile = serde_json::from_slice(block)
                     .map_err(|error| BundleError::inconsistent(format!("a git file: {error}")))?;
                 self.unfinished = Some(file.size).filter(|size| *size > 0);
                 self.git_files.push(PackedFile { file, blocks: Vec::new() });
                 Ok(())
             }
-            Block::Part => {
+            BlockKind::GitFilePart => {
                 let left = self.unfinished.and_then(|left| left.checked_sub(block.len() as u64));
                 let (Some(left), Some(parts)) = (left, self.git_files.last_mut()) else {
                     return Err(BundleError::inconsistent("a git file is longer than its declared length"));
@@ -191,12 +191,12 @@ impl Contents {
                 self.unfinished = Some(left).filter(|left| *left > 0);
                 Ok(())
             }
-            Block::End => Ok(()),
+            BlockKind::End => Ok(()),
         }
     }
 
-    fn objects(&mut self, place: u64, block: &[u8]) -> Result<(), BundleError> {
-        for (kind, start, length) in frame::objects(block)? {
+    fn index_objects(&mut self, place: u64, block: &[u8]) -> Result<(), BundleError> {
+        for (kind, start, length) in frame::list_objects(block)? {
             let hash = Hash::of(kind, &block[start..start + length]);
             // A block is smaller than 4 GiB.
             let placed = ObjectLocation { kind, block: place, start: start as u32, length: length as u32 };
@@ -207,7 +207,7 @@ impl Contents {
         Ok(())
     }
 
-    fn log(&mut self, block: &[u8]) -> Result<(), BundleError> {
+    fn parse_log(&mut self, block: &[u8]) -> Result<(), BundleError> {
         for line in block.split_inclusive(|byte| *byte == b'\n') {
             self.lines += 1;
             let number = self.lines;
@@ -216,7 +216,7 @@ impl Contents {
             if let Record::Workspace(place) = record {
                 let (sessions, steps) = (Vec::new(), Vec::new());
                 let (operations, references) = (Vec::new(), Vec::new());
-                self.logs.push(Log { place, sessions, steps, operations, references });
+                self.logs.push(WorkspaceLog { workspace: place, sessions, steps, operations, references });
                 continue;
             }
             let log = self.logs.last_mut().ok_or_else(|| wrong("it has no workspace".into()))?;
@@ -233,11 +233,11 @@ impl Contents {
 }
 
 /// Returns everything the records need; fails if some of it is missing or malformed.
-fn reached(source: &Source, logs: &[Log]) -> Result<Alive, BundleError> {
+fn find_reachable(source: &BundleSource, logs: &[WorkspaceLog]) -> Result<Alive, BundleError> {
     let mut inspector = ObjectInspector { source, lists: HashMap::new(), missing: None };
     let mut marker = Marker::new(source).with_visitor(&mut inspector);
     for log in logs {
-        log.push_to(&mut marker);
+        log.push_roots(&mut marker);
     }
     marker.run();
     let Marker { alive, problems, .. } = marker;
@@ -248,7 +248,7 @@ fn reached(source: &Source, logs: &[Log]) -> Result<Alive, BundleError> {
 }
 
 /// Checks of every state that its git directories lie in directories of its own files, and not behind a link or a file.
-fn check_git_paths(source: &Source, needed: &Alive) -> Result<(), BundleError> {
+fn check_git_paths(source: &BundleSource, needed: &Alive) -> Result<(), BundleError> {
     let is_state = |(hash, placed): &(&Hash, &ObjectLocation)| {
         placed.kind == ObjectKind::State && needed.objects.contains(hash)
     };
@@ -269,7 +269,7 @@ fn check_git_paths(source: &Source, needed: &Alive) -> Result<(), BundleError> {
 }
 
 /// Whether the directory of a git directory exists among the files, and nothing else has its name.
-fn has_place_for(source: &Source, files: Option<Hash>, path: &[u8]) -> Result<bool, ObjectError> {
+fn has_place_for(source: &BundleSource, files: Option<Hash>, path: &[u8]) -> Result<bool, ObjectError> {
     let Some(mut tree) = files else { return Ok(false) };
     let mut names = path.split(|byte| *byte == b'/').peekable();
     while let Some(name) = names.next() {
@@ -284,27 +284,27 @@ fn has_place_for(source: &Source, files: Option<Hash>, path: &[u8]) -> Result<bo
 }
 
 struct ObjectInspector<'s> {
-    source: &'s Source,
+    source: &'s BundleSource,
     /// Sizes of chunked files, by the hash of their chunk list.
     lists: HashMap<Hash, u64>,
     missing: Option<String>,
 }
 
 impl Visitor for ObjectInspector<'_> {
-    fn object(&mut self, kind: ObjectKind, hash: Hash) {
+    fn visit_object(&mut self, kind: ObjectKind, hash: Hash) {
         if self.source.index.get(&hash).is_none_or(|placed| placed.kind != kind) {
             self.missing.get_or_insert_with(|| format!("{kind} {hash} is referenced but missing"));
         }
     }
 
-    fn file(&mut self, size: u64, content: &Content) -> Result<(), ObjectError> {
+    fn visit_file(&mut self, size: u64, content: &Content) -> Result<(), ObjectError> {
         let (kind, hash, found) = match *content {
             Content::Vaulted => return Ok(()),
             Content::Whole(hash) => {
                 let placed = self.source.index.get(&hash);
                 (ObjectKind::Blob, hash, placed.map_or(size, |placed| u64::from(placed.length)))
             }
-            Content::Chunked(root) => (ObjectKind::List, root, self.chunked(root)?),
+            Content::Chunked(root) => (ObjectKind::List, root, self.chunked_size(root)?),
         };
         match found == size {
             true => Ok(()),
@@ -314,7 +314,7 @@ impl Visitor for ObjectInspector<'_> {
 }
 
 impl ObjectInspector<'_> {
-    fn chunked(&mut self, root: Hash) -> Result<u64, ObjectError> {
+    fn chunked_size(&mut self, root: Hash) -> Result<u64, ObjectError> {
         if let Some(known) = self.lists.get(&root) {
             return Ok(*known);
         }

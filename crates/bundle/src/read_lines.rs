@@ -21,7 +21,7 @@ use stepback_store::ObjectBatch;
 use crate::error::BundleError;
 use crate::import::ImportReport;
 use crate::lines::{FORMAT, VERSION};
-use crate::records::{ExportedStep, Log, Record};
+use crate::records::{ExportedStep, Record, WorkspaceLog};
 use crate::{check, import};
 
 /// Maximum length of a line, in bytes: the texts of a step are cut when it is recorded, and a message is at most one answer
@@ -30,17 +30,17 @@ const MAX_LINE_BYTES: u64 = 64 << 20;
 
 /// Imports everything in exported lines that the store does not have, or nothing.
 pub fn import_lines(engine: &Engine, lines: impl BufRead) -> Result<ImportReport, BundleError> {
-    let _lock = engine.keep_collector_out()?;
+    let _lock = engine.block_garbage_collection()?;
     let batch = engine.store.begin()?;
-    let mut reading = Reading::new(&*batch)?;
-    reading.all(lines, |_| {
+    let mut reading = LineImporter::new(&*batch)?;
+    reading.read_all(lines, |_| {
         if let Some(progress) = &engine.progress {
             progress.fetch_add(1, Ordering::Relaxed);
         }
     })?;
     let logs = reading.finish()?;
-    check::logs(&logs)?;
-    let (imported, mutations) = import::plan(engine, &logs, import::MissingObjects::Files)?;
+    check::check_logs(&logs)?;
+    let (imported, mutations) = import::plan_import(engine, &logs, import::MissingObjects::Files)?;
     if !mutations.is_empty() {
         engine.store.commit(Some(batch.finish()?), &mutations)?;
     }
@@ -54,26 +54,26 @@ struct MessageChain {
 }
 
 /// The state of an import: what was read so far, and the batch it is written to.
-struct Reading<'b> {
+struct LineImporter<'b> {
     batch: &'b dyn ObjectBatch,
     /// The empty state that every step gets, since its files are unknown.
     state: Hash,
-    logs: Vec<Log>,
-    said: HashMap<SessionId, MessageChain>,
+    logs: Vec<WorkspaceLog>,
+    conversations: HashMap<SessionId, MessageChain>,
     lines: u64,
     steps: u64,
     /// Whether the end line was read.
-    is_whole: bool,
+    is_complete: bool,
 }
 
-impl<'b> Reading<'b> {
+impl<'b> LineImporter<'b> {
     fn new(batch: &'b dyn ObjectBatch) -> Result<Self, BundleError> {
         let state = batch.write(ObjectKind::State, &WorkspaceState::default().encode(), None)?;
         let (logs, said) = (Vec::new(), HashMap::new());
-        Ok(Self { batch, state, logs, said, lines: 0, steps: 0, is_whole: false })
+        Ok(Self { batch, state, logs, conversations: said, lines: 0, steps: 0, is_complete: false })
     }
 
-    fn all(&mut self, mut lines: impl BufRead, mut taken: impl FnMut(u64)) -> Result<(), BundleError> {
+    fn read_all(&mut self, mut lines: impl BufRead, mut taken: impl FnMut(u64)) -> Result<(), BundleError> {
         let mut line = Vec::new();
         loop {
             line.clear();
@@ -84,24 +84,25 @@ impl<'b> Reading<'b> {
             }
             self.lines += 1;
             if length > MAX_LINE_BYTES {
-                return Err(self.wrong("it is too long"));
+                return Err(self.line_error("it is too long"));
             }
             if !line.trim_ascii().is_empty() {
-                let value = serde_json::from_slice(&line).map_err(|error| self.wrong(&error.to_string()))?;
-                self.take(value)?;
+                let value =
+                    serde_json::from_slice(&line).map_err(|error| self.line_error(&error.to_string()))?;
+                self.add_line(value)?;
             }
             taken(self.lines);
         }
     }
 
     /// Builds an error about the line that was read last.
-    fn wrong(&self, why: &str) -> BundleError {
+    fn line_error(&self, why: &str) -> BundleError {
         BundleError::Inconsistent(format!("line {}: {why}", self.lines))
     }
 
-    fn take(&mut self, mut line: Value) -> Result<(), BundleError> {
-        if self.is_whole {
-            return Err(self.wrong("there is data after the last line"));
+    fn add_line(&mut self, mut line: Value) -> Result<(), BundleError> {
+        if self.is_complete {
+            return Err(self.line_error("there is data after the last line"));
         }
         let record = line["record"].as_str().unwrap_or_default().to_owned();
         match (self.lines, record.as_str()) {
@@ -118,13 +119,13 @@ impl<'b> Reading<'b> {
             (1, _) => Err(BundleError::NotABundle),
             (_, "step") => {
                 let detail = line.get_mut("detail").map(Value::take).unwrap_or_default();
-                let moment = self.read(line)?;
-                self.step(moment, &detail)
+                let moment = self.parse_record(line)?;
+                self.add_step(moment, &detail)
             }
-            (_, "workspace" | "session") => match self.read(line)? {
+            (_, "workspace" | "session") => match self.parse_record(line)? {
                 Record::Workspace(place) => {
-                    self.logs.push(Log {
-                        place,
+                    self.logs.push(WorkspaceLog {
+                        workspace: place,
                         sessions: Vec::new(),
                         steps: Vec::new(),
                         operations: Vec::new(),
@@ -135,15 +136,15 @@ impl<'b> Reading<'b> {
                 Record::Session(mut session) => {
                     // The file does not contain what these refer to.
                     (session.info.slots, session.info.tip) = (StateRefs::default(), None);
-                    self.log()?.sessions.push(session);
+                    self.current_log()?.sessions.push(session);
                     Ok(())
                 }
                 _ => Ok(()),
             },
-            (_, "message") => self.message(&line),
+            (_, "message") => self.add_message(&line),
             (_, "end") => {
-                self.is_whole = line["lines"] == self.lines && line["steps"] == self.steps;
-                match self.is_whole {
+                self.is_complete = line["lines"] == self.lines && line["steps"] == self.steps;
+                match self.is_complete {
                     true => Ok(()),
                     false => Err(BundleError::Damaged("lines are missing".into())),
                 }
@@ -153,16 +154,16 @@ impl<'b> Reading<'b> {
         }
     }
 
-    fn read(&self, line: Value) -> Result<Record, BundleError> {
-        serde_json::from_value(line).map_err(|error| self.wrong(&error.to_string()))
+    fn parse_record(&self, line: Value) -> Result<Record, BundleError> {
+        serde_json::from_value(line).map_err(|error| self.line_error(&error.to_string()))
     }
 
-    fn log(&mut self) -> Result<&mut Log, BundleError> {
-        let none = self.wrong("it comes before its workspace");
+    fn current_log(&mut self) -> Result<&mut WorkspaceLog, BundleError> {
+        let none = self.line_error("it comes before its workspace");
         self.logs.last_mut().ok_or(none)
     }
 
-    fn step(&mut self, record: Record, detail: &Value) -> Result<(), BundleError> {
+    fn add_step(&mut self, record: Record, detail: &Value) -> Result<(), BundleError> {
         let Record::Step(mut moment) = record else { return Ok(()) };
         moment.step.meta.detail = match detail {
             Value::Null => None,
@@ -170,7 +171,7 @@ impl<'b> Reading<'b> {
                 Some(ValueRoot::from(stored_json::store(self.batch, value, None).map_err(
                     |error| match error {
                         JsonError::Object(error) => error.into(),
-                        error => self.wrong(&error.to_string()),
+                        error => self.line_error(&error.to_string()),
                     },
                 )?))
             }
@@ -182,35 +183,35 @@ impl<'b> Reading<'b> {
             step.state = self.state;
         }
         self.steps += 1;
-        self.log()?.steps.push(moment);
+        self.current_log()?.steps.push(moment);
         Ok(())
     }
 
-    fn message(&mut self, line: &Value) -> Result<(), BundleError> {
+    fn add_message(&mut self, line: &Value) -> Result<(), BundleError> {
         let session: SessionId = serde_json::from_value(line["session"].clone())
-            .map_err(|error| self.wrong(&error.to_string()))?;
+            .map_err(|error| self.line_error(&error.to_string()))?;
         let text = match &line["message"] {
             Value::String(text) => text.clone(),
             message => message.to_string(),
         };
-        let said = self.said.entry(session).or_default();
+        let said = self.conversations.entry(session).or_default();
         if line["index"] != said.count + 1 {
-            return Err(self.wrong("messages are missing before it"));
+            return Err(self.line_error("messages are missing before it"));
         }
         said.tip = conversation::append(self.batch, said.tip, said.count, [text.as_str()])?;
         said.count += 1;
         Ok(())
     }
 
-    fn finish(mut self) -> Result<Vec<Log>, BundleError> {
-        if !self.is_whole {
+    fn finish(mut self) -> Result<Vec<WorkspaceLog>, BundleError> {
+        if !self.is_complete {
             return Err(BundleError::Damaged("it is truncated: the last line is missing".into()));
         }
         if self.logs.is_empty() {
             return Err(BundleError::inconsistent("it contains no session"));
         }
         for session in self.logs.iter_mut().flat_map(|log| &mut log.sessions) {
-            session.info.tip = self.said.get(&session.id).and_then(|said| said.tip);
+            session.info.tip = self.conversations.get(&session.id).and_then(|said| said.tip);
         }
         Ok(self.logs)
     }

@@ -83,7 +83,7 @@ pub struct GitFile {
     pub size: u64,
 }
 
-fn line(value: &impl Serialize) -> Vec<u8> {
+fn encode_json_line(value: &impl Serialize) -> Vec<u8> {
     // Records and their ids always serialise.
     let mut bytes = serde_json::to_vec(value).unwrap_or_default();
     bytes.push(b'\n');
@@ -92,21 +92,21 @@ fn line(value: &impl Serialize) -> Vec<u8> {
 
 impl Record {
     /// Encodes the record as a line.
-    pub fn line(&self) -> Vec<u8> {
-        line(self)
+    pub fn encode_line(&self) -> Vec<u8> {
+        encode_json_line(self)
     }
 }
 
 impl GitFile {
     /// Encodes the record as a line.
-    pub fn line(&self) -> Vec<u8> {
-        line(self)
+    pub fn encode_line(&self) -> Vec<u8> {
+        encode_json_line(self)
     }
 }
 
 impl ExportedWorkspace {
     /// The exported form of a workspace.
-    pub fn of(workspace: &WorkspaceRecord) -> Self {
+    pub fn from_record(workspace: &WorkspaceRecord) -> Self {
         let root = stepback_model::path::display_bytes(&workspace.root).into_owned();
         Self { id: workspace.id, root, created_at: workspace.created_at }
     }
@@ -114,13 +114,13 @@ impl ExportedWorkspace {
 
 impl ExportedStep {
     /// The exported form of a stored step.
-    pub fn of(stored: &StepRow) -> Self {
+    pub fn from_row(stored: &StepRow) -> Self {
         let StepRow { step, annotation, trigger, hidden_by, purged } = stored.clone();
         Self { step, annotation, trigger, hidden_by, purged }
     }
 
     /// Converts it back to a stored step.
-    pub fn stored(&self) -> StepRow {
+    pub fn to_row(&self) -> StepRow {
         let Self { step, annotation, trigger, hidden_by, purged } = self.clone();
         StepRow { step, annotation, trigger, hidden_by, purged }
     }
@@ -143,9 +143,9 @@ pub fn portable_info(info: &SessionInfo) -> SessionInfo {
 
 /// All records of one workspace.
 #[derive(Clone, Debug)]
-pub struct Log {
+pub struct WorkspaceLog {
     /// The workspace.
-    pub place: ExportedWorkspace,
+    pub workspace: ExportedWorkspace,
     /// The exported sessions.
     pub sessions: Vec<Session>,
     /// Steps, each after its parent. Steps that belong to none of the sessions are the user's.
@@ -156,10 +156,10 @@ pub struct Log {
     pub references: Vec<Reference>,
 }
 
-impl Log {
+impl WorkspaceLog {
     /// Returns all records, in the order of the lines.
     pub fn records(&self) -> impl Iterator<Item = Record> {
-        [Record::Workspace(self.place.clone())]
+        [Record::Workspace(self.workspace.clone())]
             .into_iter()
             .chain(self.sessions.iter().cloned().map(Record::Session))
             .chain(self.steps.iter().cloned().map(Record::Step))
@@ -168,7 +168,7 @@ impl Log {
     }
 
     /// Adds everything that the records need to `marker`.
-    pub fn push_to(&self, marker: &mut Marker<'_>) {
+    pub fn push_roots(&self, marker: &mut Marker<'_>) {
         for session in &self.sessions {
             marker.push_session(&session.info);
         }

@@ -43,7 +43,7 @@ impl TestServer {
         let dir = tempfile::tempdir_in(stepback_testkit::tree::scratch_place()).unwrap();
         let store: Arc<dyn Store> = Arc::new(EmbeddedStore::open(&dir.path().join("store")).unwrap());
         let server = start(store.clone(), dir.path(), "127.0.0.1:0".parse().unwrap());
-        let (address, token) = (server.address(), server.token().text().to_owned());
+        let (address, token) = (server.address(), server.token().as_str().to_owned());
         Self { store, server: Some(server), address, token, dir }
     }
 

@@ -13,7 +13,7 @@ use crate::authorship::Attribution;
 use crate::branch::BranchError;
 use crate::error::EngineError;
 use crate::rewind::PreparedRewind;
-use crate::undo::{Reversal, in_force, latest_move, undone_last};
+use crate::undo::{Reversal, find_last_undo, find_latest_redo_move, is_in_force};
 use crate::workspace::Workspace;
 
 impl Workspace {
@@ -36,8 +36,8 @@ impl Workspace {
         line.reverse();
         let planned: HashSet<&RelPath> = prepared.plan.changes.iter().map(|change| &change.path).collect();
         let mut paths = Vec::new();
-        for numbered in self.attributed(&line, &prepared.present.state)? {
-            if numbered.taken_back || numbered.who.is_session(session) {
+        for numbered in self.attribute_changes(&line, &prepared.present.state)? {
+            if numbered.taken_back || numbered.who.is_certainly_by(session) {
                 continue;
             }
             let change = numbered.change;
@@ -53,30 +53,30 @@ impl Workspace {
     pub fn prepare_own_undo(&self, session: SessionId, op: Option<OpId>) -> Result<Reversal, EngineError> {
         let operations = self.operations()?;
         let own = match op {
-            None => operations.iter().find(|known| in_force(known) && is_by(known, session)),
+            None => operations.iter().find(|known| is_in_force(known) && is_made_by(known, session)),
             Some(id) => operations.iter().find(|known| known.id == id),
         };
-        let own = own.ok_or(EngineError::NothingTo("undo"))?;
-        expect_by(own, session)?;
+        let own = own.ok_or(EngineError::NothingToUndo("undo"))?;
+        check_made_by(own, session)?;
         let reversal = self.prepare_undo(Some(own.id))?;
-        let moved = latest_move(&operations, own.id).or(own.action.moved());
-        self.expect_no_others_since(&reversal, moved, session)?;
-        Ok(on_behalf(reversal, session))
+        let moved = find_latest_redo_move(&operations, own.id).or(own.action.moved());
+        self.check_no_foreign_changes_since(&reversal, moved, session)?;
+        Ok(attribute_to_session(reversal, session))
     }
 
     /// Plans the redo of the last undo, if that was made on behalf of `session`, too.
     pub fn prepare_own_redo(&self, session: SessionId) -> Result<Reversal, EngineError> {
         let operations = self.operations()?;
-        let undo = undone_last(&operations).ok_or(EngineError::NothingTo("redo"))?;
-        expect_by(undo, session)?;
+        let undo = find_last_undo(&operations).ok_or(EngineError::NothingToUndo("redo"))?;
+        check_made_by(undo, session)?;
         let reversal = self.prepare_redo()?;
-        self.expect_no_others_since(&reversal, undo.action.moved(), session)?;
-        Ok(on_behalf(reversal, session))
+        self.check_no_foreign_changes_since(&reversal, undo.action.moved(), session)?;
+        Ok(attribute_to_session(reversal, session))
     }
 
     /// Fails if other agents changed files after the move: the workspace would continue from before the move, and their
     /// changes would be on a line that it has left.
-    fn expect_no_others_since(
+    fn check_no_foreign_changes_since(
         &self,
         reversal: &Reversal,
         moved: Option<&StateTransition>,
@@ -97,7 +97,7 @@ impl Workspace {
         line.truncate(reached + 1);
         line.reverse();
         let kept: Vec<_> = line.into_iter().filter(|stored| !stored.purged).collect();
-        let since = self.attributed(&kept, &prepared.present.state)?;
+        let since = self.attribute_changes(&kept, &prepared.present.state)?;
         let others = since.iter().find(|numbered| {
             let who = numbered.who.session().is_some_and(|other| other != session);
             !numbered.taken_back && (who || matches!(numbered.who, Attribution::OneOf(_)))
@@ -112,12 +112,12 @@ impl Workspace {
     }
 }
 
-fn is_by(operation: &Operation, session: SessionId) -> bool {
+fn is_made_by(operation: &Operation, session: SessionId) -> bool {
     operation.action.moved().is_some_and(|moved| moved.by == Some(session))
 }
 
-fn expect_by(operation: &Operation, session: SessionId) -> Result<(), EngineError> {
-    match is_by(operation, session) {
+fn check_made_by(operation: &Operation, session: SessionId) -> Result<(), EngineError> {
+    match is_made_by(operation, session) {
         true => Ok(()),
         false => Err(EngineError::CannotUndo(format!(
             "operation {} ({}) is not one of session {}",
@@ -128,9 +128,9 @@ fn expect_by(operation: &Operation, session: SessionId) -> Result<(), EngineErro
     }
 }
 
-fn on_behalf(mut reversal: Reversal, session: SessionId) -> Reversal {
+fn attribute_to_session(mut reversal: Reversal, session: SessionId) -> Reversal {
     if let Reversal::Files { prepared, .. } = &mut reversal {
-        prepared.by = Some(session);
+        prepared.requested_by = Some(session);
     }
     reversal
 }

@@ -66,20 +66,20 @@ impl Attribution {
 
 impl Authors {
     /// Returns who changed `path`.
-    pub fn of(&self, path: &RelPath) -> Attribution {
-        let named = self.naming(path);
+    pub fn attribute_path(&self, path: &RelPath) -> Attribution {
+        let named = self.calls_naming(path);
         if named.iter().any(|at| self.is_certain(*at)) {
-            return self.decide(&named);
+            return self.choose_author(&named);
         }
         let mut candidates: Vec<usize> =
             (0..self.calls.len()).filter(|at| !self.only_named.contains(at) || named.contains(at)).collect();
         candidates.dedup();
-        self.decide(&candidates)
+        self.choose_author(&candidates)
     }
 
     /// Updates `uncertain` with what became known about the calls after the checkpoint: `has_ended` returns `true` if the end
     /// of a call was reported, `false` if it was closed without one.
-    pub(crate) fn revise(&mut self, has_ended: impl Fn(&Author) -> Option<bool>) {
+    pub(crate) fn update_uncertain(&mut self, has_ended: impl Fn(&Author) -> Option<bool>) {
         for (at, call) in self.calls.iter().enumerate() {
             match has_ended(call) {
                 Some(true) => self.uncertain.remove(&at),
@@ -90,7 +90,7 @@ impl Authors {
     }
 
     /// Returns the calls that named `path` or a path below it: a tool that writes a file creates the directories above it.
-    fn naming(&self, path: &RelPath) -> Vec<usize> {
+    fn calls_naming(&self, path: &RelPath) -> Vec<usize> {
         let Ok(path) = std::str::from_utf8(path.as_bytes()) else { return Vec::new() };
         let below = format!("{path}/");
         let inside = self.named.range(below.clone()..).take_while(|(name, _)| name.starts_with(&below));
@@ -112,7 +112,7 @@ impl Authors {
     }
 
     /// Chooses among several calls. Parallel calls of one session count as one: the last to begin stands for them.
-    fn decide(&self, candidates: &[usize]) -> Attribution {
+    fn choose_author(&self, candidates: &[usize]) -> Attribution {
         let call = |at: &usize| self.calls.get(*at).cloned();
         let all: Vec<Author> = candidates.iter().filter_map(call).collect();
         let certain: Vec<Author> =
@@ -129,7 +129,7 @@ impl Authors {
 
 impl Attribution {
     /// Whether `session` certainly made the change.
-    pub fn is_session(&self, session: SessionId) -> bool {
+    pub fn is_certainly_by(&self, session: SessionId) -> bool {
         matches!(self, Self::Call(author) if author.session == session)
     }
 

@@ -57,7 +57,7 @@ pub struct BranchInfo {
 }
 
 /// Whether `name` is valid for a branch.
-pub fn is_name(name: &str) -> bool {
+pub fn is_valid_branch_name(name: &str) -> bool {
     !name.is_empty()
         && name.len() <= 100
         && !name.starts_with(['-', '@', '#'])
@@ -79,14 +79,14 @@ impl Workspace {
 
     /// Returns the names of all branches, sorted.
     pub fn branch_names(&self) -> Result<Vec<String>, EngineError> {
-        let mut names = self.names_below(&self.branch_ref(""))?;
+        let mut names = self.list_ref_names(&self.branch_ref(""))?;
         names.push(self.present_branch()?);
         names.sort();
         names.dedup();
         Ok(names)
     }
 
-    fn names_below(&self, prefix: &str) -> Result<Vec<String>, EngineError> {
+    fn list_ref_names(&self, prefix: &str) -> Result<Vec<String>, EngineError> {
         let references = self.store().references(prefix)?;
         Ok(references
             .into_iter()
@@ -108,7 +108,7 @@ impl Workspace {
 
     /// Returns the name of the branch that the workspace is on.
     pub fn present_branch(&self) -> Result<String, EngineError> {
-        let marked = self.names_below(&self.present_ref(""))?;
+        let marked = self.list_ref_names(&self.present_ref(""))?;
         Ok(marked.into_iter().next().unwrap_or_else(|| MAIN.to_string()))
     }
 
@@ -122,7 +122,7 @@ impl Workspace {
 
     /// Returns the mutations that leave branch `from` at step `left` and move the workspace to `to`, whose tip is the head
     /// from then on.
-    pub(crate) fn branch_moves(
+    pub(crate) fn branch_switch_mutations(
         &self,
         from: &str,
         to: &str,
@@ -140,8 +140,8 @@ impl Workspace {
     }
 
     /// Checks that `name` is valid for a branch.
-    fn check_name(&self, name: &str) -> Result<(), EngineError> {
-        match is_name(name) {
+    fn check_branch_name(&self, name: &str) -> Result<(), EngineError> {
+        match is_valid_branch_name(name) {
             true => Ok(()),
             false => Err(BranchError::InvalidName(name.to_owned()).into()),
         }
@@ -149,7 +149,7 @@ impl Workspace {
 
     /// Checks that `name` is valid and that no branch has it yet.
     pub fn check_new_branch(&self, name: &str) -> Result<(), EngineError> {
-        self.check_name(name)?;
+        self.check_branch_name(name)?;
         match self.branch_tip(name)? {
             Some(_) => Err(BranchError::Exists(name.to_owned()).into()),
             None => Ok(()),
@@ -163,12 +163,12 @@ impl Workspace {
         // A branch from the head includes all steps so far.
         let upto = match from.trigger {
             None => Some(from.step.number),
-            Some(_) if self.head_id()? == Some(from.step.id) => Some(self.newest_number()?),
+            Some(_) if self.head_id()? == Some(from.step.id) => Some(self.newest_step_number()?),
             Some(_) => None,
         };
-        let step = self.branch_step(StepKind::BranchCreated, name, base.step.id)?;
-        let operation = self.operation(
-            format!("create branch {name} at {}", crate::workspace::describe(from)),
+        let step = self.build_branch_step(StepKind::BranchCreated, name, base.step.id)?;
+        let operation = self.new_operation(
+            format!("create branch {name} at {}", crate::workspace::describe_checkpoint(from)),
             OperationAction::BranchCreate { name: name.to_string(), step: base.step.id, upto },
         );
         let mutations = [
@@ -185,12 +185,12 @@ impl Workspace {
 
     /// Deletes a branch. Its steps stay.
     pub fn delete_branch(&self, name: &str) -> Result<Operation, EngineError> {
-        let tip = self.known_branch(name)?;
+        let tip = self.require_branch_tip(name)?;
         if self.present_branch()? == name {
             return Err(BranchError::Current(name.to_owned()).into());
         }
         let step = tip.step.id;
-        let operation = self.operation(
+        let operation = self.new_operation(
             format!("delete branch {name}"),
             OperationAction::BranchDelete { name: name.to_string(), step },
         );
@@ -202,8 +202,8 @@ impl Workspace {
 
     /// Renames a branch.
     pub fn rename_branch(&self, name: &str, to: &str) -> Result<Operation, EngineError> {
-        self.check_name(to)?;
-        let step = self.known_branch(name)?.step.id;
+        self.check_branch_name(to)?;
+        let step = self.require_branch_tip(name)?.step.id;
         if self.branch_tip(to)?.is_some() {
             return Err(BranchError::Exists(to.to_owned()).into());
         }
@@ -211,7 +211,7 @@ impl Workspace {
             return Err(BranchError::Current(name.to_owned()).into());
         }
         let action = OperationAction::BranchRename { from: name.to_string(), to: to.to_string(), step };
-        let operation = self.operation(format!("rename branch {name} to {to}"), action);
+        let operation = self.new_operation(format!("rename branch {name} to {to}"), action);
         let mutations = [
             Mutation::DropRef { name: self.branch_ref(name) },
             Mutation::SetRef { name: self.branch_ref(to), expected: None, value: step },
@@ -221,7 +221,7 @@ impl Workspace {
         Ok(operation)
     }
 
-    fn known_branch(&self, name: &str) -> Result<StepRow, EngineError> {
+    fn require_branch_tip(&self, name: &str) -> Result<StepRow, EngineError> {
         self.branch_tip(name)?.ok_or_else(|| {
             let known = self.branch_names().unwrap_or_default();
             BranchError::NotFound { name: name.to_owned(), known }.into()
@@ -230,21 +230,21 @@ impl Workspace {
 
     /// Plans a switch to another branch: the whole workspace becomes what it was there.
     pub fn prepare_switch(&self, name: &str) -> Result<PreparedRewind, EngineError> {
-        let tip = self.known_branch(name)?;
+        let tip = self.require_branch_tip(name)?;
         if self.present_branch()? == name {
             return Err(BranchError::AlreadyCurrent(name.to_owned()).into());
         }
-        let conversation_from = self.conversation_of_branch(name, &tip)?;
-        self.prepare_move_to(name, tip, conversation_from)
+        let conversation_from = self.branch_conversation_step(name, &tip)?;
+        self.prepare_switch_to_step(name, tip, conversation_from)
     }
 
     /// Plans a switch to a branch that is yet to be created at `from`.
     pub fn prepare_switch_to_new(&self, name: &str, from: &StepRow) -> Result<PreparedRewind, EngineError> {
         self.check_new_branch(name)?;
-        self.prepare_move_to(name, self.nearest_checkpoint(from)?, from.step.id)
+        self.prepare_switch_to_step(name, self.nearest_checkpoint(from)?, from.step.id)
     }
 
-    fn prepare_move_to(
+    fn prepare_switch_to_step(
         &self,
         name: &str,
         tip: StepRow,
@@ -264,9 +264,9 @@ impl Workspace {
 
     /// Switches to another branch, as planned. The state of the present branch is saved on it first.
     pub fn switch(&self, name: &str, prepared: PreparedRewind) -> Result<RewindReport, EngineError> {
-        let report = self.apply(prepared)?;
+        let report = self.apply_rewind(prepared)?;
         if let Some(moved) = report.operation.action.moved() {
-            let step = self.branch_step(StepKind::BranchSwitched, name, moved.after)?;
+            let step = self.build_branch_step(StepKind::BranchSwitched, name, moved.after)?;
             let append = Mutation::AppendStep { step, annotation: Annotation::default(), trigger: None };
             self.store().commit(None, &[append])?;
         }
@@ -277,7 +277,7 @@ impl Workspace {
     pub fn nearest_checkpoint(&self, from: &StepRow) -> Result<StepRow, EngineError> {
         let mut base = from.clone();
         while !base.is_checkpoint() {
-            let nothing = || EngineError::NoFiles { what: crate::workspace::describe(from) };
+            let nothing = || EngineError::NoFiles { what: crate::workspace::describe_checkpoint(from) };
             let parent = base.step.parent.ok_or_else(nothing)?;
             base = self.store().step(parent)?.ok_or_else(nothing)?;
         }
@@ -285,7 +285,7 @@ impl Workspace {
     }
 
     /// Builds a step without files that records the creation of a branch or a switch.
-    fn branch_step(&self, kind: StepKind, name: &str, at: StepId) -> Result<Step, EngineError> {
+    fn build_branch_step(&self, kind: StepKind, name: &str, at: StepId) -> Result<Step, EngineError> {
         let batch = self.store().begin()?;
         let mut state = WorkspaceState::default();
         match (kind, self.store().step(at)?) {

@@ -32,17 +32,17 @@ pub struct BranchLines {
     pub branches: Vec<BranchLine>,
     graph: LineGraph,
     /// Index in `branches` of every checkpoint that is on one.
-    on: HashMap<StepId, usize>,
+    branch_by_step: HashMap<StepId, usize>,
     /// Index in `branches` of every checkpoint that was rolled back: the branch it was on.
-    was_on: HashMap<StepId, usize>,
+    former_branch_by_step: HashMap<StepId, usize>,
     /// For each checkpoint, the branches (by index) that pass it, and how.
-    passed: HashMap<StepId, Vec<(usize, LineSegment)>>,
+    segments_by_step: HashMap<StepId, Vec<(usize, LineSegment)>>,
     /// The previous checkpoint of each checkpoint on its line.
     previous: HashMap<StepId, StepId>,
     /// The checkpoints on the line that the workspace is on, newest first.
     present: Vec<StepId>,
     /// Starts of calls whose end is on another line: whether the end is rolled back, and the index of its branch.
-    ends: HashMap<StepId, (bool, usize)>,
+    split_call_ends: HashMap<StepId, (bool, usize)>,
 }
 
 /// A branch as a line of steps.
@@ -64,29 +64,29 @@ pub struct BranchLine {
 
 impl Workspace {
     /// Returns which branch each step is on, and which steps were rolled back.
-    pub fn lines(&self) -> Result<BranchLines, EngineError> {
-        let mut lines = self.lines_without_calls()?;
-        lines.ends = self.ends_of_split_calls(&lines, None)?;
+    pub fn load_lines(&self) -> Result<BranchLines, EngineError> {
+        let mut lines = self.load_lines_without_calls()?;
+        lines.split_call_ends = self.find_split_call_ends(&lines, None)?;
         Ok(lines)
     }
 
     /// Like [`Self::lines`], but only correct for the steps of `session`: calls of other sessions are not paired.
-    pub fn lines_of(&self, session: SessionId) -> Result<BranchLines, EngineError> {
-        let mut lines = self.lines_without_calls()?;
-        lines.ends = self.ends_of_split_calls(&lines, Some(session))?;
+    pub fn load_session_lines(&self, session: SessionId) -> Result<BranchLines, EngineError> {
+        let mut lines = self.load_lines_without_calls()?;
+        lines.split_call_ends = self.find_split_call_ends(&lines, Some(session))?;
         Ok(lines)
     }
 
     /// Returns the branches as lines of steps.
     pub fn branch_lines(&self) -> Result<Vec<BranchLine>, EngineError> {
-        Ok(self.lines_without_calls()?.branches)
+        Ok(self.load_lines_without_calls()?.branches)
     }
 
-    fn lines_without_calls(&self) -> Result<BranchLines, EngineError> {
+    fn load_lines_without_calls(&self) -> Result<BranchLines, EngineError> {
         let all = self.store().checkpoints(self.record.id)?;
         let operations = self.operations()?;
         let mut branches = self.branches()?;
-        let made = made(&operations);
+        let made = branch_creation_order(&operations);
         branches.sort_by_key(|branch| {
             let unknown = (u64::MAX, branch.tip.step.number);
             (branch.name != MAIN, made.get(branch.name.as_str()).map_or(unknown, |number| (*number, 0)))
@@ -99,10 +99,16 @@ impl Workspace {
         let mut steps: Vec<&Step> = all.iter().map(|stored| &stored.step).collect();
         // The parent of a step has a lower number, so it is processed first.
         steps.sort_by_key(|step| step.number);
-        for step in steps.into_iter().filter(|step| !lines.on.contains_key(&step.id)) {
-            let place = |parent| lines.on.get(&parent).or_else(|| lines.was_on.get(&parent)).copied();
+        for step in steps.into_iter().filter(|step| !lines.branch_by_step.contains_key(&step.id)) {
+            let place = |parent| {
+                lines
+                    .branch_by_step
+                    .get(&parent)
+                    .or_else(|| lines.former_branch_by_step.get(&parent))
+                    .copied()
+            };
             if let Some(place) = step.parent.and_then(place) {
-                lines.was_on.insert(step.id, place);
+                lines.former_branch_by_step.insert(step.id, place);
             }
         }
         Ok(lines)
@@ -110,7 +116,7 @@ impl Workspace {
 }
 
 /// Returns when each branch was created, by its present name.
-fn made(operations: &[Operation]) -> HashMap<&str, u64> {
+fn branch_creation_order(operations: &[Operation]) -> HashMap<&str, u64> {
     let mut made = HashMap::new();
     let mut operations: Vec<&Operation> = operations.iter().collect();
     operations.sort_by_key(|operation| operation.number);
@@ -133,15 +139,16 @@ impl BranchLines {
     fn add_branch(&mut self, branch: &BranchInfo) {
         let place = self.branches.len();
         let tip = &branch.tip.step;
-        let upto = if branch.present { u64::MAX } else { self.graph.end_of(&branch.name, tip.id) };
+        let upto =
+            if branch.present { u64::MAX } else { self.graph.last_light_step_number(&branch.name, tip.id) };
         let (mut from, mut first, mut own) = (None, None, 0);
         let mut newer: Option<StepId> = None;
         for segment in self.graph.walk(tip.id, upto) {
-            if segment.is_on {
-                match self.on.get(&segment.id) {
+            if segment.is_on_line {
+                match self.branch_by_step.get(&segment.id) {
                     Some(other) => from = from.or(Some((*other, segment.number))),
                     None => {
-                        self.on.insert(segment.id, place);
+                        self.branch_by_step.insert(segment.id, place);
                         (first, own) = (Some(segment.number), own + 1);
                     }
                 }
@@ -152,7 +159,7 @@ impl BranchLines {
                     self.previous.entry(newer).or_insert(segment.id);
                 }
             }
-            let passed = self.passed.entry(segment.id).or_default();
+            let passed = self.segments_by_step.entry(segment.id).or_default();
             let is_known = |(_, known): &(usize, LineSegment)| known.is_clean && known.upto >= segment.upto;
             let goes_on_as_known = !branch.present && segment.is_clean && passed.iter().any(is_known);
             passed.push((place, segment));
@@ -165,16 +172,18 @@ impl BranchLines {
     }
 
     /// Whether all steps are on one line, and none was rolled back.
-    pub fn is_one(&self) -> bool {
-        self.branches.len() <= 1 && self.on.len() == self.graph.nodes.len() && self.graph.has_no_moves()
+    pub fn is_linear(&self) -> bool {
+        self.branches.len() <= 1
+            && self.branch_by_step.len() == self.graph.nodes.len()
+            && self.graph.has_no_moves()
     }
 
     /// Whether a step was rolled back.
     pub fn is_rolled_back(&self, stored: &StepRow) -> bool {
-        if self.is_one() {
+        if self.is_linear() {
             return false;
         }
-        match self.ends.get(&stored.step.id) {
+        match self.split_call_ends.get(&stored.step.id) {
             Some((rolled_back, _)) => *rolled_back,
             None => !self.is_on_line(stored),
         }
@@ -184,19 +193,22 @@ impl BranchLines {
     fn is_on_line(&self, stored: &StepRow) -> bool {
         let step = &stored.step;
         if stored.is_checkpoint() {
-            return self.on.contains_key(&step.id);
+            return self.branch_by_step.contains_key(&step.id);
         }
         // The creation of a branch is never rolled back; its step is a child of the step where the branch begins.
         if step.kind == StepKind::BranchCreated {
             return true;
         }
-        step.parent.is_none() || self.branch_of_light(step).is_some()
+        step.parent.is_none() || self.branch_of_light_step(step).is_some()
     }
 
     /// Returns the first branch that contains a step without files of its own.
-    fn branch_of_light(&self, step: &Step) -> Option<usize> {
-        let passed = self.passed.get(&step.parent?)?;
-        passed.iter().find(|(_, at)| at.admits(step.session, step.number)).map(|(place, _)| *place)
+    fn branch_of_light_step(&self, step: &Step) -> Option<usize> {
+        let passed = self.segments_by_step.get(&step.parent?)?;
+        passed
+            .iter()
+            .find(|(_, at)| at.contains_light_step(step.session, step.number))
+            .map(|(place, _)| *place)
     }
 
     /// Returns the checkpoints on the line that the workspace is on, newest first. This includes the start of a call whose
@@ -210,21 +222,24 @@ impl BranchLines {
         if self.branches.len() <= 1 {
             return 0;
         }
-        match self.ends.get(&stored.step.id) {
+        match self.split_call_ends.get(&stored.step.id) {
             Some((_, branch)) => *branch,
             None => self.own_branch_of(&stored.step),
         }
     }
 
     fn own_branch_of(&self, step: &Step) -> usize {
-        let of = |id: &StepId| self.on.get(id).or_else(|| self.was_on.get(id)).copied();
-        of(&step.id).or_else(|| self.branch_of_light(step)).or_else(|| of(&step.parent?)).unwrap_or(0)
+        let of =
+            |id: &StepId| self.branch_by_step.get(id).or_else(|| self.former_branch_by_step.get(id)).copied();
+        of(&step.id).or_else(|| self.branch_of_light_step(step)).or_else(|| of(&step.parent?)).unwrap_or(0)
     }
 
     /// Returns the checkpoint before `step`: on its line if it is on one, otherwise on the line it was on.
-    pub fn before(&self, step: StepId) -> Option<StepId> {
+    pub fn previous_checkpoint(&self, step: StepId) -> Option<StepId> {
         let is_rolled_back = |id: &StepId| {
-            self.ends.get(id).map_or(!self.on.contains_key(id), |(rolled_back, _)| *rolled_back)
+            self.split_call_ends
+                .get(id)
+                .map_or(!self.branch_by_step.contains_key(id), |(rolled_back, _)| *rolled_back)
         };
         if !is_rolled_back(&step) {
             let mut at = self.previous.get(&step);
@@ -236,7 +251,7 @@ impl BranchLines {
         // Steps of other sessions that stayed on the line may lie between: this one left the line where its own session went
         // back to.
         let session = self.graph.nodes.get(&step)?.session;
-        let passed = self.passed.get(&step).into_iter().flatten();
+        let passed = self.segments_by_step.get(&step).into_iter().flatten();
         let limit = passed.filter_map(|(_, segment)| segment.gone.get(&session)).min();
         let mut at = self.graph.nodes.get(&step)?.parent;
         while let Some((id, node)) = at.and_then(|id| Some((id, self.graph.nodes.get(&id)?))) {
@@ -249,13 +264,13 @@ impl BranchLines {
     }
 
     /// Returns the nearest checkpoint before `step` along the line for which `fits` holds, and its number.
-    pub fn grown_from(&self, step: StepId, fits: impl Fn(StepId) -> bool) -> Option<(StepId, u64)> {
-        let mut at = self.before(step);
+    pub fn find_ancestor(&self, step: StepId, fits: impl Fn(StepId) -> bool) -> Option<(StepId, u64)> {
+        let mut at = self.previous_checkpoint(step);
         while let Some(id) = at {
             if fits(id) {
                 return Some((id, self.graph.nodes.get(&id)?.number));
             }
-            at = self.before(id);
+            at = self.previous_checkpoint(id);
         }
         None
     }

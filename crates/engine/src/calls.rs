@@ -24,7 +24,7 @@ const MAX_ABANDONED_CALLS: usize = 128;
 
 /// A call that may have changed files since the last scan.
 #[derive(Clone, Debug)]
-pub(crate) struct AtWork {
+pub(crate) struct ActiveCall {
     author: Author,
     /// Paths the call named.
     paths: Vec<String>,
@@ -35,11 +35,11 @@ pub(crate) struct AtWork {
 }
 
 /// Returns the calls of `session` that may have changed files since the last scan.
-pub(crate) fn at_work(session: &Session, now: Timestamp) -> Vec<AtWork> {
+pub(crate) fn active_calls(session: &Session, now: Timestamp) -> Vec<ActiveCall> {
     let open = session.info.open.iter();
     open.filter(|open| open.changes && now.as_micros() - open.at.as_micros() < ABANDONED_AFTER_MICROS)
-        .map(|open| AtWork {
-            author: author(session, open.step, open.tool.clone()),
+        .map(|open| ActiveCall {
+            author: build_author(session, open.step, open.tool.clone()),
             paths: open.paths.clone(),
             only_named: open.only_named,
             uncertain: open.cut_short,
@@ -49,19 +49,22 @@ pub(crate) fn at_work(session: &Session, now: Timestamp) -> Vec<AtWork> {
 
 /// Returns the call that ends with `report` although its start is not recorded as open: the start was missed, or the call was
 /// abandoned too early. It ran at some time since the last scan, and other calls may have changed files before it.
-pub(crate) fn ended_unexpectedly(
+pub(crate) fn find_unexpected_end(
     session: &Session,
     report: &ReportedEvent,
     start: Option<StepId>,
     step: StepId,
-) -> Option<AtWork> {
-    let ends = report.event.kind == StepKind::ToolEnd && can_change(report);
-    if !ends || report.call.status == CallStatus::NeverRan || ending(&session.info.open, report).is_some() {
+) -> Option<ActiveCall> {
+    let ends = report.event.kind == StepKind::ToolEnd && can_change_files(report);
+    if !ends
+        || report.call.status == CallStatus::NeverRan
+        || find_ending_call(&session.info.open, report).is_some()
+    {
         return None;
     }
     let only_named = report.call.scope == ChangeScope::NamedPaths;
-    Some(AtWork {
-        author: author(session, start.unwrap_or(step), report.event.tool.clone()),
+    Some(ActiveCall {
+        author: build_author(session, start.unwrap_or(step), report.event.tool.clone()),
         paths: report.call.paths.clone(),
         only_named,
         // An editing tool has written the paths it names, whenever it ran.
@@ -69,13 +72,13 @@ pub(crate) fn ended_unexpectedly(
     })
 }
 
-fn author(session: &Session, step: StepId, tool: Option<String>) -> Author {
+fn build_author(session: &Session, step: StepId, tool: Option<String>) -> Author {
     Author { session: session.id, step, tool, prompt: session.info.prompt }
 }
 
 /// Whether the end of a call was reported after it had been closed without one: `Some(true)` if so, `Some(false)` if it was
 /// closed and never ended, `None` if neither is recorded.
-pub(crate) fn has_ended(info: &SessionInfo, start: StepId) -> Option<bool> {
+pub(crate) fn late_end_status(info: &SessionInfo, start: StepId) -> Option<bool> {
     match (info.ended_late.contains(&start), info.abandoned.contains(&start)) {
         (true, _) => Some(true),
         (_, true) => Some(false),
@@ -84,7 +87,7 @@ pub(crate) fn has_ended(info: &SessionInfo, start: StepId) -> Option<bool> {
 }
 
 /// Records that the end of a call was reported after it had been closed.
-pub(crate) fn note_late_end(info: &mut SessionInfo, start: StepId) {
+pub(crate) fn record_late_end(info: &mut SessionInfo, start: StepId) {
     info.abandoned.retain(|abandoned| *abandoned != start);
     info.ended_late.push(start);
     drop_oldest(&mut info.ended_late);
@@ -96,7 +99,7 @@ fn drop_oldest(steps: &mut Vec<StepId>) {
 }
 
 /// Combines the calls into the [`Authors`] record of a step.
-pub(crate) fn gathered(calls: Vec<AtWork>) -> Authors {
+pub(crate) fn collect_authors(calls: Vec<ActiveCall>) -> Authors {
     let mut authors = Authors::default();
     for (at, call) in calls.into_iter().enumerate() {
         for path in call.paths {
@@ -114,13 +117,17 @@ pub(crate) fn gathered(calls: Vec<AtWork>) -> Authors {
 }
 
 /// Whether an event belongs to a call that can change files.
-fn can_change(report: &ReportedEvent) -> bool {
-    matches!(report.effect, ScanPolicy::Before | ScanPolicy::After)
+fn can_change_files(report: &ReportedEvent) -> bool {
+    matches!(report.scan_policy, ScanPolicy::Before | ScanPolicy::After)
         || report.call.scope != ChangeScope::Nothing
 }
 
 /// Abandons the calls that cannot be running any more, given this event. Returns whether a model turn begins.
-pub(crate) fn settle(info: &mut SessionInfo, report: &ReportedEvent, turn: Option<&str>) -> bool {
+pub(crate) fn abandon_finished_calls(
+    info: &mut SessionInfo,
+    report: &ReportedEvent,
+    turn: Option<&str>,
+) -> bool {
     let starts = report.event.kind == StepKind::ToolStart;
     let (same_turn, other_turn) = match (turn, &info.turn) {
         (Some(turn), Some(known)) if starts => (turn == known, turn != known),
@@ -150,7 +157,7 @@ pub(crate) fn settle(info: &mut SessionInfo, report: &ReportedEvent, turn: Optio
 }
 
 /// Updates the session's counters and open calls. `is_over` says that the end of a call that begins now is already recorded.
-pub(crate) fn advance(
+pub(crate) fn advance_session(
     info: &mut SessionInfo,
     report: &ReportedEvent,
     step: StepId,
@@ -178,7 +185,7 @@ pub(crate) fn advance(
                     tool: event.tool.clone(),
                     at: report.at,
                     worker: event.worker.clone(),
-                    changes: can_change(report),
+                    changes: can_change_files(report),
                     paths: report.call.paths.clone(),
                     only_named: report.call.scope == ChangeScope::NamedPaths,
                     overtaken: false,
@@ -199,18 +206,18 @@ pub(crate) fn advance(
 
 /// Ends the call whose end `report` brings, and drops calls whose changes have been scanned. A call that has ended is kept
 /// until the next scan, because it may be the author of what that scan finds.
-pub(crate) fn close(info: &mut SessionInfo, report: &ReportedEvent, scanned: bool) {
+pub(crate) fn close_call(info: &mut SessionInfo, report: &ReportedEvent, scanned: bool) {
     if report.call.status == CallStatus::NeverRan {
         let refused = |open: &OpenCall| Some(&open.call) == report.event.call.as_ref();
         info.abandoned
             .extend(info.open.iter().filter(|open| refused(open) && open.changes).map(|open| open.step));
         drop_oldest(&mut info.abandoned);
         info.open.retain(|open| !refused(open));
-    } else if let Some(at) = ending(&info.open, report) {
+    } else if let Some(at) = find_ending_call(&info.open, report) {
         let OpenCall { step, cut_short, .. } = info.open[at];
         (info.open[at].ended, info.open[at].cut_short) = (true, false);
         if cut_short {
-            note_late_end(info, step);
+            record_late_end(info, step);
         }
     }
     if report.event.kind == StepKind::ToolEnd {
@@ -222,7 +229,7 @@ pub(crate) fn close(info: &mut SessionInfo, report: &ReportedEvent, scanned: boo
 
 /// Returns the index in `open` of the call that ends now. Where an agent gives calls no ids, the id is derived from the input
 /// and changes with it: then it is the oldest open call of the same tool whose input was edited at a breakpoint.
-pub(crate) fn ending(open: &[OpenCall], report: &ReportedEvent) -> Option<usize> {
+pub(crate) fn find_ending_call(open: &[OpenCall], report: &ReportedEvent) -> Option<usize> {
     let event = &report.event;
     if event.kind != StepKind::ToolEnd {
         return None;
@@ -237,9 +244,9 @@ pub(crate) fn ending(open: &[OpenCall], report: &ReportedEvent) -> Option<usize>
 
 /// Returns how long the call that ends now took, without the time it waited at a breakpoint: the reported duration, or else
 /// the time since it began. In microseconds.
-pub(crate) fn duration(info: &SessionInfo, report: &ReportedEvent) -> Option<u64> {
+pub(crate) fn call_duration(info: &SessionInfo, report: &ReportedEvent) -> Option<u64> {
     let reported = report.event.duration;
-    let Some(at) = ending(&info.open, report) else { return reported };
+    let Some(at) = find_ending_call(&info.open, report) else { return reported };
     let open = &info.open[at];
     let whole = u64::try_from(report.at.as_micros() - open.at.as_micros()).ok();
     let ran = whole.map(|whole| whole.saturating_sub(open.waited));
@@ -251,7 +258,7 @@ pub(crate) fn duration(info: &SessionInfo, report: &ReportedEvent) -> Option<u64
 }
 
 /// Adds the time that a call waited at a breakpoint.
-pub(crate) fn note_wait(info: &mut SessionInfo, report: &ReportedEvent) {
+pub(crate) fn add_wait_time(info: &mut SessionInfo, report: &ReportedEvent) {
     let CallStatus::Waited { call, micros, .. } = &report.call.status else { return };
     for open in info.open.iter_mut().filter(|open| open.call == *call && !open.ended) {
         open.waited += micros;
@@ -260,7 +267,7 @@ pub(crate) fn note_wait(info: &mut SessionInfo, report: &ReportedEvent) {
 
 /// Whether an event belongs to another call that happens to have the id of an earlier one: it begins although none is open,
 /// or ends although one is. If hooks are installed twice, an event arrives twice at once and neither condition holds.
-pub(crate) fn is_another(open: Option<&[OpenCall]>, report: &ReportedEvent) -> bool {
+pub(crate) fn is_reused_call_id(open: Option<&[OpenCall]>, report: &ReportedEvent) -> bool {
     let is_open = open.is_some_and(|open| {
         open.iter().any(|open| !open.ended && Some(&open.call) == report.event.call.as_ref())
     });
@@ -280,7 +287,7 @@ mod tests {
             tool: Some("run_shell_command".into()),
             ..AgentEvent::new("gemini", "s", kind, "")
         };
-        ReportedEvent { effect, ..ReportedEvent::new(event, Timestamp::from_micros(1)) }
+        ReportedEvent { scan_policy: effect, ..ReportedEvent::new(event, Timestamp::from_micros(1)) }
     }
 
     #[test]
@@ -288,14 +295,14 @@ mod tests {
         let mut info = SessionInfo::default();
         let call = |input: &str| AgentEvent::derived_call("run_shell_command", &input.into());
         let start = report(StepKind::ToolStart, &call("old"), ScanPolicy::Before);
-        advance(&mut info, &start, StepId::from_bytes([1; 16]), (true, None), false);
+        advance_session(&mut info, &start, StepId::from_bytes([1; 16]), (true, None), false);
         let mut edit = report(StepKind::Decision, &call("old"), ScanPolicy::None);
         edit.call.status = CallStatus::Waited { call: call("old"), micros: 0, edited: true };
-        settle(&mut info, &edit, None);
+        abandon_finished_calls(&mut info, &edit, None);
         let end = report(StepKind::ToolEnd, &call("new"), ScanPolicy::After);
-        assert_eq!(ending(&info.open, &start), None);
-        assert_eq!(duration(&info, &end), Some(0));
-        close(&mut info, &end, true);
+        assert_eq!(find_ending_call(&info.open, &start), None);
+        assert_eq!(call_duration(&info, &end), Some(0));
+        close_call(&mut info, &end, true);
         assert!(info.open.is_empty());
     }
 }

@@ -98,7 +98,7 @@ impl NumberedChange {
 impl Workspace {
     /// Returns all changes on the present line, oldest first; with `since`, only those after it. Numbers are not affected.
     pub fn numbered_changes(&self, since: Option<&StepRow>) -> Result<Vec<NumberedChange>, EngineError> {
-        let present = self.look()?;
+        let present = self.scan_for_display()?;
         self.numbered_changes_against(&present.state, since)
     }
 
@@ -113,7 +113,7 @@ impl Workspace {
         // The list begins after the newest state that a prune freed.
         let first = line.iter().rposition(|stored| stored.purged).map_or(0, |at| at + 1);
         let line = &line[first.min(line.len())..];
-        let mut numbered = self.attributed(line, present)?;
+        let mut numbered = self.attribute_changes(line, present)?;
         if let Some(since) = since {
             let after: HashSet<StepId> = line
                 .iter()
@@ -123,7 +123,7 @@ impl Workspace {
                 .collect();
             let on_line = line.iter().any(|stored| stored.step.id == since.step.id);
             if !on_line {
-                return Err(SelectionError::OtherLine(crate::workspace::describe(since)).into());
+                return Err(SelectionError::OtherLine(crate::workspace::describe_checkpoint(since)).into());
             }
             numbered.retain(|numbered| numbered.step.is_none_or(|(id, _)| after.contains(&id)));
         }
@@ -132,7 +132,7 @@ impl Workspace {
 
     /// Returns the changes along `line` (checkpoints, oldest first, the last of them the head) and on to the present state,
     /// numbered from 1, each with its author.
-    pub(crate) fn attributed(
+    pub(crate) fn attribute_changes(
         &self,
         line: &[StepRow],
         present: &WorkspaceState,
@@ -147,36 +147,36 @@ impl Workspace {
                        before,
                        authors: &Authors| {
             for change in changes {
-                let who = authors.of(&change.path);
+                let who = authors.attribute_path(&change.path);
                 let number = numbered.len() + 1;
                 numbered.push(NumberedChange { number, change, step, at, before, who, taken_back: false });
             }
         };
         for pair in line.windows(2) {
             let step = &pair[1].step;
-            let detail = self.detail_of(step)?;
+            let detail = self.load_detail(step)?;
             // A rewind that took back single changes adds none of its own: the changes it took back are marked instead.
             if let Some(list) = detail.as_ref().and_then(|detail| detail.get("took_back")) {
-                taken_back.extend(marks(list));
+                taken_back.extend(decode_taken_back_marks(list));
                 continue;
             }
-            let (before, after) = (self.state_of(&pair[0])?, self.state_of(&pair[1])?);
-            let changes = diff::visible(&source, &before, &after)?;
-            let mut authors = authors_in(detail.as_ref());
+            let (before, after) = (self.load_state(&pair[0])?, self.load_state(&pair[1])?);
+            let changes = diff::compare_visible_files(&source, &before, &after)?;
+            let mut authors = parse_authors(detail.as_ref());
             for call in &authors.calls {
                 if let Entry::Vacant(entry) = sessions.entry(call.session) {
                     let session = self.store().session(call.session)?;
                     entry.insert(session.map(|session| session.info).unwrap_or_default());
                 }
             }
-            authors.revise(|call| calls::has_ended(&sessions[&call.session], call.step));
+            authors.update_uncertain(|call| calls::late_end_status(&sessions[&call.session], call.step));
             add(changes, Some((step.id, step.number)), step.at, before.files, &authors);
         }
         let Some(head) = line.last() else { return Ok(numbered) };
-        let last = self.state_of(head)?;
-        let changes = diff::visible(&source, &last, present)?;
+        let last = self.load_state(head)?;
+        let changes = diff::compare_visible_files(&source, &last, present)?;
         let now = self.engine.env.now();
-        let at_work = if changes.is_empty() { Authors::default() } else { self.at_work_now(now)? };
+        let at_work = if changes.is_empty() { Authors::default() } else { self.collect_active_authors(now)? };
         add(changes, None, now, last.files, &at_work);
         for numbered in &mut numbered {
             let key = numbered.step.map(|(id, _)| (id, numbered.change.path.as_bytes().to_vec()));
@@ -190,7 +190,7 @@ impl Workspace {
         let head = self.head()?;
         let after = head.step.number;
         let before = self.session.info.cleared;
-        let operation = self.operation(
+        let operation = self.new_operation(
             format!("clear changes up to #{after}"),
             OperationAction::ChangesClear { before, after },
         );
@@ -204,32 +204,32 @@ impl Workspace {
     }
 
     /// Loads the detail record of a step: its input, output and other facts.
-    pub fn detail_of(&self, step: &Step) -> Result<Option<Value>, EngineError> {
+    pub fn load_detail(&self, step: &Step) -> Result<Option<Value>, EngineError> {
         let Some(hash) = step.meta.detail else { return Ok(None) };
         Ok(Some(stepback_model::json::load(self.store(), hash)?))
     }
 }
 
 /// Returns the calls that were running when a step was made, from its detail record.
-pub(crate) fn authors_in(detail: Option<&Value>) -> Authors {
+pub(crate) fn parse_authors(detail: Option<&Value>) -> Authors {
     let authors = detail.and_then(|detail| detail.get("authors"));
     authors.and_then(|authors| serde_json::from_value(authors.clone()).ok()).unwrap_or_default()
 }
 
 /// Encodes a change that a rewind took back: the id of the step that recorded it, and the path in hex.
-pub(crate) fn mark(step: StepId, path: &[u8]) -> Value {
+pub(crate) fn encode_taken_back_mark(step: StepId, path: &[u8]) -> Value {
     serde_json::json!([step, hex::encode(path)])
 }
 
 /// Removes the marks of paths for which `left` returns true: the rewind left them alone.
-pub(crate) fn unmark(detail: &mut Value, left: impl Fn(&[u8]) -> bool) {
+pub(crate) fn remove_taken_back_marks(detail: &mut Value, left: impl Fn(&[u8]) -> bool) {
     if let Some(list) = detail.get_mut("took_back") {
-        let kept = marks(list).into_iter().filter(|(_, path)| !left(path));
-        *list = kept.map(|(step, path)| mark(step, &path)).collect();
+        let kept = decode_taken_back_marks(list).into_iter().filter(|(_, path)| !left(path));
+        *list = kept.map(|(step, path)| encode_taken_back_mark(step, &path)).collect();
     }
 }
 
-fn marks(list: &Value) -> Vec<(StepId, Vec<u8>)> {
+fn decode_taken_back_marks(list: &Value) -> Vec<(StepId, Vec<u8>)> {
     let items = list.as_array().map(Vec::as_slice).unwrap_or_default();
     let read = |item: &Value| {
         let step = StepId::from_hex(item.get(0)?.as_str()?)?;

@@ -30,7 +30,7 @@ use stepback_store::Mutation;
 
 use crate::error::EngineError;
 use crate::retry::{is_race, retry};
-use crate::workspace::{PresentState, ScanMode, StoreSource, Workspace, describe};
+use crate::workspace::{PresentState, ScanMode, StoreSource, Workspace, describe_checkpoint};
 
 /// Longest label or tag, in bytes.
 const MAX_LABEL: usize = 200;
@@ -58,7 +58,7 @@ pub enum AnnotationError {
 
 /// Returns `annotation` if its label, note and tags are valid: not empty, not too long, no control characters except in a
 /// note.
-pub fn checked(annotation: Annotation) -> Result<Annotation, EngineError> {
+pub fn validate_annotation(annotation: Annotation) -> Result<Annotation, EngineError> {
     let fits = |part: &'static str, text: &str, most: usize| {
         if text.trim().is_empty() {
             return Err(AnnotationError::Empty(part));
@@ -85,7 +85,7 @@ pub struct Created {
     /// Number of files that were read because they had changed.
     pub hashed: u64,
     /// Paths that the checkpoint could not cover, with reasons.
-    pub troubles: Vec<SkippedPath>,
+    pub skipped_paths: Vec<SkippedPath>,
 }
 
 impl Workspace {
@@ -99,7 +99,7 @@ impl Workspace {
         // Each attempt scans again, which is cheap because the processes share the stat cache.
         retry("create the checkpoint", is_race, || {
             let mut detail = None;
-            let mut present = self.present_with(ScanMode::Hinted, &mut |batch, state| {
+            let mut present = self.scan_present_with(ScanMode::Hinted, &mut |batch, state| {
                 self.fill_session_slots(state)?;
                 detail = self.store_authors(batch, state)?;
                 Ok(())
@@ -109,9 +109,9 @@ impl Workspace {
                 None => "checkpoint".to_string(),
             };
             let stored = self.append_checkpoint(&mut present, &annotation, trigger, (&summary, detail))?;
-            let PresentState { hashed, mut troubles, state, .. } = present;
+            let PresentState { hashed, skipped_paths: mut troubles, state, .. } = present;
             troubles.extend(self.damaged_paths(&state));
-            Ok(Created { stored, hashed, troubles })
+            Ok(Created { stored, hashed, skipped_paths: troubles })
         })
     }
 
@@ -168,10 +168,10 @@ impl Workspace {
             summary: summary.to_string(),
             meta: StepMeta { detail: detail.map(ValueRoot::from), ..StepMeta::default() },
         };
-        let operation =
-            self.operation(format!("create {summary}"), OperationAction::CheckpointCreate { step: step.id });
+        let operation = self
+            .new_operation(format!("create {summary}"), OperationAction::CheckpointCreate { step: step.id });
         let mutations = [
-            Mutation::SetRef { name: self.head_name(), expected: head, value: step.id },
+            Mutation::SetRef { name: self.head_ref(), expected: head, value: step.id },
             Mutation::AppendStep {
                 step: step.clone(),
                 annotation: annotation.clone(),
@@ -180,7 +180,7 @@ impl Workspace {
             Mutation::AppendOp(operation),
         ];
         let receipt = self.store().commit(present.batch.take(), &mutations)?;
-        present.remember();
+        present.save_stat_cache();
         let number = receipt.steps.first().copied().unwrap_or_default();
         Ok(StepRow {
             step: Step { number, ..step },
@@ -202,8 +202,8 @@ impl Workspace {
     pub fn annotate(&self, stored: &StepRow, after: Annotation) -> Result<Operation, EngineError> {
         let step = stored.step.id;
         let before = stored.annotation.clone();
-        let operation = self.operation(
-            format!("annotate checkpoint {}", describe(stored)),
+        let operation = self.new_operation(
+            format!("annotate checkpoint {}", describe_checkpoint(stored)),
             OperationAction::CheckpointAnnotate { step, before, after: after.clone() },
         );
         let mutations =
@@ -215,11 +215,11 @@ impl Workspace {
     /// Hides a checkpoint. Its content stays stored until a prune frees it.
     pub fn delete_checkpoint(&self, stored: &StepRow) -> Result<Operation, EngineError> {
         if !stored.is_checkpoint() {
-            return Err(EngineError::NotACheckpoint { what: describe(stored) });
+            return Err(EngineError::NotACheckpoint { what: describe_checkpoint(stored) });
         }
         let steps = vec![stored.step.id];
-        let operation = self.operation(
-            format!("delete checkpoint {}", describe(stored)),
+        let operation = self.new_operation(
+            format!("delete checkpoint {}", describe_checkpoint(stored)),
             OperationAction::CheckpointDelete { steps: steps.clone() },
         );
         let mutations =
@@ -229,7 +229,7 @@ impl Workspace {
     }
 
     /// Builds a finished operation, ready to be appended to the log.
-    pub(crate) fn operation(&self, summary: String, action: OperationAction) -> Operation {
+    pub(crate) fn new_operation(&self, summary: String, action: OperationAction) -> Operation {
         Operation {
             id: OpId::from_bytes(self.engine.env.fresh_id()),
             workspace: self.record.id,

@@ -14,7 +14,7 @@ use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::reachability::{Alive, Marker};
 use crate::retry::{is_race, retry};
-use crate::workspace::{PATIENCE, StoreSource, wait_for};
+use crate::workspace::{PATIENCE, StoreSource, wait_for_lock};
 
 /// The result of a check of the store.
 #[derive(Debug, Default, serde::Serialize)]
@@ -30,7 +30,7 @@ pub struct Health {
 impl Engine {
     /// Returns everything that unpruned states, sessions and open journals need, and the problems met, such as missing
     /// objects.
-    fn alive(&self) -> Result<(Alive, Vec<String>), EngineError> {
+    fn find_reachable(&self) -> Result<(Alive, Vec<String>), EngineError> {
         let source = StoreSource(self.store());
         let mut marker = Marker::new(&source);
         self.push_roots(&mut marker, &|_| false)?;
@@ -82,14 +82,14 @@ impl Engine {
 
     /// Frees the objects that nothing needs. Other processes may write and read meanwhile; a process that relied on a freed
     /// object gets an error.
-    pub fn collect(&self) -> Result<Swept, EngineError> {
+    pub fn collect_garbage(&self) -> Result<Swept, EngineError> {
         let _lock = match self.store.local_dir() {
-            Some(dir) => Some(wait_for(&dir.join("collect.lock"), File::try_lock, dir, PATIENCE)?),
+            Some(dir) => Some(wait_for_lock(&dir.join("collect.lock"), File::try_lock, dir, PATIENCE)?),
             None => None,
         };
         retry("free unused objects", is_race, || {
             let mark = self.store.commit_seq()?;
-            let (alive, problems) = self.alive()?;
+            let (alive, problems) = self.find_reachable()?;
             if let Some(problem) = problems.first() {
                 return Err(StoreError::Corrupt {
                     what: format!("{problem}; nothing is freed from a damaged store"),
@@ -109,7 +109,7 @@ impl Engine {
     }
 
     /// Reads and verifies all objects.
-    pub fn check(&self) -> Result<Health, EngineError> {
+    pub fn verify_objects(&self) -> Result<Health, EngineError> {
         let mut health = Health { problems: self.store.check()?, ..Health::default() };
         let mut objects = Vec::new();
         self.store.for_each_object(&mut |object| objects.push(object))?;
@@ -125,7 +125,7 @@ impl Engine {
                 progress.fetch_add(1, Ordering::Relaxed);
             }
         }
-        let (alive, missing) = self.alive()?;
+        let (alive, missing) = self.find_reachable()?;
         health.problems.extend(missing);
         for hash in &alive.objects {
             let known = ObjectKind::ALL.iter().any(|kind| self.store.contains(*kind, *hash).unwrap_or(false));

@@ -18,7 +18,7 @@ mod breakpoint;
 mod stop;
 
 pub use breakpoint::{BreakContext, BreakSide, Breakpoint, Breakpoints, Condition};
-pub use stop::{Stop, StopAnswer, is_running};
+pub use stop::{Stop, StopAnswer, is_process_running};
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
@@ -41,7 +41,7 @@ impl Workspace {
     /// Returns the control files of this workspace. Fails for a store without a local directory.
     pub fn control(&self) -> Result<Control, EngineError> {
         match self.local_dir()? {
-            Some(dir) => Ok(Control::of(&dir)),
+            Some(dir) => Ok(Control::new(&dir)),
             None => Err(EngineError::NoLocalDirectory),
         }
     }
@@ -49,7 +49,7 @@ impl Workspace {
 
 impl Control {
     /// The control files in the directory of a workspace.
-    pub fn of(workspace_dir: &Path) -> Self {
+    pub fn new(workspace_dir: &Path) -> Self {
         Self { dir: workspace_dir.join("control") }
     }
 
@@ -60,44 +60,45 @@ impl Control {
 
     /// Stops `session`, or every session, at its next call.
     pub fn pause(&self, session: Option<SessionId>) -> io::Result<()> {
-        self.put(&pause_name(session), b"")
+        self.write_file(&pause_file_name(session), b"")
     }
 
     /// Whether `session` is to stop at its next call.
     pub fn is_paused(&self, session: SessionId) -> bool {
-        self.dir.join(pause_name(Some(session))).exists() || self.dir.join(pause_name(None)).exists()
+        self.dir.join(pause_file_name(Some(session))).exists()
+            || self.dir.join(pause_file_name(None)).exists()
     }
 
     /// Lets `session`, or every session, run again. Returns whether anything was paused.
     pub fn unpause(&self, session: Option<SessionId>) -> io::Result<bool> {
         let mut any = false;
-        for name in self.names("pause-")? {
-            if session.is_none() || name == pause_name(session) || name == pause_name(None) {
-                any |= self.remove(&name)?;
+        for name in self.list_files("pause-")? {
+            if session.is_none() || name == pause_file_name(session) || name == pause_file_name(None) {
+                any |= self.remove_file(&name)?;
             }
         }
         Ok(any)
     }
 
     /// Queues a message for `session`.
-    pub fn say(&self, session: SessionId, text: &str) -> io::Result<()> {
+    pub fn queue_message(&self, session: SessionId, text: &str) -> io::Result<()> {
         for number in 0..10_000 {
             let name = format!("say-{session}-{number:04}");
             if !self.dir.join(&name).exists() {
-                return self.put(&name, text.as_bytes());
+                return self.write_file(&name, text.as_bytes());
             }
         }
         Err(io::Error::other("too many messages are waiting"))
     }
 
     /// Removes and returns the messages for `session`, oldest first. Each is delivered once.
-    pub fn take_said(&self, session: SessionId) -> io::Result<Vec<String>> {
-        let mut names = self.names(&format!("say-{session}-"))?;
+    pub fn take_messages(&self, session: SessionId) -> io::Result<Vec<String>> {
+        let mut names = self.list_files(&format!("say-{session}-"))?;
         names.sort();
         let mut texts = Vec::new();
         for name in names {
             let text = fs::read_to_string(self.dir.join(&name));
-            if self.remove(&name)? {
+            if self.remove_file(&name)? {
                 texts.extend(text);
             }
         }
@@ -107,7 +108,7 @@ impl Control {
     /// Removes the directory if it is empty, so that hooks need not look any further.
     pub fn disarm_if_empty(&self) {
         // Removing fails while other files exist, as intended; the lock file does not count.
-        if let Ok(names) = self.names("")
+        if let Ok(names) = self.list_files("")
             && names.iter().all(|name| name == LOCK)
         {
             // The process that holds the lock is about to write a file here.
@@ -115,14 +116,14 @@ impl Control {
             if lock.as_ref().is_ok_and(|lock| lock.try_lock().is_err()) {
                 return;
             }
-            let _ = self.remove(LOCK);
+            let _ = self.remove_file(LOCK);
             let _ = fs::remove_dir(&self.dir);
         }
     }
 
     fn lock(&self) -> io::Result<File> {
         let path = self.dir.join(LOCK);
-        self.while_it_vanishes(|| {
+        self.retry_if_removed(|| {
             let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path)?;
             file.lock()?;
             // The previous holder may have removed the lock file with the directory: then this lock excludes no other
@@ -135,9 +136,9 @@ impl Control {
     }
 
     /// Retries while another process removes the directory because it was empty.
-    fn while_it_vanishes<T>(&self, mut work: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    fn retry_if_removed<T>(&self, mut work: impl FnMut() -> io::Result<T>) -> io::Result<T> {
         for _ in 0..100 {
-            self.make()?;
+            self.create_dir()?;
             match work() {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 other => return other,
@@ -146,17 +147,17 @@ impl Control {
         Err(io::Error::other("the control files are removed repeatedly"))
     }
 
-    fn make(&self) -> io::Result<()> {
+    fn create_dir(&self) -> io::Result<()> {
         DirBuilder::new().recursive(true).mode(0o700).create(&self.dir)
     }
 
     /// Writes a file atomically: a reader sees all of it or nothing.
-    fn put(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
+    fn write_file(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
         let path = self.dir.join(name);
-        self.while_it_vanishes(|| replace_file(&path, bytes, 0o600, Durability::Unsynced))
+        self.retry_if_removed(|| replace_file(&path, bytes, 0o600, Durability::Unsynced))
     }
 
-    fn remove(&self, name: &str) -> io::Result<bool> {
+    fn remove_file(&self, name: &str) -> io::Result<bool> {
         match fs::remove_file(self.dir.join(name)) {
             Ok(()) => Ok(true),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
@@ -164,7 +165,7 @@ impl Control {
         }
     }
 
-    fn names(&self, prefix: &str) -> io::Result<Vec<String>> {
+    fn list_files(&self, prefix: &str) -> io::Result<Vec<String>> {
         let entries = match fs::read_dir(&self.dir) {
             Ok(entries) => entries,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -184,6 +185,6 @@ impl Control {
 
 const LOCK: &str = "lock";
 
-fn pause_name(session: Option<SessionId>) -> String {
+fn pause_file_name(session: Option<SessionId>) -> String {
     session.map_or_else(|| "pause-all".into(), |session| format!("pause-{session}"))
 }

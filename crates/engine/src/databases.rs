@@ -25,7 +25,7 @@ use stepback_worktree::scan::single::{Looker, Single};
 use crate::changes::NumberedChange;
 use crate::error::EngineError;
 use crate::path_filter::PathFilter;
-use crate::revert::{Lookup, same};
+use crate::revert::{TreeLookup, is_same_node};
 use crate::rewind::PreparedRewind;
 use crate::workspace::{StoreSource, Workspace};
 
@@ -56,52 +56,52 @@ pub(crate) struct HeldChange {
 
 /// The effect of open files on a plan: changes held back, and warnings.
 #[derive(Default)]
-pub(crate) struct OpenInPlan {
+pub(crate) struct OpenFileEffects {
     held: Vec<HeldChange>,
     warnings: Vec<String>,
 }
 
 /// Returns the database that a file of this name would belong to.
-fn database_beside(path: &RelPath) -> Option<RelPath> {
+fn database_for_sidecar(path: &RelPath) -> Option<RelPath> {
     let (parent, name) = path.split_last()?;
     let base = SUFFIXES.iter().find_map(|suffix| name.strip_suffix(*suffix))?;
     (!base.is_empty()).then(|| parent.join(base))
 }
 
 /// Returns the paths of a database and of the files that may exist beside it.
-fn files_of(database: &RelPath) -> Vec<RelPath> {
+fn possible_database_files(database: &RelPath) -> Vec<RelPath> {
     let Some((parent, name)) = database.split_last() else { return Vec::new() };
     let beside = SUFFIXES.iter().map(|suffix| parent.join(&[name, suffix].concat()));
     std::iter::once(database.clone()).chain(beside).collect()
 }
 
 /// Returns `paths` and the other possible files of the same databases.
-pub(crate) fn with_files_beside(paths: Vec<RelPath>) -> Vec<RelPath> {
+pub(crate) fn add_sidecar_files(paths: Vec<RelPath>) -> Vec<RelPath> {
     let mut known: BTreeSet<RelPath> = paths.iter().cloned().collect();
     let mut all = paths.clone();
     for path in paths {
-        let database = database_beside(&path).unwrap_or(path);
-        all.extend(files_of(&database).into_iter().filter(|file| known.insert(file.clone())));
+        let database = database_for_sidecar(&path).unwrap_or(path);
+        all.extend(possible_database_files(&database).into_iter().filter(|file| known.insert(file.clone())));
     }
     all
 }
 
 impl Workspace {
     /// Returns the paths of `changes` that `filter` excludes although it includes another file of the same database.
-    pub(crate) fn database_files<'c>(
+    pub(crate) fn find_database_files<'c>(
         &self,
         filter: &PathFilter,
         changes: impl IntoIterator<Item = &'c PathChange>,
     ) -> Result<HashSet<RelPath>, EngineError> {
         let mut found = HashSet::new();
         for PathChange { path, before, after, .. } in changes {
-            let beside = with_files_beside(vec![path.clone()]);
+            let beside = add_sidecar_files(vec![path.clone()]);
             if filter.matches(path) || !beside.iter().any(|path| filter.matches(path)) {
                 continue;
             }
             let (path, now, then) = (path.clone(), before.clone(), after.clone());
             let change = PlannedChange { path, now, then, how: How::Restored };
-            if self.database_of(&change.path, std::slice::from_ref(&change))?.is_some() {
+            if self.find_database(&change.path, std::slice::from_ref(&change))?.is_some() {
                 found.insert(change.path);
             }
         }
@@ -118,23 +118,23 @@ impl Workspace {
         is_foreign: &dyn Fn(&RelPath) -> bool,
     ) -> Result<(), EngineError> {
         let source = StoreSource(self.store());
-        let databases = self.databases_in(&plan.changes)?;
+        let databases = self.find_databases(&plan.changes)?;
         if databases.is_empty() {
             return Ok(());
         }
-        let mut present = Lookup::new(&source, present);
+        let mut present = TreeLookup::new(&source, present);
         for database in databases {
-            let files = files_of(&database);
+            let files = possible_database_files(&database);
             let planned = |path: &RelPath| plan.changes.iter().any(|change| change.path == *path);
             let mut added = Vec::new();
             let mut stays = files.iter().find(|file| {
                 !is_shared_index(file) && plan.left_alone.iter().any(|left| left.path == **file)
             });
             let target = files.iter().find(|file| planned(file)).and_then(wanted);
-            let mut target = Lookup::new(&source, target);
+            let mut target = TreeLookup::new(&source, target);
             for file in files.iter().filter(|file| !planned(file)) {
                 let (now, then) = (present.get(file)?, target.get(file)?);
-                if same(&now, &then) {
+                if is_same_node(&now, &then) {
                     continue;
                 }
                 let is_stored = |node: &Option<TreeNode>| node.as_ref().is_none_or(TreeNode::is_stored);
@@ -148,7 +148,7 @@ impl Workspace {
                 None => plan.changes.extend(added),
                 Some(stays) => {
                     let reason = format!("it is useless without {stays}, which does not change");
-                    take_out(plan, &files, |_| reason.clone());
+                    skip_planned_changes(plan, &files, |_| reason.clone());
                 }
             }
         }
@@ -158,13 +158,13 @@ impl Workspace {
 
     /// Like [`Self::complete_databases`] for a plan that takes back the changes `chosen`, oldest first: later changes by
     /// other authors stay.
-    pub(crate) fn complete_databases_of(
+    pub(crate) fn complete_databases_for_changes(
         &self,
         plan: &mut RewindPlan,
         chosen: &[&NumberedChange],
         present: &WorkspaceState,
     ) -> Result<(), EngineError> {
-        if self.databases_in(&plan.changes)?.is_empty() {
+        if self.find_databases(&plan.changes)?.is_empty() {
             return Ok(());
         }
         let all = self.numbered_changes_against(present, None)?;
@@ -189,9 +189,9 @@ impl Workspace {
         &self,
         mut prepared: PreparedRewind,
     ) -> Result<PreparedRewind, EngineError> {
-        let OpenInPlan { mut held, warnings } = self.hold_open_databases(&mut prepared.plan)?;
+        let OpenFileEffects { mut held, warnings } = self.hold_open_databases(&mut prepared.plan)?;
         let source = StoreSource(self.store());
-        let mut present = Lookup::new(&source, prepared.present.state.files);
+        let mut present = TreeLookup::new(&source, prepared.present.state.files);
         // A log belongs to one database file: the process must not write its own log back into the database that is kept.
         let databases: BTreeMap<RelPath, HeldChange> =
             held.iter().map(|held| (held.database.clone(), held.clone())).collect();
@@ -216,11 +216,11 @@ impl Workspace {
 
     /// Repeats [`Self::check_open_files`] right before the plan is applied. Returns the changes removed now, with their
     /// outcomes.
-    pub(crate) fn check_open_files_again(
+    pub(crate) fn recheck_open_files(
         &self,
         prepared: &mut PreparedRewind,
     ) -> Result<Vec<(PlannedChange, ChangeOutcome)>, EngineError> {
-        self.read_shared_indexes(&mut prepared.plan)?;
+        self.reread_shared_indexes(&mut prepared.plan)?;
         if prepared.forced {
             return Ok(Vec::new());
         }
@@ -230,7 +230,7 @@ impl Workspace {
 
     /// Reads shared indexes again: processes write them through memory maps, which does not update their times, so the scan
     /// may have stale content.
-    fn read_shared_indexes(&self, plan: &mut RewindPlan) -> Result<(), EngineError> {
+    fn reread_shared_indexes(&self, plan: &mut RewindPlan) -> Result<(), EngineError> {
         let is_read = |change: &PlannedChange| {
             is_shared_index(&change.path) && matches!(change.now, Some(TreeNode::File { .. }))
         };
@@ -250,12 +250,12 @@ impl Workspace {
         Ok(())
     }
 
-    fn hold_open_databases(&self, plan: &mut RewindPlan) -> Result<OpenInPlan, EngineError> {
-        let mut open = OpenInPlan::default();
+    fn hold_open_databases(&self, plan: &mut RewindPlan) -> Result<OpenFileEffects, EngineError> {
+        let mut open = OpenFileEffects::default();
         let mut paths = BTreeSet::new();
         for change in plan.changes.iter().filter(|change| replaces_file(change)) {
-            if is_whole_pages(change) || database_beside(&change.path).is_some() {
-                paths.extend(with_files_beside(vec![change.path.clone()]));
+            if can_be_database(change) || database_for_sidecar(&change.path).is_some() {
+                paths.extend(add_sidecar_files(vec![change.path.clone()]));
             } else {
                 paths.insert(change.path.clone());
             }
@@ -267,19 +267,19 @@ impl Workspace {
         let mut others = Vec::new();
         let mut databases: BTreeMap<RelPath, BTreeSet<&FileWriter>> = BTreeMap::new();
         for (path, found) in &writers {
-            match self.database_of(path, &plan.changes)? {
+            match self.find_database(path, &plan.changes)? {
                 Some(database) => databases.entry(database).or_default().extend(found),
                 None if plan.changes.iter().any(|change| change.path == *path) => others.push((path, found)),
                 None => {}
             }
         }
         for (database, found) in databases {
-            let by = names(found.into_iter());
+            let by = format_writers(found.into_iter());
             let reason = |path: &RelPath| match *path == database {
                 true => format!("it is open in {by}; --force replaces it anyway"),
                 false => format!("{database} is open in {by}; --force replaces it anyway"),
             };
-            let taken = take_out(plan, &files_of(&database), reason);
+            let taken = skip_planned_changes(plan, &possible_database_files(&database), reason);
             if taken.iter().all(|change| is_shared_index(&change.path)) {
                 continue;
             }
@@ -295,7 +295,7 @@ impl Workspace {
         open.warnings.extend(others.iter().take(MAX_LISTED_FILES).map(|(path, found)| {
             format!(
                 "{path} is open for writing in {}, which keeps using the replaced file",
-                names(found.iter())
+                format_writers(found.iter())
             )
         }));
         if others.len() > MAX_LISTED_FILES {
@@ -318,8 +318,8 @@ impl Workspace {
         let at: HashMap<&RelPath, usize> =
             changes.iter().enumerate().map(|(at, change)| (&change.path, at)).collect();
         let mut halves = Vec::new();
-        for database in self.databases_in(changes)? {
-            let files = files_of(&database);
+        for database in self.find_databases(changes)? {
+            let files = possible_database_files(&database);
             let (done, left): (Vec<usize>, Vec<usize>) = files
                 .iter()
                 .filter_map(|file| at.get(file).copied())
@@ -343,30 +343,34 @@ impl Workspace {
     }
 
     /// Returns the databases that have a file among `changes`.
-    fn databases_in(&self, changes: &[PlannedChange]) -> Result<BTreeSet<RelPath>, EngineError> {
+    fn find_databases(&self, changes: &[PlannedChange]) -> Result<BTreeSet<RelPath>, EngineError> {
         let mut databases = BTreeSet::new();
         for change in changes {
-            if is_whole_pages(change) || database_beside(&change.path).is_some() {
-                databases.extend(self.database_of(&change.path, changes)?);
+            if can_be_database(change) || database_for_sidecar(&change.path).is_some() {
+                databases.extend(self.find_database(&change.path, changes)?);
             }
         }
         Ok(databases)
     }
 
     /// Returns the database that `path` belongs to, judged by the planned and the present content.
-    fn database_of(&self, path: &RelPath, changes: &[PlannedChange]) -> Result<Option<RelPath>, EngineError> {
-        if let Some(database) = database_beside(path)
-            && (self.begins(path, changes, &LOG_MAGICS)?
-                || self.begins(&database, changes, &[DATABASE_MAGIC])?)
+    fn find_database(
+        &self,
+        path: &RelPath,
+        changes: &[PlannedChange],
+    ) -> Result<Option<RelPath>, EngineError> {
+        if let Some(database) = database_for_sidecar(path)
+            && (self.starts_with_any(path, changes, &LOG_MAGICS)?
+                || self.starts_with_any(&database, changes, &[DATABASE_MAGIC])?)
         {
             return Ok(Some(database));
         }
-        if self.begins(path, changes, &[DATABASE_MAGIC])? {
+        if self.starts_with_any(path, changes, &[DATABASE_MAGIC])? {
             return Ok(Some(path.clone()));
         }
         // An encrypted database has no magic bytes and an empty one has no bytes; the log beside it identifies it.
-        for file in files_of(path).iter().skip(1) {
-            if self.begins(file, changes, &LOG_MAGICS)? {
+        for file in possible_database_files(path).iter().skip(1) {
+            if self.starts_with_any(file, changes, &LOG_MAGICS)? {
                 return Ok(Some(path.clone()));
             }
         }
@@ -374,7 +378,7 @@ impl Workspace {
     }
 
     /// Whether the file at `path`, in its present or planned content, begins with one of `starts`.
-    fn begins(
+    fn starts_with_any(
         &self,
         path: &RelPath,
         changes: &[PlannedChange],
@@ -383,7 +387,7 @@ impl Workspace {
         let source = StoreSource(self.store());
         if let Ok(at) = changes.binary_search_by(|change| change.path.cmp_by_components(path)) {
             for node in [&changes[at].now, &changes[at].then].into_iter().flatten() {
-                let bytes = first_bytes(&source, node)?;
+                let bytes = read_first_bytes(&source, node)?;
                 if starts.iter().any(|start| bytes.starts_with(start)) {
                     return Ok(true);
                 }
@@ -431,19 +435,19 @@ fn replaces_file(change: &PlannedChange) -> bool {
         }
         (Some(TreeNode::File { .. }), _) => true,
         // A restored log affects the processes that have its database open.
-        (None, Some(TreeNode::File { .. })) => database_beside(&change.path).is_some(),
+        (None, Some(TreeNode::File { .. })) => database_for_sidecar(&change.path).is_some(),
         _ => false,
     }
 }
 
 /// Whether the size of the present or the planned file allows it to be a database.
-fn is_whole_pages(change: &PlannedChange) -> bool {
+fn can_be_database(change: &PlannedChange) -> bool {
     let whole = |node: &TreeNode| matches!(node, TreeNode::File { size, .. } if size % MIN_PAGE_BYTES == 0);
     [&change.now, &change.then].into_iter().flatten().any(whole)
 }
 
 /// Moves `files` from the planned changes to those left alone; returns the changes that were planned for them.
-fn take_out(
+fn skip_planned_changes(
     plan: &mut RewindPlan,
     files: &[RelPath],
     reason: impl Fn(&RelPath) -> String,
@@ -460,13 +464,13 @@ fn take_out(
     taken
 }
 
-fn names<'w>(writers: impl Iterator<Item = &'w FileWriter>) -> String {
+fn format_writers<'w>(writers: impl Iterator<Item = &'w FileWriter>) -> String {
     let names: Vec<String> = writers.map(FileWriter::to_string).collect();
     names.join(", ")
 }
 
 /// Returns the first bytes of a stored file: its first chunk, or all of it.
-fn first_bytes(source: &dyn ObjectSource, node: &TreeNode) -> Result<Vec<u8>, ObjectError> {
+fn read_first_bytes(source: &dyn ObjectSource, node: &TreeNode) -> Result<Vec<u8>, ObjectError> {
     match node {
         TreeNode::File { size: 0, .. } => Ok(Vec::new()),
         TreeNode::File { content: Content::Whole(hash), .. } => source.read(ObjectKind::Blob, *hash),

@@ -9,19 +9,19 @@ use stepback_model::tree::{SkipReason, Tree, TreeNode};
 
 /// Returns the changes from tree `a` to tree `b`, sorted by path. Directories are listed too, before their content; nodes
 /// without stored content ([`TreeNode::Skipped`]) are listed where the other side differs, for the caller to judge.
-pub fn trees(
+pub fn compare_trees(
     source: &dyn ObjectSource,
     a: Option<Hash>,
     b: Option<Hash>,
 ) -> Result<Vec<PathChange>, ObjectError> {
     let mut changes = Vec::new();
-    descend(source, RelPath::root(), a, b, &mut changes)?;
+    walk_trees(source, RelPath::root(), a, b, &mut changes)?;
     changes.sort_by(|x, y| x.path.cmp_by_components(&y.path));
     Ok(changes)
 }
 
 /// Walks two trees side by side. Uses an explicit stack, because the depth is up to the user.
-fn descend(
+fn walk_trees(
     source: &dyn ObjectSource,
     root: RelPath,
     a: Option<Hash>,
@@ -75,16 +75,16 @@ fn descend(
 
 /// Returns the changes of files between two states as users see them: without skipped nodes (unless one replaced a file or a
 /// file replaced it), without directories that are implied by their content, and with moves joined.
-pub fn visible(
+pub fn compare_visible_files(
     source: &dyn ObjectSource,
     a: &WorkspaceState,
     b: &WorkspaceState,
 ) -> Result<Vec<PathChange>, ObjectError> {
-    Ok(stepback_model::change::join_renames(only_visible(trees(source, a.files, b.files)?)))
+    Ok(stepback_model::change::join_renames(retain_visible(compare_trees(source, a.files, b.files)?)))
 }
 
 /// Drops changes that users do not regard as changes.
-pub fn only_visible(changes: Vec<PathChange>) -> Vec<PathChange> {
+pub fn retain_visible(changes: Vec<PathChange>) -> Vec<PathChange> {
     let is_dir = |node: &Option<TreeNode>| node.as_ref().is_some_and(TreeNode::is_dir);
     let stored = |node: &Option<TreeNode>| node.as_ref().is_none_or(TreeNode::is_stored);
     let special = |node: &Option<TreeNode>| {
@@ -111,7 +111,7 @@ pub fn only_visible(changes: Vec<PathChange>) -> Vec<PathChange> {
 }
 
 /// Returns the changes inside git directories between two states, with paths from the workspace root (`.git/HEAD`).
-pub fn git(
+pub fn compare_git(
     source: &dyn ObjectSource,
     a: &WorkspaceState,
     b: &WorkspaceState,
@@ -134,14 +134,14 @@ pub fn git(
         if old.is_none() || new.is_none() {
             changes.push(PathChange { path: root.clone(), from: None, before: dir(old), after: dir(new) });
         }
-        descend(source, root, old, new, &mut changes)?;
+        walk_trees(source, root, old, new, &mut changes)?;
     }
     changes.sort_by(|x, y| x.path.cmp_by_components(&y.path));
     Ok(changes)
 }
 
 /// Returns the node at `path` in a tree; `None` if it does not exist.
-pub fn lookup(
+pub fn find_node(
     source: &dyn ObjectSource,
     tree: Hash,
     path: &RelPath,

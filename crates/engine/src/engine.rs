@@ -22,7 +22,7 @@ use stepback_worktree::vault::Vault;
 
 use crate::error::EngineError;
 use crate::system_env::SystemEnv;
-use crate::workspace::{PATIENCE, Workspace, WorkspaceLock, wait_for};
+use crate::workspace::{PATIENCE, Workspace, WorkspaceLock, wait_for_lock};
 
 /// The maximum number of threads that a scan uses by default.
 const MAX_THREADS: usize = 8;
@@ -56,7 +56,14 @@ impl Engine {
 
     /// Returns an engine over any store, with the default budget and as many threads as this process may use.
     pub fn new(store: Arc<dyn Store>, env: Arc<dyn Env>) -> Self {
-        Self { store, env, budget: Budget::default(), threads: threads(), progress: None, watcher: None }
+        Self {
+            store,
+            env,
+            budget: Budget::default(),
+            threads: default_thread_count(),
+            progress: None,
+            watcher: None,
+        }
     }
 
     /// The store that holds objects and the log.
@@ -68,25 +75,25 @@ impl Engine {
     pub fn open_workspace(&self, path: impl AsRef<Path>) -> Result<Workspace, EngineError> {
         let path = path.as_ref();
         let root = path.canonicalize().map_err(WorktreeError::aside("open", path))?;
-        self.workspace(&root)
+        self.open_workspace_root(&root)
     }
 
     /// Opens the workspace at `root`, which must be a canonical path; registers it if it is new.
-    pub fn workspace(&self, root: &Path) -> Result<Workspace, EngineError> {
+    pub fn open_workspace_root(&self, root: &Path) -> Result<Workspace, EngineError> {
         let workspace = match self.find_workspace(root)? {
             Some(workspace) => workspace,
-            None => self.register(root)?,
+            None => self.register_workspace(root)?,
         };
         if let Some(dir) = self.store.local_dir() {
             // Only a hint for hooks; without it they query the database.
-            let _ = crate::workspace_index::note(dir, root, workspace.record.id);
+            let _ = crate::workspace_index::write_marker(dir, root, workspace.record.id);
         }
         workspace.recover()?;
         Ok(workspace)
     }
 
     /// Opens the workspace at `root`; fails if stepback has not recorded it.
-    pub fn known_workspace(&self, root: &Path) -> Result<Workspace, EngineError> {
+    pub fn open_known_workspace(&self, root: &Path) -> Result<Workspace, EngineError> {
         let workspace = self
             .find_workspace(root)?
             .ok_or_else(|| EngineError::NothingRecorded { root: root.to_path_buf() })?;
@@ -105,16 +112,16 @@ impl Engine {
     }
 
     /// Waits until the collector is not running, and keeps it from running until the lock is dropped.
-    pub fn keep_collector_out(&self) -> Result<WorkspaceLock, EngineError> {
+    pub fn block_garbage_collection(&self) -> Result<WorkspaceLock, EngineError> {
         let store = self.store.local_dir().unwrap_or(Path::new("the store"));
-        Ok(WorkspaceLock::new(self.lock_collector_out(store)?.into_iter().collect()))
+        Ok(WorkspaceLock::new(self.lock_garbage_collection(store)?.into_iter().collect()))
     }
 
     /// Like [`Self::keep_collector_out`]; `about` is the path that an error names.
-    pub(crate) fn lock_collector_out(&self, about: &Path) -> Result<Option<File>, EngineError> {
+    pub(crate) fn lock_garbage_collection(&self, about: &Path) -> Result<Option<File>, EngineError> {
         let Some(dir) = self.store.local_dir() else { return Ok(None) };
         let patience = self.store.patience().unwrap_or(PATIENCE);
-        Ok(Some(wait_for(&dir.join("collect.lock"), File::try_lock_shared, about, patience)?))
+        Ok(Some(wait_for_lock(&dir.join("collect.lock"), File::try_lock_shared, about, patience)?))
     }
 
     pub(crate) fn find_workspace(&self, root: &Path) -> Result<Option<Workspace>, EngineError> {
@@ -127,23 +134,23 @@ impl Engine {
 
     /// Opens the remote workspace `name`, which has no directory on this machine and which agents on other machines report to.
     /// Registers it if it is new.
-    pub fn remote_workspace(&self, name: &str) -> Result<Workspace, EngineError> {
+    pub fn open_remote_workspace(&self, name: &str) -> Result<Workspace, EngineError> {
         let root = [record::WorkspaceRecord::REMOTE, name.as_bytes()].concat();
         let root = Path::new(OsStr::from_bytes(&root));
         match self.find_workspace(root)? {
             Some(workspace) => Ok(workspace),
-            None => self.register(root),
+            None => self.register_workspace(root),
         }
     }
 
     /// Returns a remote workspace that was opened before, without a query to the store. This is correct only because a remote
     /// workspace has no directory here that would have to be checked.
-    pub fn remote_workspace_again(&self, record: record::WorkspaceRecord, session: Session) -> Workspace {
+    pub fn reopen_remote_workspace(&self, record: record::WorkspaceRecord, session: Session) -> Workspace {
         let root = Path::new(OsStr::from_bytes(&record.root)).to_path_buf();
         Workspace { engine: self.clone(), root, record, session }
     }
 
-    fn register(&self, root: &Path) -> Result<Workspace, EngineError> {
+    fn register_workspace(&self, root: &Path) -> Result<Workspace, EngineError> {
         let now = self.env.now();
         let id = WorkspaceId::from_bytes(self.env.fresh_id());
         let record =
@@ -166,6 +173,6 @@ impl Engine {
 
 /// Returns how many threads to use. The standard library also reads control groups, which takes too long for a small
 /// checkpoint.
-fn threads() -> usize {
+fn default_thread_count() -> usize {
     rustix::thread::sched_getaffinity(None).map_or(1, |cpus| cpus.count() as usize).clamp(1, MAX_THREADS)
 }

@@ -64,7 +64,7 @@ pub enum EngineError {
     },
     /// There is no operation to undo or redo.
     #[error("there is nothing to {0}")]
-    NothingTo(&'static str),
+    NothingToUndo(&'static str),
     /// An operation cannot be undone or redone.
     #[error("{0}")]
     CannotUndo(String),
@@ -140,7 +140,7 @@ pub enum EngineError {
     ScanInBatch,
     /// Other processes committed at the same time, in every attempt.
     #[error("cannot {what}: another process committed first, {attempts} times ({cause})")]
-    GaveUp {
+    RetriesExhausted {
         /// What was tried, as a verb phrase.
         what: &'static str,
         /// How often it was tried.

@@ -25,13 +25,13 @@ pub(crate) struct GitLocks {
 
 impl GitLocks {
     /// Locks the git directories at `paths` for `operation`. A directory that does not exist needs no lock.
-    pub fn take(root: &Path, paths: &[RelPath], operation: OpId) -> Result<Self, EngineError> {
+    pub fn acquire(root: &Path, paths: &[RelPath], operation: OpId) -> Result<Self, EngineError> {
         let mut locks = Self { root: open(root)?, held: Vec::new() };
         for (path, lock) in locks_of(&mut locks.root.again(), paths) {
-            match create_link(&mut locks.root, &lock, &mark(operation)) {
+            match create_link(&mut locks.root, &lock, &lock_owner(operation)) {
                 Ok(()) => locks.held.push(lock),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                    return Err(busy(root, &path, &lock));
+                    return Err(git_busy_error(root, &path, &lock));
                 }
                 Err(error) => return Err(WorktreeError::io("lock", &lock)(error).into()),
             }
@@ -40,10 +40,10 @@ impl GitLocks {
     }
 
     /// Fails if git is at work in one of the git directories at `paths`.
-    pub fn expect_free(root: &Path, paths: &[RelPath]) -> Result<(), EngineError> {
+    pub fn check_free(root: &Path, paths: &[RelPath]) -> Result<(), EngineError> {
         let mut beneath = open(root)?;
         match locks_of(&mut beneath.again(), paths).into_iter().find(|(_, lock)| exists(&mut beneath, lock)) {
-            Some((path, lock)) => Err(busy(root, &path, &lock)),
+            Some((path, lock)) => Err(git_busy_error(root, &path, &lock)),
             None => Ok(()),
         }
     }
@@ -52,7 +52,8 @@ impl GitLocks {
     pub fn clean_up(root: &Path, paths: &[RelPath], operation: OpId) {
         let Ok(mut beneath) = Beneath::open(root) else { return };
         for (_, lock) in locks_of(&mut beneath.again(), paths) {
-            if read_link(&mut beneath, &lock).is_some_and(|target| target == mark(operation).as_bytes()) {
+            if read_link(&mut beneath, &lock).is_some_and(|target| target == lock_owner(operation).as_bytes())
+            {
                 let _ = remove_file(&mut beneath, &lock);
             }
         }
@@ -64,7 +65,7 @@ fn open(root: &Path) -> Result<Beneath, EngineError> {
     Ok(Beneath::open(root).map_err(failed)?)
 }
 
-fn mark(operation: OpId) -> String {
+fn lock_owner(operation: OpId) -> String {
     format!("stepback-{operation}")
 }
 
@@ -74,7 +75,7 @@ fn locks_of(beneath: &mut Beneath, paths: &[RelPath]) -> Vec<(RelPath, RelPath)>
     existing.into_iter().flat_map(|path| LOCKS.map(|name| (path.clone(), path.join(name)))).collect()
 }
 
-fn busy(root: &Path, path: &RelPath, lock: &RelPath) -> EngineError {
+fn git_busy_error(root: &Path, path: &RelPath, lock: &RelPath) -> EngineError {
     let lock = root.join(lock.display().as_ref());
     EngineError::GitBusy { path: path.display().into_owned(), lock: lock.display().to_string() }
 }

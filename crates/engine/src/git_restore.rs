@@ -46,7 +46,7 @@ pub(crate) fn keep_filled_dirs(
         if !change.path.starts_with(root) || change.path == *root || filled.contains(&change.path) {
             continue;
         }
-        for inside in diff::trees(source, Some(*tree), None)? {
+        for inside in diff::compare_trees(source, Some(*tree), None)? {
             let path = inside.path.components().fold(change.path.clone(), |path, name| path.join(name));
             if !gone.contains(&path) {
                 add_ancestors(&path, &mut filled);

@@ -13,7 +13,7 @@ use crate::workspace::{StoreSource, Workspace};
 
 impl Workspace {
     /// Returns a warning for each repository whose HEAD or operation in progress differs between the present and the target.
-    pub fn head_moves(
+    pub fn git_head_warnings(
         &self,
         present: &WorkspaceState,
         wanted: &WorkspaceState,
@@ -36,8 +36,8 @@ impl Workspace {
                 {
                     warnings.push(format!(
                         "HEAD of {path} has moved since: it was {}, now it is {}; add --git to move it back",
-                        head_name(&old.summary),
-                        head_name(&new.summary)
+                        describe_git_head(&old.summary),
+                        describe_git_head(&new.summary)
                     ));
                 }
                 Some(new) if new.summary.in_progress != old.summary.in_progress => {
@@ -72,7 +72,7 @@ impl Workspace {
     }
 }
 
-fn head_name(summary: &stepback_model::state::RepositorySummary) -> String {
+fn describe_git_head(summary: &stepback_model::state::RepositorySummary) -> String {
     let commit = summary.commit.as_deref().map_or("no commit", |commit| &commit[..commit.len().min(10)]);
     match &summary.branch {
         Some(branch) => format!("{commit} on {branch}"),

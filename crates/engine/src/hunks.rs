@@ -10,16 +10,17 @@ use crate::changes::SelectionError;
 use crate::error::EngineError;
 
 /// Returns the change reduced to the hunks `wanted` (counted from 1): taking it back takes back only those.
-pub(crate) fn without(
+pub(crate) fn restrict_to_hunks(
     source: &dyn ObjectSource,
     sink: &dyn ObjectSink,
     change: &PathChange,
     wanted: &[usize],
 ) -> Result<PathChange, EngineError> {
-    let (Some(before), Some(after)) = (text(source, &change.before)?, text(source, &change.after)?) else {
+    let (Some(before), Some(after)) = (read_text(source, &change.before)?, read_text(source, &change.after)?)
+    else {
         return Err(SelectionError::NoHunks(change.path.clone()).into());
     };
-    let (old, new): (Vec<&[u8]>, Vec<&[u8]>) = (lines(&before), lines(&after));
+    let (old, new): (Vec<&[u8]>, Vec<&[u8]>) = (split_lines(&before), split_lines(&after));
     let hunks: Vec<_> = capture_diff_slices(Algorithm::Myers, &old, &new)
         .into_iter()
         .filter(|op| op.tag() != similar::DiffTag::Equal)
@@ -47,19 +48,20 @@ pub(crate) fn without(
 }
 
 /// Returns how many hunks a change has; `None` if it is not a modified text file.
-pub fn count(source: &dyn ObjectSource, change: &PathChange) -> Result<Option<usize>, EngineError> {
-    let (Some(before), Some(after)) = (text(source, &change.before)?, text(source, &change.after)?) else {
+pub fn count_hunks(source: &dyn ObjectSource, change: &PathChange) -> Result<Option<usize>, EngineError> {
+    let (Some(before), Some(after)) = (read_text(source, &change.before)?, read_text(source, &change.after)?)
+    else {
         return Ok(None);
     };
-    let ops = capture_diff_slices(Algorithm::Myers, &lines(&before), &lines(&after));
+    let ops = capture_diff_slices(Algorithm::Myers, &split_lines(&before), &split_lines(&after));
     Ok(Some(ops.iter().filter(|op| op.tag() != similar::DiffTag::Equal).count()))
 }
 
-fn lines(bytes: &[u8]) -> Vec<&[u8]> {
+fn split_lines(bytes: &[u8]) -> Vec<&[u8]> {
     bytes.split_inclusive(|byte| *byte == b'\n').collect()
 }
 
-fn text(source: &dyn ObjectSource, node: &Option<TreeNode>) -> Result<Option<Vec<u8>>, EngineError> {
+fn read_text(source: &dyn ObjectSource, node: &Option<TreeNode>) -> Result<Option<Vec<u8>>, EngineError> {
     let Some(TreeNode::File { content: Content::Whole(hash), .. }) = node else { return Ok(None) };
     let bytes = source.read(ObjectKind::Blob, *hash)?;
     Ok((!bytes.contains(&0)).then_some(bytes))

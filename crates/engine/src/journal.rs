@@ -26,7 +26,7 @@ use crate::tree_edit;
 use crate::workspace::{PresentState, StoreSource, Workspace};
 
 /// Kinds of operation that change files.
-pub(crate) enum Purpose {
+pub(crate) enum OperationPurpose {
     Rewind,
     Undo(OpId),
     Redo(OpId),
@@ -34,36 +34,36 @@ pub(crate) enum Purpose {
 
 impl Workspace {
     /// Applies a prepared rewind.
-    pub fn apply(&self, prepared: PreparedRewind) -> Result<RewindReport, EngineError> {
-        self.apply_as(prepared, Purpose::Rewind, Vec::new())
+    pub fn apply_rewind(&self, prepared: PreparedRewind) -> Result<RewindReport, EngineError> {
+        self.apply_with_purpose(prepared, OperationPurpose::Rewind, Vec::new())
     }
 
-    pub(crate) fn apply_as(
+    pub(crate) fn apply_with_purpose(
         &self,
         mut prepared: PreparedRewind,
-        purpose: Purpose,
+        purpose: OperationPurpose,
         also: Vec<Mutation>,
     ) -> Result<RewindReport, EngineError> {
         let _lock = match prepared.lock.take() {
             Some(lock) => lock,
             None => self.lock_exclusive()?,
         };
-        if self.store().gc_generation()? != prepared.epoch {
+        if self.store().gc_generation()? != prepared.gc_generation {
             return Err(EngineError::PlanOutdated);
         }
         let shown = prepared.plan.left_alone.clone();
-        let held = self.check_open_files_again(&mut prepared)?;
+        let held = self.recheck_open_files(&mut prepared)?;
         let git_paths = touched_repositories(&prepared.plan);
-        GitLocks::expect_free(&self.root, &git_paths)?;
-        let git_paths = staying(git_paths, &prepared.plan);
+        GitLocks::check_free(&self.root, &git_paths)?;
+        let git_paths = exclude_removed_repositories(git_paths, &prepared.plan);
 
         let vault = self.vault()?;
         let opened = self.open_journal(&prepared, &purpose, also)?;
         // Taken only after the journal is written: the locks of a process that dies are found through its journal.
-        let git_locks = match GitLocks::take(&self.root, &git_paths, opened.operation.id) {
+        let git_locks = match GitLocks::acquire(&self.root, &git_paths, opened.operation.id) {
             Ok(locks) => locks,
             Err(error) => {
-                self.store().commit(None, &reverted(&opened.operation))?;
+                self.store().commit(None, &revert_mutations(&opened.operation))?;
                 return Err(error);
             }
         };
@@ -79,7 +79,7 @@ impl Workspace {
             Ok(outcomes) => outcomes,
             Err(failure) => return Err(self.roll_back(&opened.operation, &prepared.plan, *failure)),
         };
-        self.take_back_half_databases(&opened.operation, &prepared.plan, &mut outcomes)?;
+        self.revert_partial_databases(&opened.operation, &prepared.plan, &mut outcomes)?;
         drop(git_locks);
         let mut pairs: Vec<_> = prepared.plan.changes.iter().cloned().zip(outcomes).collect();
         pairs.extend(held);
@@ -108,9 +108,9 @@ impl Workspace {
     fn open_journal(
         &self,
         prepared: &PreparedRewind,
-        purpose: &Purpose,
+        purpose: &OperationPurpose,
         also: Vec<Mutation>,
-    ) -> Result<Opened, EngineError> {
+    ) -> Result<OpenedJournal, EngineError> {
         retry("begin the journal", is_race, || {
             let batch = self.store().begin()?;
             let journal = batch.write(ObjectKind::Plan, &prepared.plan.encode(), None)?;
@@ -140,7 +140,7 @@ impl Workspace {
                         summary: format!("before {}", prepared.summary),
                         meta: StepMeta { detail: authors.map(ValueRoot::from), ..StepMeta::default() },
                     };
-                    mutations.push(Mutation::SetRef { name: self.head_name(), expected: parent, value: id });
+                    mutations.push(Mutation::SetRef { name: self.head_ref(), expected: parent, value: id });
                     mutations.push(Mutation::AppendStep {
                         step,
                         annotation: Annotation::default(),
@@ -152,28 +152,28 @@ impl Workspace {
             let moved = StateTransition {
                 before,
                 after,
-                onto: prepared.onto.unwrap_or(before),
+                onto: prepared.new_parent.unwrap_or(before),
                 git: prepared.git,
                 detail: prepared.detail,
                 branches: prepared.branches.clone(),
-                by: prepared.by,
+                by: prepared.requested_by,
                 conversation_from: prepared.conversation_from,
             };
             let action = match purpose {
-                Purpose::Rewind => OperationAction::Rewind { moved },
-                Purpose::Undo(op) => OperationAction::Undo { op: *op, moved: Some(moved) },
-                Purpose::Redo(op) => OperationAction::Redo { op: *op, moved: Some(moved) },
+                OperationPurpose::Rewind => OperationAction::Rewind { moved },
+                OperationPurpose::Undo(op) => OperationAction::Undo { op: *op, moved: Some(moved) },
+                OperationPurpose::Redo(op) => OperationAction::Redo { op: *op, moved: Some(moved) },
             };
             let operation = Operation {
                 status: OpStatus::Applying,
                 journal: Some(journal),
-                ..self.operation(prepared.summary.clone(), action)
+                ..self.new_operation(prepared.summary.clone(), action)
             };
             mutations.push(Mutation::AppendOp(operation.clone()));
             let receipt = self.store().commit(Some(batch.finish()?), &mutations)?;
             let before_number = known_number.or(receipt.steps.first().copied()).unwrap_or_default();
             let op_number = receipt.ops.first().copied().unwrap_or_default();
-            Ok(Opened { operation, before_number, op_number })
+            Ok(OpenedJournal { operation, before_number, op_number })
         })
     }
 
@@ -185,7 +185,7 @@ impl Workspace {
         if head.purged {
             return Ok(false);
         }
-        let state = self.state_of(head)?;
+        let state = self.load_state(head)?;
         Ok(state.files == present.state.files && state.git == present.state.git)
     }
 
@@ -201,7 +201,7 @@ impl Workspace {
         let Some(moved) = operation.action.moved().cloned() else { return Ok(0) };
         retry("record what was done", is_race, || {
             let batch = self.store().begin()?;
-            let mut state = self.reached(&*batch, present, outcomes, git_target.as_ref())?;
+            let mut state = self.compute_reached_state(&*batch, present, outcomes, git_target.as_ref())?;
             if let Some(from) = moved.conversation_from.map(|id| self.store().step(id)).transpose()?.flatten()
             {
                 let then = WorkspaceState::load(self.store(), from.step.state)?;
@@ -219,12 +219,14 @@ impl Workspace {
                 state: hash,
                 summary: operation.summary.clone(),
                 meta: StepMeta {
-                    detail: self.reached_detail(&*batch, &moved, outcomes, left_alone)?.map(ValueRoot::from),
+                    detail: self
+                        .store_reached_detail(&*batch, &moved, outcomes, left_alone)?
+                        .map(ValueRoot::from),
                     ..StepMeta::default()
                 },
             };
             let mut mutations = vec![
-                Mutation::SetRef { name: self.head_name(), expected: head, value: moved.after },
+                Mutation::SetRef { name: self.head_ref(), expected: head, value: moved.after },
                 Mutation::AppendStep {
                     step,
                     annotation: Annotation::default(),
@@ -233,8 +235,8 @@ impl Workspace {
                 Mutation::SetOpStatus { op: operation.id, status: OpStatus::Done },
             ];
             if let Some((from, to)) = &moved.branches {
-                mutations.extend(self.branch_moves(from, to, moved.before, moved.after)?);
-                mutations.extend(self.note_conversation(from)?);
+                mutations.extend(self.branch_switch_mutations(from, to, moved.before, moved.after)?);
+                mutations.extend(self.conversation_ref_mutation(from)?);
             }
             let receipt = self.store().commit(Some(batch.finish()?), &mutations)?;
             Ok(receipt.steps.first().copied().unwrap_or_default())
@@ -243,7 +245,7 @@ impl Workspace {
 
     /// Returns the detail record of the reached step: the changes it took back, without those that were left alone after all,
     /// and the step its conversation comes from.
-    fn reached_detail(
+    fn store_reached_detail(
         &self,
         batch: &dyn ObjectBatch,
         moved: &StateTransition,
@@ -263,7 +265,9 @@ impl Workspace {
         let Some(mut value) = known.or_else(|| moved.conversation_from.map(|_| serde_json::json!({}))) else {
             return Ok(None);
         };
-        crate::changes::unmark(&mut value, |path| left.iter().any(|left| left.as_bytes() == path));
+        crate::changes::remove_taken_back_marks(&mut value, |path| {
+            left.iter().any(|left| left.as_bytes() == path)
+        });
         if let Some(from) = moved.conversation_from {
             value["conversation_from"] = serde_json::json!(from);
         }
@@ -271,7 +275,7 @@ impl Workspace {
     }
 
     /// Returns the state after a plan was applied as far as `outcomes` say.
-    fn reached(
+    fn compute_reached_state(
         &self,
         batch: &dyn ObjectBatch,
         present: &WorkspaceState,
@@ -281,29 +285,29 @@ impl Workspace {
         let source = StoreSource(self.store());
         let done = |in_git: bool| {
             outcomes.iter().filter_map(move |(change, outcome)| {
-                let inside = repository_of(change).is_some();
+                let inside = git_dir_of_change(change).is_some();
                 (*outcome == ChangeOutcome::Done && inside == in_git)
                     .then(|| (change.path.clone(), change.then.clone()))
             })
         };
         // A git directory itself is recorded among the files as skipped, as a scan records it.
         let marks = outcomes.iter().filter_map(|(change, outcome)| {
-            let root = repository_of(change).filter(|root| *root == change.path)?;
+            let root = git_dir_of_change(change).filter(|root| *root == change.path)?;
             let mark = change.then.as_ref().map(|_| TreeNode::Skipped { reason: SkipReason::GitDir });
             (*outcome == ChangeOutcome::Done).then_some((root, mark))
         });
         let mut state = *present;
         let mut edits = done(false).chain(marks).peekable();
         if edits.peek().is_some() {
-            state.files = Some(tree_edit::edit(&source, batch, present.files, edits)?);
+            state.files = Some(tree_edit::apply_edits(&source, batch, present.files, edits)?);
         }
         if done(true).next().is_some() {
-            state.git = self.reached_git(batch, present, done(true).collect(), git_target)?;
+            state.git = self.store_reached_git(batch, present, done(true).collect(), git_target)?;
         }
         Ok(state)
     }
 
-    fn reached_git(
+    fn store_reached_git(
         &self,
         batch: &dyn ObjectBatch,
         present: &WorkspaceState,
@@ -315,7 +319,7 @@ impl Workspace {
             Some(hash) => GitState::load(&source, hash)?,
             None => GitState::default(),
         };
-        let mut paths: Vec<RelPath> = edits.iter().filter_map(|(path, _)| git_dir_in(path)).collect();
+        let mut paths: Vec<RelPath> = edits.iter().filter_map(|(path, _)| git_dir_prefix(path)).collect();
         paths.dedup();
         for root in paths {
             if edits.iter().any(|(path, node)| *path == root && node.is_none()) {
@@ -328,8 +332,12 @@ impl Workspace {
                 Some((RelPath::parse(rest).ok()?, node.clone()))
             });
             let old = git.get(root.as_bytes()).cloned();
-            let tree =
-                tree_edit::edit(&source, batch, old.as_ref().map(|repository| repository.tree), relative)?;
+            let tree = tree_edit::apply_edits(
+                &source,
+                batch,
+                old.as_ref().map(|repository| repository.tree),
+                relative,
+            )?;
             let summary = target.and_then(|target| target.get(root.as_bytes())).or(old.as_ref());
             let summary = summary.map(|repository| repository.summary.clone()).unwrap_or_default();
             git.repositories.retain(|repository| repository.path != root.as_bytes());
@@ -347,7 +355,7 @@ impl Workspace {
     }
 
     /// Reverts databases that were restored only in part because another process wrote to them meanwhile.
-    fn take_back_half_databases(
+    fn revert_partial_databases(
         &self,
         operation: &Operation,
         plan: &RewindPlan,
@@ -365,13 +373,13 @@ impl Workspace {
     /// Takes back the changes that a failed application made.
     fn roll_back(&self, operation: &Operation, plan: &RewindPlan, failure: ApplyFailure) -> EngineError {
         let cause = Box::new(EngineError::from(failure.error));
-        match self.take_back(operation, plan) {
+        match self.revert_plan(operation, plan) {
             Ok(()) => EngineError::RolledBack { cause },
             Err(revert) => EngineError::Unfinished { cause, revert: Box::new(revert) },
         }
     }
 
-    fn take_back(&self, operation: &Operation, plan: &RewindPlan) -> Result<(), EngineError> {
+    fn revert_plan(&self, operation: &Operation, plan: &RewindPlan) -> Result<(), EngineError> {
         let source = StoreSource(self.store());
         let vault = self.vault()?;
         let tag = operation.id.short();
@@ -379,7 +387,7 @@ impl Workspace {
         let inverse: Vec<PlannedChange> = plan.changes.iter().map(PlannedChange::inverted).collect();
         let applier = Applier::new(&self.root, &source, vault.as_ref(), &format!("{tag}r"), 1)?;
         applier.apply(&inverse, None).map_err(|failure| EngineError::from(failure.error))?;
-        self.store().commit(None, &reverted(operation))?;
+        self.store().commit(None, &revert_mutations(operation))?;
         Ok(())
     }
 
@@ -391,34 +399,34 @@ impl Workspace {
         let _lock = self.lock_exclusive()?;
         // The previous holder of the lock may have finished them meanwhile.
         for operation in self.store().unfinished(self.record.id)?.into_iter().rev() {
-            self.finish(&operation)?;
+            self.finish_operation(&operation)?;
         }
         Ok(())
     }
 
-    fn finish(&self, operation: &Operation) -> Result<(), EngineError> {
+    fn finish_operation(&self, operation: &Operation) -> Result<(), EngineError> {
         let (Some(journal), Some(moved)) = (operation.journal, operation.action.moved().cloned()) else {
-            self.store().commit(None, &reverted(operation))?;
+            self.store().commit(None, &revert_mutations(operation))?;
             return Ok(());
         };
         let source = StoreSource(self.store());
         let plan = RewindPlan::load(&source, journal)?;
         let before = self.store().step(moved.before)?;
         let present = match &before {
-            Some(stored) => self.state_of(stored)?,
+            Some(stored) => self.load_state(stored)?,
             None => {
                 return Err(StoreError::Corrupt { what: "a journal refers to a missing step".into() }.into());
             }
         };
         // The reached git state gets the description of the target's git state.
         let git_target = match (moved.git, self.store().step(moved.onto)?) {
-            (true, Some(stored)) if !stored.purged => self.state_of(&stored)?.git,
+            (true, Some(stored)) if !stored.purged => self.load_state(&stored)?.git,
             _ => None,
         };
         let git_target = git_target.map(|hash| GitState::load(&source, hash)).transpose()?;
-        let git_paths = staying(touched_repositories(&plan), &plan);
+        let git_paths = exclude_removed_repositories(touched_repositories(&plan), &plan);
         GitLocks::clean_up(&self.root, &git_paths, operation.id);
-        let _git_locks = GitLocks::take(&self.root, &git_paths, operation.id)?;
+        let _git_locks = GitLocks::acquire(&self.root, &git_paths, operation.id)?;
         let vault = self.vault()?;
         let applier =
             Applier::new(&self.root, &source, vault.as_ref(), &operation.id.short(), self.engine.threads)?;
@@ -432,14 +440,14 @@ impl Workspace {
             Ok(outcomes) => outcomes,
             Err(failure) => return Err(self.roll_back(operation, &plan, *failure)),
         };
-        self.take_back_half_databases(operation, &plan, &mut outcomes)?;
+        self.revert_partial_databases(operation, &plan, &mut outcomes)?;
         let pairs: Vec<_> = plan.changes.into_iter().zip(outcomes).collect();
         self.close_journal(operation, &present, &pairs, &plan.left_alone, git_target)?;
         Ok(())
     }
 }
 
-struct Opened {
+struct OpenedJournal {
     operation: Operation,
     before_number: u64,
     op_number: u64,
@@ -447,7 +455,7 @@ struct Opened {
 
 /// Returns the mutations that mark an operation as reverted, and that restore the undone flag of the operation it undid or
 /// redid.
-fn reverted(operation: &Operation) -> Vec<Mutation> {
+fn revert_mutations(operation: &Operation) -> Vec<Mutation> {
     let mut mutations = vec![Mutation::SetOpStatus { op: operation.id, status: OpStatus::Reverted }];
     match &operation.action {
         OperationAction::Undo { op, .. } => mutations.push(Mutation::SetOpUndone { op: *op, undone: false }),
@@ -458,13 +466,13 @@ fn reverted(operation: &Operation) -> Vec<Mutation> {
 }
 
 /// Returns the git directory that a change is in. A `.git` file, as in submodules and linked worktrees, is an ordinary file.
-fn repository_of(change: &PlannedChange) -> Option<RelPath> {
+fn git_dir_of_change(change: &PlannedChange) -> Option<RelPath> {
     let is_dir = [&change.now, &change.then].into_iter().flatten().any(TreeNode::is_dir);
-    git_dir_in(&change.path).filter(|root| *root != change.path || is_dir)
+    git_dir_prefix(&change.path).filter(|root| *root != change.path || is_dir)
 }
 
 /// Returns the part of `path` up to the first `.git`.
-fn git_dir_in(path: &RelPath) -> Option<RelPath> {
+fn git_dir_prefix(path: &RelPath) -> Option<RelPath> {
     let mut root = RelPath::root();
     for name in path.components() {
         root = root.join(name);
@@ -476,7 +484,7 @@ fn git_dir_in(path: &RelPath) -> Option<RelPath> {
 }
 
 /// Returns the repositories that the plan does not remove. A lock file inside would keep the directory from being removed.
-fn staying(mut paths: Vec<RelPath>, plan: &RewindPlan) -> Vec<RelPath> {
+fn exclude_removed_repositories(mut paths: Vec<RelPath>, plan: &RewindPlan) -> Vec<RelPath> {
     let goes =
         |path: &RelPath| plan.changes.iter().any(|change| change.path == *path && change.then.is_none());
     paths.retain(|path| !goes(path));
@@ -484,7 +492,7 @@ fn staying(mut paths: Vec<RelPath>, plan: &RewindPlan) -> Vec<RelPath> {
 }
 
 fn touched_repositories(plan: &RewindPlan) -> Vec<RelPath> {
-    let mut paths: Vec<RelPath> = plan.changes.iter().filter_map(repository_of).collect();
+    let mut paths: Vec<RelPath> = plan.changes.iter().filter_map(git_dir_of_change).collect();
     paths.sort();
     paths.dedup();
     paths

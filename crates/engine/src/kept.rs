@@ -15,7 +15,7 @@ use stepback_model::time::Timestamp;
 use crate::authorship::Attribution;
 use crate::changes::NumberedChange;
 use crate::error::EngineError;
-use crate::revert::{Lookup, same};
+use crate::revert::{TreeLookup, is_same_node};
 use crate::workspace::Workspace;
 
 /// Maximum number of paths that a sentence lists by name.
@@ -91,16 +91,16 @@ pub struct KeptChange {
 }
 
 /// The state that kept changes are compared with, and the plan that keeps them.
-pub(crate) struct KeptAgainst<'a> {
+pub(crate) struct KeptChangeContext<'a> {
     /// The files before any of the changes.
-    pub base: Lookup<'a>,
+    pub base: TreeLookup<'a>,
     /// The files as they are now.
-    pub present: Lookup<'a>,
+    pub present: TreeLookup<'a>,
     /// The plan, with changes sorted by path.
     pub plan: &'a RewindPlan,
 }
 
-impl KeptAgainst<'_> {
+impl KeptChangeContext<'_> {
     /// Whether any effect of `numbered` remains after the plan is applied.
     fn has_effect(&mut self, numbered: &NumberedChange) -> Result<bool, EngineError> {
         for path in [Some(&numbered.change.path), numbered.change.from.as_ref()].into_iter().flatten() {
@@ -109,7 +109,7 @@ impl KeptAgainst<'_> {
                 Ok(at) => self.plan.changes[at].then.clone(),
                 Err(_) => self.present.get(path)?,
             };
-            if !same(&then, &self.base.get(path)?) {
+            if !is_same_node(&then, &self.base.get(path)?) {
                 return Ok(true);
             }
         }
@@ -119,7 +119,7 @@ impl KeptAgainst<'_> {
 
 /// Changes that a plan does not take back.
 #[derive(Default)]
-pub(crate) struct Others {
+pub(crate) struct RetainedChanges {
     /// Kept because their authors are not being rewound.
     pub kept: Vec<KeptChange>,
     /// Left alone because it is unknown whether their authors are among those being rewound.
@@ -128,7 +128,7 @@ pub(crate) struct Others {
 
 impl Workspace {
     /// Returns the author of a change with the names of the sessions.
-    pub fn change_author(&self, who: &Attribution) -> Result<ChangeAuthor, EngineError> {
+    pub fn resolve_change_author(&self, who: &Attribution) -> Result<ChangeAuthor, EngineError> {
         let authors = match who {
             Attribution::Unreported => return Ok(ChangeAuthor { sessions: Vec::new(), may_be_user: true }),
             Attribution::Call(author) => std::slice::from_ref(author),
@@ -149,25 +149,28 @@ impl Workspace {
 
     /// Returns what remains of `others`, by path. Changes whose author is uncertain are left alone, with the reason, if
     /// `concerns` holds for one of the possible sessions.
-    pub(crate) fn kept_of(
+    pub(crate) fn find_kept_changes(
         &self,
         others: &[&NumberedChange],
-        mut against: KeptAgainst<'_>,
+        mut against: KeptChangeContext<'_>,
         audience: Audience,
         concerns: impl Fn(SessionId) -> bool,
         has_numbers: bool,
-    ) -> Result<Others, EngineError> {
-        let mut found = Others::default();
+    ) -> Result<RetainedChanges, EngineError> {
+        let mut found = RetainedChanges::default();
         let mut at: HashMap<(RelPath, ChangeAuthor), usize> = HashMap::new();
         for numbered in others {
             if !against.has_effect(numbered)? {
                 continue;
             }
             let path = &numbered.change.path;
-            let author = self.change_author(&numbered.who)?;
+            let author = self.resolve_change_author(&numbered.who)?;
             if author.kind() == "uncertain" && author.sessions.iter().any(|session| concerns(session.id)) {
                 if !found.uncertain.iter().any(|left| left.path == *path) {
-                    found.uncertain.push(SkippedPath::conflict(path.clone(), uncertain(&author, audience)));
+                    found.uncertain.push(SkippedPath::conflict(
+                        path.clone(),
+                        describe_uncertain_author(&author, audience),
+                    ));
                 }
                 continue;
             }
@@ -191,7 +194,7 @@ impl Workspace {
     }
 
     /// Adds to the reason of each conflict who made the later change that is in the way.
-    pub(crate) fn name_conflicts(
+    pub(crate) fn add_conflict_authors(
         &self,
         plan: &mut RewindPlan,
         listed: &[NumberedChange],
@@ -209,7 +212,7 @@ impl Workspace {
                     && !chosen.iter().any(|chosen| chosen.number == numbered.number)
             });
             if let Some(later) = later {
-                let author = self.change_author(&later.who)?.name(audience);
+                let author = self.resolve_change_author(&later.who)?.name(audience);
                 left.reason = format!("{} (by {author})", left.reason);
             }
         }
@@ -217,7 +220,7 @@ impl Workspace {
     }
 }
 
-fn uncertain(author: &ChangeAuthor, audience: Audience) -> String {
+fn describe_uncertain_author(author: &ChangeAuthor, audience: Audience) -> String {
     match author.may_be_user {
         true => {
             let user = if audience == Audience::User { "you" } else { "the user" };
@@ -229,7 +232,7 @@ fn uncertain(author: &ChangeAuthor, audience: Audience) -> String {
 }
 
 /// Formats paths for a sentence: the first few, and how many more.
-pub fn list_paths<'a>(paths: impl ExactSizeIterator<Item = &'a RelPath>) -> String {
+pub fn format_path_list<'a>(paths: impl ExactSizeIterator<Item = &'a RelPath>) -> String {
     let more = paths.len().saturating_sub(MAX_LISTED_PATHS);
     let named: Vec<String> = paths.take(MAX_LISTED_PATHS).map(ToString::to_string).collect();
     match more {
@@ -239,13 +242,13 @@ pub fn list_paths<'a>(paths: impl ExactSizeIterator<Item = &'a RelPath>) -> Stri
 }
 
 /// Explains why going back to `point` changes no file; `None` if nothing differs from it.
-pub(crate) fn why_unchanged(
+pub(crate) fn explain_unchanged(
     point: &str,
     kept: &[KeptChange],
     left_alone: &[SkippedPath],
     audience: Audience,
 ) -> Option<String> {
-    let authors = list_authors(kept, audience);
+    let authors = format_author_list(kept, audience);
     Some(match (kept, left_alone) {
         ([], []) => return None,
         ([], _) => format!("what differs from {point} is skipped for the reasons listed"),
@@ -257,7 +260,7 @@ pub(crate) fn why_unchanged(
 }
 
 /// Formats the authors of kept changes for a sentence, each once.
-pub(crate) fn list_authors(kept: &[KeptChange], audience: Audience) -> String {
+pub(crate) fn format_author_list(kept: &[KeptChange], audience: Audience) -> String {
     let mut names: Vec<String> = Vec::new();
     for change in kept {
         let name = change.author.name(audience);

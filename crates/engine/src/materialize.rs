@@ -18,8 +18,8 @@ use stepback_worktree::restore;
 
 use crate::diff;
 use crate::error::EngineError;
-use crate::restore_plan::direct;
-use crate::revert::Lookup;
+use crate::restore_plan::plan_restore;
+use crate::revert::TreeLookup;
 use crate::workspace::{StoreSource, Workspace};
 
 impl Workspace {
@@ -85,14 +85,14 @@ impl Workspace {
 
     /// Turns a directory that holds the files of `from` into one that holds those of `to` by writing the differences, and
     /// returns them; `None` if a path there is not as expected. Nothing is synced to disk.
-    pub fn carry_over(
+    pub fn update_materialized_dir(
         &self,
         from: &WorkspaceState,
         to: &WorkspaceState,
         dir: &Path,
     ) -> Result<Option<Vec<PlannedChange>>, EngineError> {
         let source = StoreSource(self.store());
-        let plan = direct(diff::trees(&source, from.files, to.files)?);
+        let plan = plan_restore(diff::compare_trees(&source, from.files, to.files)?);
         if !plan.left_alone.is_empty() {
             return Ok(None);
         }
@@ -113,7 +113,7 @@ impl Workspace {
         path: &RelPath,
     ) -> Result<Option<(TreeNode, Vec<u8>)>, EngineError> {
         let source = StoreSource(self.store());
-        let node = Lookup::new(&source, state.files).get(path)?;
+        let node = TreeLookup::new(&source, state.files).get(path)?;
         Ok(match node {
             None => None,
             Some(node) => {

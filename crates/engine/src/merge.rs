@@ -47,7 +47,7 @@ pub enum TextMerge {
 /// Joins the edits that turned `base` into `ours` and `base` into `theirs`.
 ///
 /// If one side has no edits, or both have the same, the result is clean for any bytes, binary or of any size.
-pub fn three_way(base: &[u8], ours: &[u8], theirs: &[u8]) -> TextMerge {
+pub fn three_way_merge(base: &[u8], ours: &[u8], theirs: &[u8]) -> TextMerge {
     if ours == theirs || base == theirs {
         return TextMerge::Clean(ours.to_vec());
     }
@@ -60,18 +60,18 @@ pub fn three_way(base: &[u8], ours: &[u8], theirs: &[u8]) -> TextMerge {
     {
         return TextMerge::Conflict { hunks: 1 };
     }
-    let mut lines = Lines::default();
-    let [base, ours, theirs] = inputs.map(|bytes| lines.number(bytes));
+    let mut lines = LineTable::default();
+    let [base, ours, theirs] = inputs.map(|bytes| lines.intern_lines(bytes));
     if base.len() + ours.len() + theirs.len() > MAX_LINES {
         return TextMerge::Conflict { hunks: 1 };
     }
-    let forward = match join(&base, &ours, &theirs) {
+    let forward = match merge_edits(&base, &ours, &theirs) {
         Ok(merged) => merged,
         Err(hunks) => return TextMerge::Conflict { hunks },
     };
     let [base, ours, theirs] = [base, ours, theirs].map(|ids| ids.into_iter().rev().collect::<Vec<_>>());
-    match join(&base, &ours, &theirs) {
-        Ok(backward) if backward.iter().rev().eq(&forward) => TextMerge::Clean(lines.text(&forward)),
+    match merge_edits(&base, &ours, &theirs) {
+        Ok(backward) if backward.iter().rev().eq(&forward) => TextMerge::Clean(lines.concat_lines(&forward)),
         Ok(_) => TextMerge::Conflict { hunks: 1 },
         Err(hunks) => TextMerge::Conflict { hunks },
     }
@@ -79,27 +79,27 @@ pub fn three_way(base: &[u8], ours: &[u8], theirs: &[u8]) -> TextMerge {
 
 /// The lines of all three files, each identified by a number that equal lines share.
 #[derive(Default)]
-struct Lines<'a> {
-    text: Vec<&'a [u8]>,
-    number: HashMap<&'a [u8], u32>,
+struct LineTable<'a> {
+    lines: Vec<&'a [u8]>,
+    ids: HashMap<&'a [u8], u32>,
 }
 
-impl<'a> Lines<'a> {
-    fn number(&mut self, bytes: &'a [u8]) -> Vec<u32> {
+impl<'a> LineTable<'a> {
+    fn intern_lines(&mut self, bytes: &'a [u8]) -> Vec<u32> {
         bytes
             .split_inclusive(|byte| *byte == b'\n')
             .map(|line| {
-                *self.number.entry(line).or_insert_with(|| {
-                    self.text.push(line);
+                *self.ids.entry(line).or_insert_with(|| {
+                    self.lines.push(line);
                     // No more lines than MAX_BYTES, so the number fits.
-                    (self.text.len() - 1) as u32
+                    (self.lines.len() - 1) as u32
                 })
             })
             .collect()
     }
 
-    fn text(&self, ids: &[u32]) -> Vec<u8> {
-        ids.iter().flat_map(|id| self.text[*id as usize]).copied().collect()
+    fn concat_lines(&self, ids: &[u32]) -> Vec<u8> {
+        ids.iter().flat_map(|id| self.lines[*id as usize]).copied().collect()
     }
 }
 
@@ -112,7 +112,7 @@ struct Edit {
 }
 
 /// The edits that turn `base` into `side`, in order and not touching each other.
-fn edits(base: &[u32], side: &[u32]) -> Vec<Edit> {
+fn diff_edits(base: &[u32], side: &[u32]) -> Vec<Edit> {
     let mut edits: Vec<Edit> = Vec::new();
     for op in similar::capture_diff_slices(Algorithm::Myers, base, side) {
         if matches!(op, DiffOp::Equal { .. }) {
@@ -129,7 +129,7 @@ fn edits(base: &[u32], side: &[u32]) -> Vec<Edit> {
     for at in 0..edits.len() {
         let above = edits[at].base.start - at.checked_sub(1).map_or(0, |last| edits[last].base.end);
         let below = edits.get(at + 1).map_or(base.len(), |next| next.base.start) - edits[at].base.end;
-        edits[at].claim = claim(base, side, &edits[at], above, below);
+        edits[at].claim = compute_claim(base, side, &edits[at], above, below);
     }
     edits
 }
@@ -137,7 +137,7 @@ fn edits(base: &[u32], side: &[u32]) -> Vec<Edit> {
 /// Slides an edit as far as the result stays the same, at most `above` lines up and `below` lines down.
 ///
 /// Only a pure insertion or deletion can slide, and only over lines equal to its own.
-fn claim(base: &[u32], side: &[u32], edit: &Edit, above: usize, below: usize) -> Range<usize> {
+fn compute_claim(base: &[u32], side: &[u32], edit: &Edit, above: usize, below: usize) -> Range<usize> {
     let (lines, block) = match (edit.base.is_empty(), edit.side.is_empty()) {
         (true, false) => (side, &edit.side),
         (false, true) => (base, &edit.base),
@@ -149,9 +149,9 @@ fn claim(base: &[u32], side: &[u32], edit: &Edit, above: usize, below: usize) ->
 }
 
 /// Walks both lists of edits through the base; the error is the number of conflicts.
-fn join(base: &[u32], ours: &[u32], theirs: &[u32]) -> Result<Vec<u32>, usize> {
-    let our_edits = edits(base, ours);
-    let their_edits = edits(base, theirs);
+fn merge_edits(base: &[u32], ours: &[u32], theirs: &[u32]) -> Result<Vec<u32>, usize> {
+    let our_edits = diff_edits(base, ours);
+    let their_edits = diff_edits(base, theirs);
     let (mut a, mut b) = (0, 0);
     let mut out = Vec::with_capacity(ours.len().max(theirs.len()));
     let mut done = 0;
@@ -176,14 +176,14 @@ fn join(base: &[u32], ours: &[u32], theirs: &[u32]) -> Result<Vec<u32>, usize> {
             }
         }
         let (mine, other) = (&our_edits[first.0..a], &their_edits[first.1..b]);
-        let region = region(mine)
+        let region = base_range(mine)
             .into_iter()
-            .chain(region(other))
+            .chain(base_range(other))
             .reduce(|x, y| x.start.min(y.start)..x.end.max(y.end));
         let Some(region) = region else { break };
         out.extend_from_slice(&base[done..region.start]);
         done = region.end;
-        match (side_of(mine, &region), side_of(other, &region)) {
+        match (side_range(mine, &region), side_range(other, &region)) {
             (Some(range), None) => out.extend_from_slice(&ours[range]),
             (None, Some(range)) => out.extend_from_slice(&theirs[range]),
             (Some(x), Some(y)) if ours[x.clone()] == theirs[y.clone()] => out.extend_from_slice(&ours[x]),
@@ -195,12 +195,12 @@ fn join(base: &[u32], ours: &[u32], theirs: &[u32]) -> Result<Vec<u32>, usize> {
 }
 
 /// The lines of the base from the first to the last of `edits`.
-fn region(edits: &[Edit]) -> Option<Range<usize>> {
+fn base_range(edits: &[Edit]) -> Option<Range<usize>> {
     Some(edits.first()?.base.start..edits.last()?.base.end)
 }
 
 /// The lines of the side that `edits` made of `region` of the base; `None` if there is no edit.
-fn side_of(edits: &[Edit], region: &Range<usize>) -> Option<Range<usize>> {
+fn side_range(edits: &[Edit], region: &Range<usize>) -> Option<Range<usize>> {
     let (first, last) = (edits.first()?, edits.last()?);
     let start = first.side.start - (first.base.start - region.start);
     Some(start..last.side.end + (region.end - last.base.end))
@@ -214,8 +214,8 @@ mod tests {
     use std::process::Command;
 
     fn merge(base: &str, ours: &str, theirs: &str) -> Option<String> {
-        let there = three_way(base.as_bytes(), ours.as_bytes(), theirs.as_bytes());
-        let back = three_way(base.as_bytes(), theirs.as_bytes(), ours.as_bytes());
+        let there = three_way_merge(base.as_bytes(), ours.as_bytes(), theirs.as_bytes());
+        let back = three_way_merge(base.as_bytes(), theirs.as_bytes(), ours.as_bytes());
         assert_eq!(there, back, "the sides are equal before the merge");
         match there {
             TextMerge::Clean(bytes) => Some(String::from_utf8(bytes).unwrap()),
@@ -267,16 +267,19 @@ mod tests {
 
     #[test]
     fn bytes_that_are_not_text_are_merged_by_line_unless_they_hold_a_nul() {
-        let merged = three_way(b"\xff\nb\nc\n", b"\xfe\nb\nc\n", b"\xff\nb\n\xfd\n");
+        let merged = three_way_merge(b"\xff\nb\nc\n", b"\xfe\nb\nc\n", b"\xff\nb\n\xfd\n");
         assert_eq!(merged, TextMerge::Clean(b"\xfe\nb\n\xfd\n".to_vec()));
-        assert_eq!(three_way(b"\0\nb\nc\n", b"\0\nb\nC\n", b"\0a\nb\nc\n"), TextMerge::Conflict { hunks: 1 });
-        assert_eq!(three_way(b"\0", b"\0", b"\0x"), TextMerge::Clean(b"\0x".to_vec()));
-        assert_eq!(three_way(b"\0", b"\0x", b"\0x"), TextMerge::Clean(b"\0x".to_vec()));
+        assert_eq!(
+            three_way_merge(b"\0\nb\nc\n", b"\0\nb\nC\n", b"\0a\nb\nc\n"),
+            TextMerge::Conflict { hunks: 1 }
+        );
+        assert_eq!(three_way_merge(b"\0", b"\0", b"\0x"), TextMerge::Clean(b"\0x".to_vec()));
+        assert_eq!(three_way_merge(b"\0", b"\0x", b"\0x"), TextMerge::Clean(b"\0x".to_vec()));
     }
 
     #[test]
     fn conflicts_are_counted_by_place() {
-        let merged = three_way(b"a\nb\nc\nd\ne\n", b"A\nb\nc\nd\nE\n", b"1\nb\nc\nd\n2\n");
+        let merged = three_way_merge(b"a\nb\nc\nd\ne\n", b"A\nb\nc\nd\nE\n", b"1\nb\nc\nd\n2\n");
         assert_eq!(merged, TextMerge::Conflict { hunks: 2 });
     }
 
@@ -294,7 +297,7 @@ mod tests {
             (0..60_000).flat_map(|n| format!("line {n} of {name}, as long as usual\n").into_bytes()).collect()
         };
         let start = std::time::Instant::now();
-        let merged = three_way(&side("base"), &side("ours"), &side("theirs"));
+        let merged = three_way_merge(&side("base"), &side("ours"), &side("theirs"));
         assert_eq!(merged, TextMerge::Conflict { hunks: 1 });
         assert!(start.elapsed().as_secs() < 20, "{:?}", start.elapsed());
     }
@@ -356,7 +359,7 @@ mod tests {
             let theirs = edited(&base, &theirs.0, |n| format!("new {}", n % 40), theirs.1);
             let base = edited(&base, &[], |_| String::new(), true);
             let Ok(expected) = git(dir.path(), &base, &ours, &theirs) else { return Ok(()) };
-            let found = match three_way(&base, &ours, &theirs) {
+            let found = match three_way_merge(&base, &ours, &theirs) {
                 TextMerge::Clean(bytes) => Some(bytes),
                 TextMerge::Conflict { .. } => None,
             };
@@ -374,7 +377,7 @@ mod tests {
             let theirs = edited(&base, &theirs.0, line, theirs.1);
             let base = edited(&base, &[], line, true);
             let Ok(expected) = git(dir.path(), &base, &ours, &theirs) else { return Ok(()) };
-            if let (TextMerge::Clean(found), Some(expected)) = (three_way(&base, &ours, &theirs), expected) {
+            if let (TextMerge::Clean(found), Some(expected)) = (three_way_merge(&base, &ours, &theirs), expected) {
                 prop_assert_eq!(found, expected);
             }
         }

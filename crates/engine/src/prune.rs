@@ -84,7 +84,7 @@ impl Workspace {
     pub fn plan_prune(&self, rules: Rules) -> Result<PrunePlan, EngineError> {
         let all = self.store().checkpoints(self.record.id)?;
         let operations = self.operations()?;
-        let protected = self.protected(&operations)?;
+        let protected = self.protected_checkpoints(&operations)?;
         let window_start = self.undo_window_start();
         // What is hidden within the window is not freed, so hiding it harms no undo; freeing it would.
         let needed_by_undo =
@@ -134,7 +134,7 @@ impl Workspace {
 
     /// The visible checkpoints that no rule keeps.
     fn not_kept<'a>(&self, rules: &Rules, all: &'a [StepRow]) -> Vec<&'a StepRow> {
-        let manual = newest_manual(all);
+        let manual = newest_manual_checkpoints(all);
         let now = self.engine.env.now();
         let only_size = rules.max_size.is_some() && rules.keep_last.is_none() && rules.keep_days.is_none();
         let mut hours: HashSet<i64> = HashSet::new();
@@ -167,7 +167,7 @@ impl Workspace {
     }
 
     /// Returns the checkpoints that no rule may hide: the head, the tips of branches, and what an undo of the last move needs.
-    fn protected(&self, operations: &[Operation]) -> Result<HashSet<StepId>, EngineError> {
+    fn protected_checkpoints(&self, operations: &[Operation]) -> Result<HashSet<StepId>, EngineError> {
         let mut protected: HashSet<StepId> = self.head_id()?.into_iter().collect();
         protected.extend(self.branches()?.into_iter().map(|branch| branch.tip.step.id));
         if let Some(moved) = operations.iter().find_map(|op| op.action.moved()) {
@@ -182,7 +182,7 @@ impl Workspace {
         let lock = self.lock_exclusive()?;
         let size_before = self.store().usage()?.total_bytes;
         let all = self.store().checkpoints(self.record.id)?;
-        let protected = self.protected(&self.operations()?)?;
+        let protected = self.protected_checkpoints(&self.operations()?)?;
         let mut purge = plan.purge;
         purge.retain(|step| !protected.contains(step));
         let planned: HashSet<StepId> = plan.hide.iter().map(|stored| stored.step.id).collect();
@@ -199,7 +199,7 @@ impl Workspace {
         self.store().commit(None, &mutations)?;
         drop(lock);
         let reruns = self.engine.discard_reruns(plan.now)?;
-        let mut swept = self.engine.collect()?;
+        let mut swept = self.engine.collect_garbage()?;
         let size_after = self.store().usage()?.total_bytes;
         swept.bytes = size_before.saturating_sub(size_after);
         let kept = self.checkpoints()?.len();
@@ -212,7 +212,7 @@ impl Workspace {
         let mut operation = None;
         if !steps.is_empty() {
             let count = steps.len();
-            let record = self.operation(
+            let record = self.new_operation(
                 format!("prune {count} checkpoint{}", if count == 1 { "" } else { "s" }),
                 OperationAction::Prune { steps: steps.clone() },
             );
@@ -255,7 +255,7 @@ fn moves_since(operations: &[Operation], start: Timestamp) -> HashSet<StepId> {
 }
 
 /// Returns the newest manual checkpoints, which stay when no rule is given.
-fn newest_manual(all: &[StepRow]) -> HashSet<StepId> {
+fn newest_manual_checkpoints(all: &[StepRow]) -> HashSet<StepId> {
     let manual =
         all.iter().filter(|stored| stored.trigger == Some(Trigger::Manual) && stored.hidden_by.is_none());
     manual.take(KEPT_MANUAL).map(|stored| stored.step.id).collect()

@@ -36,9 +36,9 @@ pub struct Marker<'a> {
 /// Receives what a [`Marker`] reaches.
 pub trait Visitor {
     /// Called when an object is reached for the first time.
-    fn object(&mut self, kind: ObjectKind, hash: Hash);
+    fn visit_object(&mut self, kind: ObjectKind, hash: Hash);
     /// Called when a tree names a file of this size.
-    fn file(&mut self, size: u64, content: &Content) -> Result<(), ObjectError>;
+    fn visit_file(&mut self, size: u64, content: &Content) -> Result<(), ObjectError>;
     /// Called when a git file in the vault is reached for the first time.
     fn vaulted(&mut self, _name: &[u8]) {}
 }
@@ -76,17 +76,17 @@ impl<'a> Marker<'a> {
     }
 
     /// Marks an object as reached; returns `true` if it was not before.
-    fn note(&mut self, kind: ObjectKind, hash: Hash) -> bool {
+    fn mark_reached(&mut self, kind: ObjectKind, hash: Hash) -> bool {
         let fresh = self.alive.objects.insert(hash);
         if let Some(visitor) = self.visitor.as_mut().filter(|_| fresh) {
-            visitor.object(kind, hash);
+            visitor.visit_object(kind, hash);
         }
         fresh
     }
 
     /// Adds an object as a root, or as reached from one.
     pub fn push(&mut self, kind: ObjectKind, hash: Hash) {
-        if self.note(kind, hash) {
+        if self.mark_reached(kind, hash) {
             self.queue.push((kind, hash));
         }
     }
@@ -94,16 +94,16 @@ impl<'a> Marker<'a> {
     /// Walks until everything reachable is marked.
     pub fn run(&mut self) {
         while let Some((kind, hash)) = self.queue.pop() {
-            if let Err(error) = self.visit(kind, hash) {
+            if let Err(error) = self.follow_references(kind, hash) {
                 self.problems.push(error.to_string());
             }
         }
     }
 
-    fn visit(&mut self, kind: ObjectKind, hash: Hash) -> Result<(), ObjectError> {
+    fn follow_references(&mut self, kind: ObjectKind, hash: Hash) -> Result<(), ObjectError> {
         match kind {
             ObjectKind::Blob => {}
-            ObjectKind::Tree => self.tree(hash, &[])?,
+            ObjectKind::Tree => self.mark_tree(hash, &[])?,
             ObjectKind::List => {
                 let bytes = self.source.read(kind, hash)?;
                 for child in
@@ -147,8 +147,8 @@ impl<'a> Marker<'a> {
             }
             ObjectKind::Git => {
                 for repository in GitState::load(self.source, hash)?.repositories {
-                    if self.note(ObjectKind::Tree, repository.tree) {
-                        self.tree(repository.tree, b".git")?;
+                    if self.mark_reached(ObjectKind::Tree, repository.tree) {
+                        self.mark_tree(repository.tree, b".git")?;
                     }
                 }
             }
@@ -158,7 +158,7 @@ impl<'a> Marker<'a> {
                     let dir = parent.components().next_back().unwrap_or_default().to_vec();
                     let name = change.path.components().next_back().unwrap_or_default().to_vec();
                     for node in [&change.now, &change.then].into_iter().flatten() {
-                        self.node(&dir, &name, node)?;
+                        self.mark_node(&dir, &name, node)?;
                     }
                 }
             }
@@ -167,26 +167,26 @@ impl<'a> Marker<'a> {
     }
 
     /// Marks everything in a tree. `dir` is the name of the directory it describes, which vault names are made of.
-    fn tree(&mut self, hash: Hash, dir: &[u8]) -> Result<(), ObjectError> {
+    fn mark_tree(&mut self, hash: Hash, dir: &[u8]) -> Result<(), ObjectError> {
         let mut stack = vec![(hash, dir.to_vec())];
         while let Some((hash, dir)) = stack.pop() {
             for entry in Tree::load(self.source, hash)?.into_entries() {
                 match &entry.node {
                     TreeNode::Dir { tree, .. } => {
-                        if self.note(ObjectKind::Tree, *tree) {
+                        if self.mark_reached(ObjectKind::Tree, *tree) {
                             stack.push((*tree, entry.name));
                         }
                     }
-                    node => self.node(&dir, &entry.name, node)?,
+                    node => self.mark_node(&dir, &entry.name, node)?,
                 }
             }
         }
         Ok(())
     }
 
-    fn node(&mut self, dir: &[u8], name: &[u8], node: &TreeNode) -> Result<(), ObjectError> {
+    fn mark_node(&mut self, dir: &[u8], name: &[u8], node: &TreeNode) -> Result<(), ObjectError> {
         if let (TreeNode::File { size, content, .. }, Some(visitor)) = (node, self.visitor.as_mut()) {
-            visitor.file(*size, content)?;
+            visitor.visit_file(*size, content)?;
         }
         match node {
             TreeNode::File { content: Content::Vaulted, .. } => {
@@ -205,8 +205,8 @@ impl<'a> Marker<'a> {
                 }
             }
             TreeNode::Dir { tree, .. } => {
-                if self.note(ObjectKind::Tree, *tree) {
-                    self.tree(*tree, name)?;
+                if self.mark_reached(ObjectKind::Tree, *tree) {
+                    self.mark_tree(*tree, name)?;
                 }
             }
             TreeNode::Symlink { .. } | TreeNode::Skipped { .. } => {}

@@ -33,12 +33,12 @@ pub use self::report::{
     CallFacts, CallStatus, ChangeScope, EventSource, FinishedCalls, ReportedEvent, ScanPolicy,
     SessionMilestone, SessionUpdate, Thinking,
 };
-use self::step_writer::{Detail, ObjectCache, PendingStep, RecordingBatch};
+use self::step_writer::{DetailLocation, ObjectCache, PendingStep, RecordingBatch};
 use crate::authorship::Authors;
 use crate::calls;
 use crate::error::EngineError;
 use crate::retry::{is_race_or_exists, retry};
-use crate::workspace::{ScanMode, Workspace, wait_for};
+use crate::workspace::{ScanMode, Workspace, wait_for_lock};
 
 /// A recorded step.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -52,7 +52,7 @@ pub struct RecordedStep {
     /// The number of the model turn it belongs to.
     pub iteration: u64,
     /// Whether files or git had changed, so that the step is a checkpoint of its own.
-    pub kept: bool,
+    pub is_checkpoint: bool,
 }
 
 /// A lock held while steps of a workspace are recorded, so that one process at a time decides which calls are open and who
@@ -64,13 +64,13 @@ pub struct RecordLock {
 impl Workspace {
     /// Waits until no other process records steps of this workspace, and takes the lock.
     pub fn lock_recording(&self) -> Result<RecordLock, EngineError> {
-        self.lock_recording_within(self.patience())
+        self.lock_recording_with_timeout(self.lock_timeout())
     }
 
     /// Like [`Self::lock_recording`], but waits at most for `patience`.
-    pub fn lock_recording_within(&self, patience: Duration) -> Result<RecordLock, EngineError> {
+    pub fn lock_recording_with_timeout(&self, patience: Duration) -> Result<RecordLock, EngineError> {
         let file = match self.local_dir()? {
-            Some(dir) => Some(wait_for(&dir.join("record.lock"), File::try_lock, &self.root, patience)?),
+            Some(dir) => Some(wait_for_lock(&dir.join("record.lock"), File::try_lock, &self.root, patience)?),
             None => None,
         };
         Ok(RecordLock { _file: file })
@@ -83,13 +83,13 @@ impl Workspace {
 
     /// Records events that need no scan, in their order and in one commit, all or none: a single wait for the disk is what
     /// makes a large batch cheap.
-    pub fn record_all(
+    pub fn record_batch(
         &self,
         lock: &RecordLock,
         reports: &[ReportedEvent],
     ) -> Result<Vec<RecordedStep>, EngineError> {
         let all = [WorkspaceEvents { workspace: self, lock, reports }];
-        Ok(self.engine.record_together(&all)?.pop().unwrap_or_default())
+        Ok(self.engine.record_workspaces(&all)?.pop().unwrap_or_default())
     }
 
     /// Finds the step for an event. The messages of `report` do not matter yet.
@@ -98,19 +98,19 @@ impl Workspace {
     }
 
     fn find_step(&self, report: &ReportedEvent) -> Result<OpenStep<'_>, EngineError> {
-        let session = self.store().session(self.session_id(report))?;
+        let session = self.store().session(self.session_id_for(report))?;
         let stored = |id| Ok(self.store().step(id)?);
-        let slot = self.place_for(session.as_ref(), report, |_| None, stored)?;
+        let slot = self.find_step_slot(session.as_ref(), report, |_| None, stored)?;
         Ok(OpenStep { workspace: self, objects: ObjectCache::new(self.store()), session, slot })
     }
 
-    fn session_id(&self, report: &ReportedEvent) -> SessionId {
+    fn session_id_for(&self, report: &ReportedEvent) -> SessionId {
         Session::id_of(self.record.id, &report.event.agent, &report.event.session)
     }
 
     fn new_session(&self, report: &ReportedEvent) -> Session {
         Session {
-            id: self.session_id(report),
+            id: self.session_id_for(report),
             workspace: self.record.id,
             agent: report.event.agent.clone(),
             started_at: report.at,
@@ -124,7 +124,7 @@ impl Workspace {
 
     /// Returns the step for an event: a new one, or the one that already recorded it. `arriving` looks among the steps of the
     /// batch that is being recorded, `stored` in the store.
-    fn place_for<'s>(
+    fn find_step_slot<'s>(
         &self,
         known: Option<&Session>,
         report: &ReportedEvent,
@@ -137,7 +137,7 @@ impl Workspace {
                 _ => StepId::from_bytes(self.engine.env.fresh_id()),
             }));
         };
-        let session = known.map_or_else(|| self.session_id(report), |session| session.id);
+        let session = known.map_or_else(|| self.session_id_for(report), |session| session.id);
         let open: Option<&[OpenCall]> = known.map(|session| session.info.open.as_slice());
         for attempt in 0.. {
             let id = match attempt {
@@ -145,11 +145,11 @@ impl Workspace {
                 _ => Step::id_of(session, report.event.kind, &format!("{key} again {attempt}")),
             };
             let (taken, at) = match arriving(id) {
-                Some((at, step)) => (StepSlot::Taken(so_far(step), Some(at)), step.at),
+                Some((at, step)) => (StepSlot::Taken(uncommitted_step(step), Some(at)), step.at),
                 None => match stored(id)? {
                     Some(stored) => {
                         let step = &stored.step;
-                        (StepSlot::Taken(so_far(step), None), step.at)
+                        (StepSlot::Taken(uncommitted_step(step), None), step.at)
                     }
                     None => return Ok(StepSlot::New(id)),
                 },
@@ -157,7 +157,7 @@ impl Workspace {
             // The same time means the same report: a note that is read again after a crash.
             let is_same =
                 matches!(report.source, EventSource::Keyed | EventSource::Imported) || at == report.at;
-            if is_same || !calls::is_another(open, report) {
+            if is_same || !calls::is_reused_call_id(open, report) {
                 return Ok(taken);
             }
         }
@@ -168,7 +168,7 @@ impl Workspace {
     fn head_state(&self) -> Result<(Option<StepId>, Option<WorkspaceState>), EngineError> {
         let Some(id) = self.head_id()? else { return Ok((None, None)) };
         let state = match self.store().step(id)? {
-            Some(head) if !head.purged => Some(self.state_of(&head)?),
+            Some(head) if !head.purged => Some(self.load_state(&head)?),
             _ => None,
         };
         Ok((Some(id), state))
@@ -187,7 +187,7 @@ impl Workspace {
         if head.is_some_and(|head| head.files == present.files && head.git == present.git) {
             return Ok(None);
         }
-        let authors = self.at_work_now(self.engine.env.now())?;
+        let authors = self.collect_active_authors(self.engine.env.now())?;
         if authors.calls.is_empty() {
             return Ok(None);
         }
@@ -197,19 +197,19 @@ impl Workspace {
     }
 
     /// Returns the calls that may be changing files at `now`.
-    pub(crate) fn at_work_now(&self, now: Timestamp) -> Result<Authors, EngineError> {
+    pub(crate) fn collect_active_authors(&self, now: Timestamp) -> Result<Authors, EngineError> {
         let mut calls = Vec::new();
         for session in self.store().working_sessions(self.record.id)? {
             if session.info.ended_at.is_none() {
-                calls.extend(calls::at_work(&session, now));
+                calls.extend(calls::active_calls(&session, now));
             }
         }
-        Ok(calls::gathered(calls))
+        Ok(calls::collect_authors(calls))
     }
 
     /// Returns the other step of the call that `report` starts or ends, where the session does not have the call open: the
     /// start of a call that ends after it was abandoned, or the end of a call whose start arrives late.
-    fn counterpart(
+    fn find_counterpart(
         &self,
         session: &Session,
         report: &ReportedEvent,
@@ -217,7 +217,9 @@ impl Workspace {
     ) -> Result<Option<StepId>, EngineError> {
         let Some(key) = &report.event.key else { return Ok(None) };
         let other = match report.event.kind {
-            StepKind::ToolEnd if calls::ending(&session.info.open, report).is_none() => StepKind::ToolStart,
+            StepKind::ToolEnd if calls::find_ending_call(&session.info.open, report).is_none() => {
+                StepKind::ToolStart
+            }
             StepKind::ToolStart if step == Step::id_of(session.id, StepKind::ToolStart, key) => {
                 StepKind::ToolEnd
             }
@@ -229,7 +231,7 @@ impl Workspace {
 
     /// Returns the calls that were running between the last scan and this one. `step` is the step that is recorded now,
     /// `start` the start of the call it ends if that call is not open any more.
-    fn authors(
+    fn collect_step_authors(
         &self,
         session: &Session,
         report: &ReportedEvent,
@@ -238,15 +240,15 @@ impl Workspace {
         let mut calls = Vec::new();
         for other in self.store().working_sessions(self.record.id)? {
             if other.id != session.id && other.info.ended_at.is_none() {
-                calls.extend(calls::at_work(&other, report.at));
+                calls.extend(calls::active_calls(&other, report.at));
             }
         }
         // A call did not make the changes from before it began; earlier calls of the same session may have.
         let mut own = session.clone();
         own.info.open.retain(|open| Some(&open.call) != report.call.status.waiting_call());
-        calls.extend(calls::at_work(&own, report.at));
-        calls.extend(calls::ended_unexpectedly(session, report, start, step));
-        Ok(calls::gathered(calls))
+        calls.extend(calls::active_calls(&own, report.at));
+        calls.extend(calls::find_unexpected_end(session, report, start, step));
+        Ok(calls::collect_authors(calls))
     }
 }
 
@@ -284,22 +286,22 @@ impl OpenStep<'_> {
         };
         let is_new = known.is_none();
         let mut session = known.unwrap_or_else(|| workspace.new_session(report));
-        let counterpart = workspace.counterpart(&session, report, step)?;
+        let counterpart = workspace.find_counterpart(&session, report, step)?;
         let pending = PendingStep::new(report, &mut session, step).with_counterpart(counterpart);
         let mut set_head = None;
-        let (record, present, batch) = if report.effect != ScanPolicy::None {
+        let (record, present, batch) = if report.scan_policy != ScanPolicy::None {
             let _lock = workspace.lock_shared()?;
             let (head, before) = workspace.head_state()?;
             let mut written = None;
-            let mut present = workspace.present_with(ScanMode::Hinted, &mut |batch, state| {
+            let mut present = workspace.scan_present_with(ScanMode::Hinted, &mut |batch, state| {
                 let unchanged =
                     before.as_ref().is_some_and(|head| head.files == state.files && head.git == state.git);
                 let authors = match unchanged {
                     true => None,
-                    false => Some(workspace.authors(&session, report, (step, counterpart))?),
+                    false => Some(workspace.collect_step_authors(&session, report, (step, counterpart))?),
                 };
-                let arriving = RecordingBatch { known: &objects, batch, pages: None };
-                let detail = pending.objects(&arriving, &mut session, state, authors.as_ref())?;
+                let arriving = RecordingBatch { cache: &objects, batch, pages: None };
+                let detail = pending.write_objects(&arriving, &mut session, state, authors.as_ref())?;
                 if unchanged {
                     (state.files, state.git) = (None, None);
                 }
@@ -307,36 +309,35 @@ impl OpenStep<'_> {
                 Ok(())
             })?;
             let (detail, changed) = written.unwrap_or((None, false));
-            let detail = detail.and_then(Detail::stored);
-            if !changed && report.effect == ScanPolicy::KeepIfChanged {
+            let detail = detail.and_then(DetailLocation::into_stored);
+            if !changed && report.scan_policy == ScanPolicy::CheckpointIfChanged {
                 return Ok(RecordedStep {
                     id: step,
                     number: 0,
                     session: session.id,
                     iteration: 0,
-                    kept: false,
+                    is_checkpoint: false,
                 });
             }
             if changed {
-                set_head =
-                    Some(Mutation::SetRef { name: workspace.head_name(), expected: head, value: step });
+                set_head = Some(Mutation::SetRef { name: workspace.head_ref(), expected: head, value: step });
             }
             let batch = present.batch.take();
-            let record = pending.step(&mut session, present.hash, detail, head, true);
+            let record = pending.into_step(&mut session, present.hash, detail, head, true);
             (record, Some(present), batch)
         } else {
             let batch = workspace.store().begin()?;
-            let arriving = RecordingBatch { known: &objects, batch: &*batch, pages: None };
-            let (record, _) = pending.light(&arriving, &mut session, workspace.head_id()?)?;
+            let arriving = RecordingBatch { cache: &objects, batch: &*batch, pages: None };
+            let (record, _) = pending.write_light_step(&arriving, &mut session, workspace.head_id()?)?;
             (record, None, Some(batch.finish()?))
         };
         let kept = set_head.is_some();
-        let mut recorded = RecordedStep { kept, ..so_far(&record) };
-        let trigger = kept.then_some(match report.effect {
-            ScanPolicy::Keep(trigger) => trigger,
+        let mut recorded = RecordedStep { is_checkpoint: kept, ..uncommitted_step(&record) };
+        let trigger = kept.then_some(match report.scan_policy {
+            ScanPolicy::Checkpoint(trigger) => trigger,
             _ => Trigger::Automatic,
         });
-        let mut mutations = vec![set_session(session, is_new)];
+        let mut mutations = vec![session_mutation(session, is_new)];
         mutations.extend(set_head);
         let annotation = match kept {
             true => Annotation { tags: report.tags.clone(), ..Annotation::default() },
@@ -345,7 +346,7 @@ impl OpenStep<'_> {
         mutations.push(Mutation::AppendStep { step: record, annotation, trigger });
         let receipt = workspace.store().commit(batch, &mutations)?;
         if let Some(mut present) = present {
-            present.remember();
+            present.save_stat_cache();
         }
         recorded.number = receipt.steps.first().copied().unwrap_or_default();
         Ok(recorded)
@@ -358,7 +359,7 @@ enum StepSlot {
     Taken(RecordedStep, Option<usize>),
 }
 
-fn set_session(session: Session, is_new: bool) -> Mutation {
+fn session_mutation(session: Session, is_new: bool) -> Mutation {
     match is_new {
         true => Mutation::AddSession(session),
         false => Mutation::SetSessionInfo { session: session.id, info: Box::new(session.info) },
@@ -366,12 +367,12 @@ fn set_session(session: Session, is_new: bool) -> Mutation {
 }
 
 /// Returns what is known of a step before it is committed; its number is 0 until then.
-fn so_far(step: &Step) -> RecordedStep {
+fn uncommitted_step(step: &Step) -> RecordedStep {
     RecordedStep {
         id: step.id,
         number: step.number,
         session: step.session,
         iteration: step.meta.iteration,
-        kept: false,
+        is_checkpoint: false,
     }
 }

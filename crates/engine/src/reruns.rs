@@ -75,7 +75,7 @@ pub struct Rerun {
 
 impl Rerun {
     /// Returns the stable name of its status. A pending or running rerun whose process has ended has failed.
-    pub fn status(&self) -> &'static str {
+    pub fn effective_status(&self) -> &'static str {
         if self.is_abandoned() { RerunStatus::Failed.as_str() } else { self.status.as_str() }
     }
 
@@ -87,7 +87,7 @@ impl Rerun {
     /// Whether its recorded status is pending or running although its process has ended.
     pub fn is_abandoned(&self) -> bool {
         let at_work = matches!(self.status, RerunStatus::Pending | RerunStatus::Running);
-        at_work && !crate::control::is_running(self.process)
+        at_work && !crate::control::is_process_running(self.process)
     }
 }
 
@@ -102,7 +102,7 @@ impl Engine {
         let discarded = self.discardable_reruns(now)?;
         for (workspace, steps) in &discarded {
             let operation = workspace
-                .operation("discard a rerun".to_owned(), OperationAction::Prune { steps: steps.clone() });
+                .new_operation("discard a rerun".to_owned(), OperationAction::Prune { steps: steps.clone() });
             let mutations = [
                 Mutation::SetHidden { steps: steps.clone(), by: Some(operation.id) },
                 Mutation::Purge { steps: steps.clone() },
@@ -142,10 +142,14 @@ impl Engine {
 
 impl Workspace {
     /// Records what is known about a rerun now.
-    pub fn note_rerun(&self, rerun: &Rerun) -> Result<(), EngineError> {
+    pub fn record_rerun(&self, rerun: &Rerun) -> Result<(), EngineError> {
         let word = rerun.status.as_str();
-        let (step, batch) =
-            self.rerun_step(StepKind::StateChange, rerun, format!("rerun {}: {word}", rerun.branch), None)?;
+        let (step, batch) = self.build_rerun_step(
+            StepKind::StateChange,
+            rerun,
+            format!("rerun {}: {word}", rerun.branch),
+            None,
+        )?;
         let append = Mutation::AppendStep { step, annotation: Annotation::default(), trigger: None };
         self.store().commit(Some(batch), &[append])?;
         Ok(())
@@ -171,7 +175,7 @@ impl Workspace {
     }
 
     /// Returns a branch name that is not in use: `rerun-1`, `rerun-2`, …
-    pub fn free_rerun_name(&self) -> Result<String, EngineError> {
+    pub fn next_rerun_name(&self) -> Result<String, EngineError> {
         let reruns = self.reruns()?;
         for number in 1.. {
             let name = format!("rerun-{number}");
@@ -184,15 +188,15 @@ impl Workspace {
     }
 
     /// Creates the branch of a rerun: one step with the files of `state`, which is a state of another workspace of this store.
-    pub fn adopt_rerun(&self, rerun: &Rerun, state: &WorkspaceState) -> Result<StepRow, EngineError> {
+    pub fn create_rerun_branch(&self, rerun: &Rerun, state: &WorkspaceState) -> Result<StepRow, EngineError> {
         self.check_new_branch(&rerun.branch)?;
         let from = self.store().step(rerun.from)?.ok_or(EngineError::NoFiles { what: "the point".into() })?;
         let base = self.nearest_checkpoint(&from)?;
         let summary = format!("files of {}", rerun.branch);
-        let (mut step, batch) = self.rerun_step(StepKind::Checkpoint, rerun, summary, Some(state))?;
+        let (mut step, batch) = self.build_rerun_step(StepKind::Checkpoint, rerun, summary, Some(state))?;
         step.parent = Some(base.step.id);
         let id = step.id;
-        let operation = self.operation(
+        let operation = self.new_operation(
             format!("keep {} as a branch", rerun.branch),
             OperationAction::BranchCreate { name: rerun.branch.clone(), step: id, upto: None },
         );
@@ -209,7 +213,7 @@ impl Workspace {
         self.store().step(id)?.ok_or(EngineError::NoFiles { what: rerun.branch.clone() })
     }
 
-    fn rerun_step(
+    fn build_rerun_step(
         &self,
         kind: StepKind,
         rerun: &Rerun,

@@ -9,7 +9,7 @@ use stepback_model::time_expr;
 use stepback_store::port::{StepQuery, StepRow};
 
 use crate::error::EngineError;
-use crate::workspace::{Workspace, describe};
+use crate::workspace::{Workspace, describe_checkpoint};
 
 /// How many candidates an error lists.
 const MAX_LISTED_CANDIDATES: usize = 5;
@@ -38,18 +38,18 @@ impl Workspace {
         };
         let resolver = Resolver { workspace: self, text, all: &all, session, now, zone };
         let found = resolver.resolve(&point).map_err(wrong)?;
-        resolver.back(found, point.back)
+        resolver.step_back(found, point.back)
     }
 
     /// Returns `from` and its ancestors back to the first checkpoint, newest first.
     pub fn ancestry(&self, from: &StepRow) -> Result<Vec<StepRow>, EngineError> {
         let all = self.store().checkpoints(self.record.id)?;
-        Ok(line(&all, from))
+        Ok(collect_ancestors(&all, from))
     }
 }
 
 /// Returns `from` and its ancestors, newest first.
-fn line(all: &[StepRow], from: &StepRow) -> Vec<StepRow> {
+fn collect_ancestors(all: &[StepRow], from: &StepRow) -> Vec<StepRow> {
     let by_id: std::collections::HashMap<_, _> = all.iter().map(|stored| (stored.step.id, stored)).collect();
     let mut steps = vec![from.clone()];
     let mut at = from.step.parent;
@@ -72,16 +72,16 @@ struct Resolver<'s> {
 }
 
 impl<'s> Resolver<'s> {
-    fn visible(&self) -> impl DoubleEndedIterator<Item = &'s StepRow> {
+    fn visible_checkpoints(&self) -> impl DoubleEndedIterator<Item = &'s StepRow> {
         self.all.iter().filter(|stored| stored.hidden_by.is_none())
     }
 
-    fn error(&self, what: impl Into<String>) -> PointError {
+    fn point_error(&self, what: impl Into<String>) -> PointError {
         PointError::new(self.text, 0..self.text.len(), what)
     }
 
     /// Returns the steps that match `query`, in the session the point is limited to; none if the store fails.
-    fn steps(&self, query: StepQuery) -> Vec<StepRow> {
+    fn query_steps(&self, query: StepQuery) -> Vec<StepRow> {
         let query = StepQuery { session: self.session.as_ref().map(|session| session.id), ..query };
         self.workspace.store().steps(self.workspace.record.id, &query).unwrap_or_default()
     }
@@ -90,29 +90,31 @@ impl<'s> Resolver<'s> {
         match &point.anchor {
             Anchor::Now => match &self.session {
                 Some(_) => self
-                    .steps(StepQuery { limit: Some(1), ..StepQuery::default() })
+                    .query_steps(StepQuery { limit: Some(1), ..StepQuery::default() })
                     .pop()
-                    .ok_or_else(|| self.error("the session has no step yet")),
-                None => self.head(),
+                    .ok_or_else(|| self.point_error("the session has no step yet")),
+                None => self.resolve_head(),
             },
-            Anchor::Step(number) => self.step(*number),
-            Anchor::Label(name) => self.one_of(self.labelled(name), &format!("the label \"{name}\"")),
-            Anchor::Id(prefix) => {
-                self.one_of(self.with_prefix(prefix), &format!("an id starting with {prefix}"))
+            Anchor::Step(number) => self.resolve_step(*number),
+            Anchor::Label(name) => {
+                self.expect_one(self.find_by_label(name), &format!("the label \"{name}\""))
             }
-            Anchor::Branch(name) => self.branch(name),
-            Anchor::Time(text) => self.at(text),
+            Anchor::Id(prefix) => {
+                self.expect_one(self.find_by_id_prefix(prefix), &format!("an id starting with {prefix}"))
+            }
+            Anchor::Branch(name) => self.resolve_branch(name),
+            Anchor::Time(text) => self.resolve_time(text),
             Anchor::Tag { tag, nth } => {
                 let tagged = |stored: &&StepRow| stored.annotation.tags.contains(tag);
-                let found = self.visible().filter(tagged).cloned().collect();
-                self.nth(found, *nth, &format!("checkpoint has the tag {tag}"), self.tags())
+                let found = self.visible_checkpoints().filter(tagged).cloned().collect();
+                self.select_nth(found, *nth, &format!("checkpoint has the tag {tag}"), self.suggest_tags())
             }
-            Anchor::Text { name, is_time } => self.text(name, *is_time),
+            Anchor::Text { name, is_time } => self.resolve_text(name, *is_time),
             Anchor::Error(nth) => {
-                let mut found = self.steps(StepQuery { failed: Some(true), ..StepQuery::default() });
+                let mut found = self.query_steps(StepQuery { failed: Some(true), ..StepQuery::default() });
                 // A gap in the recording is not an error of the agent.
                 found.retain(|stored| stored.step.kind != StepKind::Gap);
-                self.nth(found, *nth, "error is recorded", Vec::new())
+                self.select_nth(found, *nth, "error is recorded", Vec::new())
             }
             Anchor::Tool { name, nth } => {
                 let query = StepQuery {
@@ -120,7 +122,12 @@ impl<'s> Resolver<'s> {
                     tool: Some(name.clone()),
                     ..StepQuery::default()
                 };
-                self.nth(self.steps(query), *nth, &format!("call of {name} is recorded"), self.tools())
+                self.select_nth(
+                    self.query_steps(query),
+                    *nth,
+                    &format!("call of {name} is recorded"),
+                    self.suggest_tools(),
+                )
             }
             Anchor::Iteration(number) => {
                 let query = StepQuery {
@@ -133,7 +140,7 @@ impl<'s> Resolver<'s> {
                 // Without a session, the newest one that reached this iteration is meant.
                 let newest = match &self.session {
                     Some(_) => None,
-                    None => self.steps(StepQuery { oldest_first: false, ..query.clone() }).pop(),
+                    None => self.query_steps(StepQuery { oldest_first: false, ..query.clone() }).pop(),
                 };
                 let session = newest.map(|stored| stored.step.session);
                 let found = match session {
@@ -142,43 +149,43 @@ impl<'s> Resolver<'s> {
                         let workspace = self.workspace;
                         workspace.store().steps(workspace.record.id, &query).unwrap_or_default().pop()
                     }
-                    None => self.steps(query).pop(),
+                    None => self.query_steps(query).pop(),
                 };
-                found.ok_or_else(|| self.error(format!("no iteration {number} is recorded")))
+                found.ok_or_else(|| self.point_error(format!("no iteration {number} is recorded")))
             }
         }
     }
 
-    fn head(&self) -> Result<StepRow, PointError> {
+    fn resolve_head(&self) -> Result<StepRow, PointError> {
         let head = self.workspace.head_id().ok().flatten();
         self.all
             .iter()
             .find(|stored| Some(stored.step.id) == head)
             .cloned()
-            .ok_or_else(|| self.error("the workspace has no checkpoint yet"))
+            .ok_or_else(|| self.point_error("the workspace has no checkpoint yet"))
     }
 
-    fn branch(&self, name: &str) -> Result<StepRow, PointError> {
+    fn resolve_branch(&self, name: &str) -> Result<StepRow, PointError> {
         let tip = self.workspace.branch_tip(name).ok().flatten();
         tip.ok_or_else(|| {
             let known = self.workspace.branch_names().unwrap_or_default();
             let known = known.into_iter().take(MAX_LISTED_CANDIDATES).map(|name| format!("branch:{name}"));
-            self.error(format!("branch {name} not found")).suggest(known.collect::<Vec<_>>())
+            self.point_error(format!("branch {name} not found")).suggest(known.collect::<Vec<_>>())
         })
     }
 
-    fn step(&self, number: u64) -> Result<StepRow, PointError> {
+    fn resolve_step(&self, number: u64) -> Result<StepRow, PointError> {
         let workspace = self.workspace;
         let found = workspace.store().step_numbered(workspace.record.id, number).ok().flatten();
         match found {
             Some(stored) if stored.hidden_by.is_some() => Err(self
-                .error(format!("step #{number} was deleted or pruned"))
+                .point_error(format!("step #{number} was deleted or pruned"))
                 .suggest(["stepback op log", "stepback undo"])),
             Some(stored)
                 if self.session.as_ref().is_some_and(|session| session.id != stored.step.session) =>
             {
                 Err(self
-                    .error(format!("step #{number} belongs to another session"))
+                    .point_error(format!("step #{number} belongs to another session"))
                     .suggest([format!("#{number}")]))
             }
             Some(stored) => Ok(stored),
@@ -186,12 +193,13 @@ impl<'s> Resolver<'s> {
                 let query = StepQuery { limit: Some(1), ..StepQuery::default() };
                 let newest = workspace.store().steps(workspace.record.id, &query).unwrap_or_default().pop();
                 let newest = newest.map_or(0, |stored| stored.step.number);
-                let mut error = self.error(no_step(number, newest)).suggest([format!("#{newest}")]);
+                let mut error =
+                    self.point_error(step_not_found_message(number, newest)).suggest([format!("#{newest}")]);
                 // Digits alone may have been copied from an id.
                 if self.text.trim_start().starts_with(|c: char| c.is_ascii_digit()) {
                     error.what.push_str(&format!("; \"id:{number}\" selects the step by its id"));
                 }
-                if !self.with_prefix(&number.to_string()).is_empty() {
+                if !self.find_by_id_prefix(&number.to_string()).is_empty() {
                     error.suggestions.push(format!("id:{number}"));
                 }
                 Err(error)
@@ -199,27 +207,29 @@ impl<'s> Resolver<'s> {
         }
     }
 
-    fn labelled(&self, name: &str) -> Vec<StepRow> {
+    fn find_by_label(&self, name: &str) -> Vec<StepRow> {
         let named = |stored: &&StepRow| stored.annotation.label.as_deref() == Some(name);
-        self.visible().filter(named).cloned().collect()
+        self.visible_checkpoints().filter(named).cloned().collect()
     }
 
     /// Returns the checkpoints whose id starts with `prefix`, or other steps if there are none.
-    fn with_prefix(&self, prefix: &str) -> Vec<StepRow> {
+    fn find_by_id_prefix(&self, prefix: &str) -> Vec<StepRow> {
         let prefix = prefix.to_ascii_lowercase();
         let named = |stored: &StepRow| stored.step.id.to_string().starts_with(&prefix);
-        let found: Vec<_> = self.visible().filter(|stored| named(stored)).cloned().collect();
+        let found: Vec<_> = self.visible_checkpoints().filter(|stored| named(stored)).cloned().collect();
         if !found.is_empty() {
             return found;
         }
         let light = |stored: &StepRow| !stored.is_checkpoint() && named(stored);
-        self.steps(StepQuery::default()).into_iter().filter(light).collect()
+        self.query_steps(StepQuery::default()).into_iter().filter(light).collect()
     }
 
-    fn one_of(&self, found: Vec<StepRow>, what: &str) -> Result<StepRow, PointError> {
+    fn expect_one(&self, found: Vec<StepRow>, what: &str) -> Result<StepRow, PointError> {
         match found.as_slice() {
             [one] => Ok(one.clone()),
-            [] => Err(self.error(format!("no checkpoint has {what}")).suggest(self.close_names())),
+            [] => Err(self
+                .point_error(format!("no checkpoint has {what}"))
+                .suggest(self.suggest_similar_labels())),
             many => {
                 let candidates = many.iter().take(MAX_LISTED_CANDIDATES).map(|stored| {
                     let step = &stored.step;
@@ -227,51 +237,51 @@ impl<'s> Resolver<'s> {
                 });
                 let count = many.len();
                 Err(self
-                    .error(format!("{count} checkpoints have {what}"))
+                    .point_error(format!("{count} checkpoints have {what}"))
                     .suggest(candidates.collect::<Vec<_>>()))
             }
         }
     }
 
     /// Resolves bare text: an exact label, an id or its prefix, a branch, or a time, in this order.
-    fn text(&self, name: &str, is_time: bool) -> Result<StepRow, PointError> {
-        let labelled = self.labelled(name);
+    fn resolve_text(&self, name: &str, is_time: bool) -> Result<StepRow, PointError> {
+        let labelled = self.find_by_label(name);
         if !labelled.is_empty() {
-            return self.one_of(labelled, &format!("the label \"{name}\""));
+            return self.expect_one(labelled, &format!("the label \"{name}\""));
         }
         if is_id_prefix(name) {
-            let matching = self.with_prefix(name);
+            let matching = self.find_by_id_prefix(name);
             if !matching.is_empty() {
-                return self.one_of(matching, &format!("an id starting with {name}"));
+                return self.expect_one(matching, &format!("an id starting with {name}"));
             }
         }
         if let Ok(Some(tip)) = self.workspace.branch_tip(name) {
             return Ok(tip);
         }
         if is_time {
-            return self.at(name);
+            return self.resolve_time(name);
         }
         let what = format!("no checkpoint has the label, id or branch \"{name}\"");
-        Err(PointError::unknown_text(self.text, what).suggest(self.close_names()))
+        Err(PointError::unknown_text(self.text, what).suggest(self.suggest_similar_labels()))
     }
 
     /// Resolves a time: the newest checkpoint at or before it.
-    fn at(&self, text: &str) -> Result<StepRow, PointError> {
+    fn resolve_time(&self, text: &str) -> Result<StepRow, PointError> {
         let moment = time_expr::parse(text, self.now, &(self.zone)()).map_err(|error| {
             let offset = self.text.find(text).unwrap_or(0);
             PointError::from_time(self.text, offset, error)
         })?;
-        self.visible().find(|stored| stored.step.at <= moment).cloned().ok_or_else(|| {
-            let oldest = self.visible().next_back();
+        self.visible_checkpoints().find(|stored| stored.step.at <= moment).cloned().ok_or_else(|| {
+            let oldest = self.visible_checkpoints().next_back();
             let since = oldest.map_or_else(String::new, |stored| {
                 let step = &stored.step;
                 format!("; the oldest checkpoint, #{}, is from {}", step.number, step.at)
             });
-            self.error(format!("nothing was recorded at that time{since}"))
+            self.point_error(format!("nothing was recorded at that time{since}"))
         })
     }
 
-    fn nth(
+    fn select_nth(
         &self,
         newest_first: Vec<StepRow>,
         nth: Nth,
@@ -292,21 +302,21 @@ impl<'s> Resolver<'s> {
                 0 => format!("no {what}"),
                 _ => format!("there are only {count}; no further {what}"),
             };
-            self.error(message).suggest(known)
+            self.point_error(message).suggest(known)
         })
     }
 
-    fn tags(&self) -> Vec<String> {
+    fn suggest_tags(&self) -> Vec<String> {
         let mut tags: Vec<String> =
-            self.visible().flat_map(|stored| stored.annotation.tags.clone()).collect();
+            self.visible_checkpoints().flat_map(|stored| stored.annotation.tags.clone()).collect();
         tags.sort();
         tags.dedup();
         tags.into_iter().take(MAX_LISTED_CANDIDATES).map(|tag| format!("tag:{tag}")).collect()
     }
 
     /// Returns suggestions: tools whose calls are recorded.
-    fn tools(&self) -> Vec<String> {
-        let calls = self.steps(StepQuery {
+    fn suggest_tools(&self) -> Vec<String> {
+        let calls = self.query_steps(StepQuery {
             kinds: vec![StepKind::ToolStart],
             limit: Some(1000),
             ..StepQuery::default()
@@ -318,17 +328,17 @@ impl<'s> Resolver<'s> {
     }
 
     /// Returns suggestions: existing labels, the most similar first, and the newest checkpoint.
-    fn close_names(&self) -> Vec<String> {
+    fn suggest_similar_labels(&self) -> Vec<String> {
         let wanted = self.text.to_lowercase();
         let mut names: Vec<(usize, String)> = self
-            .visible()
+            .visible_checkpoints()
             .filter_map(|stored| stored.annotation.label.clone())
             .map(|label| (edit_distance(&label.to_lowercase(), &wanted), label))
             .collect();
         names.sort_by_key(|(distance, _)| *distance);
         names.dedup_by(|a, b| a.1 == b.1);
         let mut shown: Vec<String> = names.into_iter().take(3).map(|(_, label)| label).collect();
-        if let Some(newest) = self.visible().next() {
+        if let Some(newest) = self.visible_checkpoints().next() {
             shown.push(format!("#{}", newest.step.number));
         }
         shown
@@ -336,13 +346,13 @@ impl<'s> Resolver<'s> {
 
     /// Goes back `count` states along the line of steps that led to `from`. Not counted are steps that only save the present
     /// before a move, and steps that changed nothing: a rewind to a point stands for that point.
-    fn back(&self, from: StepRow, count: u64) -> Result<StepRow, EngineError> {
+    fn step_back(&self, from: StepRow, count: u64) -> Result<StepRow, EngineError> {
         if count == 0 {
             return Ok(from);
         }
         let graph = self.workspace.line_graph(self.all, &self.workspace.operations()?)?;
         let by_id = self.all.iter().map(|stored| (stored.step.id, stored)).collect();
-        let line = graph.line_to(&from, &by_id);
+        let line = graph.states_on_line_to(&from, &by_id);
         let mut counted: Vec<&StepRow> = Vec::new();
         let wanted = usize::try_from(count).unwrap_or(usize::MAX);
         for stored in line {
@@ -370,7 +380,8 @@ impl<'s> Resolver<'s> {
         }
         counted.get(wanted).map(|stored| (*stored).clone()).ok_or_else(|| {
             let most = counted.len().saturating_sub(1);
-            let error = self.error(format!("there are only {most} steps before {}", describe(&from)));
+            let error = self
+                .point_error(format!("there are only {most} steps before {}", describe_checkpoint(&from)));
             EngineError::Point(error.to_string())
         })
     }
@@ -381,12 +392,12 @@ impl<'s> Resolver<'s> {
         if newer.step.kind != StepKind::Rewind {
             return self.workspace.has_equal_files(newer, older);
         }
-        let files = |stored| self.workspace.state_of(stored).ok().map(|state| state.files);
+        let files = |stored| self.workspace.load_state(stored).ok().map(|state| state.files);
         files(newer).is_some_and(|newer| Some(newer) == files(older))
     }
 }
 
 /// Returns the error message for a step number that does not exist.
-pub fn no_step(number: u64, newest: u64) -> String {
+pub fn step_not_found_message(number: u64, newest: u64) -> String {
     format!("there is no step {number} (the last is {newest})")
 }

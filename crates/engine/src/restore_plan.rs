@@ -10,7 +10,7 @@ use stepback_model::tree::{SkipReason, TreeNode};
 use crate::git_restore::{add_ancestors, removes_newer_object};
 
 /// Returns a plan that restores the target of `changes` (`after`), wherever that is possible and safe.
-pub(crate) fn direct(changes: Vec<PathChange>) -> RewindPlan {
+pub(crate) fn plan_restore(changes: Vec<PathChange>) -> RewindPlan {
     let mut plan = RewindPlan::default();
     // Directories that hold something not stored must not be removed or replaced.
     let mut protected = BTreeSet::new();
@@ -87,7 +87,10 @@ pub(crate) fn direct(changes: Vec<PathChange>) -> RewindPlan {
 }
 
 /// Returns the changes that match, and those that restore the directories they need.
-pub(crate) fn limited(changes: Vec<PathChange>, matches: &dyn Fn(&PathChange) -> bool) -> Vec<PathChange> {
+pub(crate) fn filter_changes(
+    changes: Vec<PathChange>,
+    matches: &dyn Fn(&PathChange) -> bool,
+) -> Vec<PathChange> {
     let mut needed = std::collections::HashSet::new();
     for change in changes.iter().filter(|change| change.after.is_some() && matches(change)) {
         let mut above = change.path.split_last().map(|(parent, _)| parent);
@@ -106,7 +109,7 @@ pub(crate) fn is_git_dir(path: &RelPath) -> bool {
 }
 
 /// Returns a warning for every link about to be restored that leads out of the workspace.
-pub(crate) fn links_leading_out(plan: &RewindPlan) -> Vec<String> {
+pub(crate) fn outside_link_warnings(plan: &RewindPlan) -> Vec<String> {
     let leads_out = |path: &RelPath, target: &[u8]| {
         let mut depth = path.depth() as i64 - 1;
         target.starts_with(b"/")

@@ -39,13 +39,13 @@ pub(crate) fn retry<T>(
         };
         attempts += 1;
         if attempts == ATTEMPTS {
-            return Err(EngineError::GaveUp { what, attempts, cause });
+            return Err(EngineError::RetriesExhausted { what, attempts, cause });
         }
-        thread::sleep(pause_after(attempts));
+        thread::sleep(retry_delay(attempts));
     }
 }
 
-fn pause_after(attempts: usize) -> Duration {
+fn retry_delay(attempts: usize) -> Duration {
     match attempts.checked_sub(IMMEDIATE_ATTEMPTS) {
         None | Some(0) => Duration::ZERO,
         Some(paused) => Duration::from_millis(1 << paused.min(6)).min(MAX_RETRY_DELAY),
@@ -77,13 +77,13 @@ mod tests {
         assert!(said.contains("count") && said.contains("50"), "{said}");
         let exists = || -> Result<(), _> { Err(StoreError::Exists { what: "it" }.into()) };
         assert!(matches!(retry("add", is_race, exists), Err(EngineError::Store(StoreError::Exists { .. }))));
-        assert!(matches!(retry("add", is_race_or_exists, exists), Err(EngineError::GaveUp { .. })));
+        assert!(matches!(retry("add", is_race_or_exists, exists), Err(EngineError::RetriesExhausted { .. })));
     }
 
     #[test]
     fn pauses_grow_and_are_bounded() {
-        assert_eq!(pause_after(IMMEDIATE_ATTEMPTS), Duration::ZERO);
-        assert!(pause_after(IMMEDIATE_ATTEMPTS + 1) < pause_after(IMMEDIATE_ATTEMPTS + 2));
-        assert_eq!(pause_after(ATTEMPTS), MAX_RETRY_DELAY);
+        assert_eq!(retry_delay(IMMEDIATE_ATTEMPTS), Duration::ZERO);
+        assert!(retry_delay(IMMEDIATE_ATTEMPTS + 1) < retry_delay(IMMEDIATE_ATTEMPTS + 2));
+        assert_eq!(retry_delay(ATTEMPTS), MAX_RETRY_DELAY);
     }
 }

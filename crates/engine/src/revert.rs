@@ -13,13 +13,13 @@ use stepback_model::tree::{Content, Tree, TreeNode};
 use crate::merge::{self, TextMerge};
 
 /// A tree that caches the subtrees it has loaded, for many lookups.
-pub(crate) struct Lookup<'a> {
+pub(crate) struct TreeLookup<'a> {
     source: &'a dyn ObjectSource,
     root: Option<Hash>,
     loaded: HashMap<Hash, Tree>,
 }
 
-impl<'a> Lookup<'a> {
+impl<'a> TreeLookup<'a> {
     pub fn new(source: &'a dyn ObjectSource, root: Option<Hash>) -> Self {
         Self { source, root, loaded: HashMap::new() }
     }
@@ -46,28 +46,28 @@ impl<'a> Lookup<'a> {
 pub(crate) struct Reverter<'a> {
     source: &'a dyn ObjectSource,
     sink: &'a dyn ObjectSink,
-    present: Lookup<'a>,
+    present: TreeLookup<'a>,
     /// What each planned path will be, and how that was reached; other paths stay as they are.
     planned: BTreeMap<RelPath, (Option<TreeNode>, How)>,
     left_alone: Vec<SkippedPath>,
     /// Directories created by a change that is taken back; they are removed if nothing is left in them.
-    emptied: BTreeSet<RelPath>,
+    created_dirs: BTreeSet<RelPath>,
 }
 
 impl<'a> Reverter<'a> {
     pub fn new(source: &'a dyn ObjectSource, sink: &'a dyn ObjectSink, present: Option<Hash>) -> Self {
-        let present = Lookup::new(source, present);
+        let present = TreeLookup::new(source, present);
         Self {
             source,
             sink,
             present,
             planned: BTreeMap::new(),
             left_alone: Vec::new(),
-            emptied: BTreeSet::new(),
+            created_dirs: BTreeSet::new(),
         }
     }
 
-    fn now(&mut self, path: &RelPath) -> Result<Option<TreeNode>, ObjectError> {
+    fn planned_node(&mut self, path: &RelPath) -> Result<Option<TreeNode>, ObjectError> {
         match self.planned.get(path) {
             Some((node, _)) => Ok(node.clone()),
             None => self.present.get(path),
@@ -77,11 +77,11 @@ impl<'a> Reverter<'a> {
     /// Takes back `change`: its result (`after`) becomes what was there before, merged with later changes.
     pub fn take_back(&mut self, change: &PathChange) -> Result<(), ObjectError> {
         match &change.from {
-            None => self.one(&change.path, &change.after, &change.before),
+            None => self.take_back_path(&change.path, &change.after, &change.before),
             Some(from) => {
                 // A rename: the new name is removed, the old one restored.
-                self.one(&change.path, &change.after, &None)?;
-                self.one(from, &None, &change.before)
+                self.take_back_path(&change.path, &change.after, &None)?;
+                self.take_back_path(from, &None, &change.before)
             }
         }
     }
@@ -91,7 +91,7 @@ impl<'a> Reverter<'a> {
     pub fn take_back_visible(
         &mut self,
         change: &PathChange,
-        before: &mut Lookup<'_>,
+        before: &mut TreeLookup<'_>,
     ) -> Result<(), ObjectError> {
         self.take_back(change)?;
         let mut above = change.path.split_last().map(|(parent, _)| parent);
@@ -100,15 +100,15 @@ impl<'a> Reverter<'a> {
                 break;
             }
             above = dir.split_last().map(|(parent, _)| parent);
-            self.emptied.insert(dir);
+            self.created_dirs.insert(dir);
         }
         Ok(())
     }
 
     /// Plans to remove the created directories in which nothing is left, deepest first.
-    fn remove_emptied(&mut self) -> Result<(), ObjectError> {
-        for dir in std::mem::take(&mut self.emptied).into_iter().rev() {
-            let listing = match (self.now(&dir)?, self.present.get(&dir)?) {
+    fn remove_empty_created_dirs(&mut self) -> Result<(), ObjectError> {
+        for dir in std::mem::take(&mut self.created_dirs).into_iter().rev() {
+            let listing = match (self.planned_node(&dir)?, self.present.get(&dir)?) {
                 (Some(TreeNode::Dir { .. }), Some(TreeNode::Dir { tree, .. })) => {
                     Tree::load(self.source, tree)?
                 }
@@ -119,7 +119,7 @@ impl<'a> Reverter<'a> {
                 .iter()
                 .any(|(path, (node, _))| node.is_some() && *path != dir && path.starts_with(&dir));
             for entry in listing.entries() {
-                empty = empty && self.now(&dir.join(&entry.name))?.is_none();
+                empty = empty && self.planned_node(&dir.join(&entry.name))?.is_none();
             }
             if empty {
                 self.planned.insert(dir, (None, How::Restored));
@@ -128,14 +128,14 @@ impl<'a> Reverter<'a> {
         Ok(())
     }
 
-    fn one(
+    fn take_back_path(
         &mut self,
         path: &RelPath,
         left: &Option<TreeNode>,
         wanted: &Option<TreeNode>,
     ) -> Result<(), ObjectError> {
-        let now = self.now(path)?;
-        if same(&now, wanted) {
+        let now = self.planned_node(path)?;
+        if is_same_node(&now, wanted) {
             return Ok(());
         }
         let skipped = |node: &Option<TreeNode>| node.as_ref().and_then(TreeNode::skipped);
@@ -148,29 +148,29 @@ impl<'a> Reverter<'a> {
             });
             return Ok(());
         }
-        if same(&now, left) {
+        if is_same_node(&now, left) {
             self.planned.insert(path.clone(), (wanted.clone(), How::Restored));
             return Ok(());
         }
         match (left, &now, wanted) {
-            (Some(left), Some(ours), Some(theirs)) => match self.merge(left, ours, theirs)? {
+            (Some(left), Some(ours), Some(theirs)) => match self.merge_nodes(left, ours, theirs)? {
                 Some(node) => {
                     self.planned.insert(path.clone(), (Some(node), How::Merged));
                 }
-                None => self.leave(path, "later edits touch the same lines"),
+                None => self.skip_path(path, "later edits touch the same lines"),
             },
-            (_, None, _) => self.leave(path, "it was deleted since"),
-            (_, _, None) => self.leave(path, "it was edited since"),
-            (None, _, _) => self.leave(path, "it is something else now"),
+            (_, None, _) => self.skip_path(path, "it was deleted since"),
+            (_, _, None) => self.skip_path(path, "it was edited since"),
+            (None, _, _) => self.skip_path(path, "it is something else now"),
         }
         Ok(())
     }
 
-    fn leave(&mut self, path: &RelPath, reason: &str) {
+    fn skip_path(&mut self, path: &RelPath, reason: &str) {
         self.left_alone.push(SkippedPath::conflict(path.clone(), reason));
     }
 
-    fn merge(
+    fn merge_nodes(
         &self,
         left: &TreeNode,
         ours: &TreeNode,
@@ -196,7 +196,7 @@ impl<'a> Reverter<'a> {
                     return Ok(None);
                 };
                 let read = |hash: &Hash| self.source.read(ObjectKind::Blob, *hash);
-                match merge::three_way(&read(left)?, &read(ours)?, &read(theirs)?) {
+                match merge::three_way_merge(&read(left)?, &read(ours)?, &read(theirs)?) {
                     TextMerge::Conflict { .. } => Ok(None),
                     TextMerge::Clean(bytes) => {
                         let content =
@@ -218,8 +218,8 @@ impl<'a> Reverter<'a> {
     }
 
     /// Returns the plan, including the missing directories that it needs; their modes come from `directories`.
-    pub fn finish(mut self, directories: &mut Lookup<'_>) -> Result<RewindPlan, ObjectError> {
-        self.remove_emptied()?;
+    pub fn finish(mut self, directories: &mut TreeLookup<'_>) -> Result<RewindPlan, ObjectError> {
+        self.remove_empty_created_dirs()?;
         let wanted: Vec<RelPath> = self
             .planned
             .iter()
@@ -227,7 +227,7 @@ impl<'a> Reverter<'a> {
             .filter_map(|(path, _)| path.split_last().map(|(parent, _)| parent))
             .collect();
         for mut parent in wanted {
-            while !parent.is_root() && self.now(&parent)?.is_none() {
+            while !parent.is_root() && self.planned_node(&parent)?.is_none() {
                 let mode = match directories.get(&parent)? {
                     Some(TreeNode::Dir { mode, .. }) => mode,
                     _ => 0o755,
@@ -243,7 +243,7 @@ impl<'a> Reverter<'a> {
         let mut changes = Vec::with_capacity(self.planned.len());
         for (path, (then, how)) in std::mem::take(&mut self.planned) {
             let now = self.present.get(&path)?;
-            if !same(&now, &then) {
+            if !is_same_node(&now, &then) {
                 changes.push(PlannedChange { path, now, then, how });
             }
         }
@@ -253,7 +253,7 @@ impl<'a> Reverter<'a> {
 }
 
 /// Whether two nodes are the same for a plan. The content of a directory does not count: its entries are nodes of their own.
-pub(crate) fn same(a: &Option<TreeNode>, b: &Option<TreeNode>) -> bool {
+pub(crate) fn is_same_node(a: &Option<TreeNode>, b: &Option<TreeNode>) -> bool {
     match (a, b) {
         (Some(TreeNode::Dir { mode: x, .. }), Some(TreeNode::Dir { mode: y, .. })) => x == y,
         _ => a == b,

@@ -17,17 +17,17 @@ use stepback_worktree::apply::ChangeOutcome;
 use stepback_worktree::scan::single::{Looker, Single};
 
 use crate::board::BoardReplacement;
-use crate::databases::{HeldChange, with_files_beside};
+use crate::databases::{HeldChange, add_sidecar_files};
 use crate::diff;
 use crate::error::EngineError;
-use crate::kept::{Audience, KeptChange, why_unchanged};
+use crate::kept::{Audience, KeptChange, explain_unchanged};
 use crate::path_filter::PathFilter;
-use crate::restore_plan::{direct, is_git_dir, limited, links_leading_out};
+use crate::restore_plan::{filter_changes, is_git_dir, outside_link_warnings, plan_restore};
 use crate::retry::{is_race, retry};
-use crate::revert::Lookup;
-use crate::rewind_scope::Scope;
+use crate::revert::TreeLookup;
+use crate::rewind_scope::RewindScope;
 use crate::tree_edit;
-use crate::workspace::{PresentState, ScanMode, StoreSource, Workspace, WorkspaceLock, describe};
+use crate::workspace::{PresentState, ScanMode, StoreSource, Workspace, WorkspaceLock, describe_checkpoint};
 
 /// What to rewind, and to what.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -75,9 +75,9 @@ pub struct PreparedRewind {
     /// Whether git directories take part.
     pub git: bool,
     /// The session that requested the rewind, if an agent did so on its own.
-    pub by: Option<SessionId>,
+    pub requested_by: Option<SessionId>,
     /// The step that becomes the parent of the new one; `None` for the step that saves the present.
-    pub(crate) onto: Option<StepId>,
+    pub(crate) new_parent: Option<StepId>,
     pub(crate) present: PresentState,
     /// The state to restore git directories to, when they take part.
     pub(crate) git_target: Option<GitState>,
@@ -88,7 +88,7 @@ pub struct PreparedRewind {
     /// The step whose conversation the new state gets; `None` if the conversation stays as it is.
     pub(crate) conversation_from: Option<StepId>,
     pub(crate) lock: Option<WorkspaceLock>,
-    pub(crate) epoch: u64,
+    pub(crate) gc_generation: u64,
     /// Changes to databases that a process has open; [`PreparedRewind::force`] adds them to the plan.
     pub(crate) held: Vec<HeldChange>,
     /// Whether databases are replaced although a process has them open.
@@ -97,12 +97,12 @@ pub struct PreparedRewind {
 
 impl PreparedRewind {
     /// Drops the lock so that other processes can use the workspace while the user reads the plan.
-    pub fn release(&mut self) {
+    pub fn release_lock(&mut self) {
         self.lock = None;
     }
 
     /// The branch that the workspace will be on, if it is not the present one.
-    pub fn enters(&self) -> Option<&str> {
+    pub fn entered_branch(&self) -> Option<&str> {
         self.branches.as_ref().map(|(_, entered)| entered.as_str())
     }
 }
@@ -163,74 +163,78 @@ impl Workspace {
     fn plan_rewind(&self, request: &RewindRequest) -> Result<PreparedRewind, EngineError> {
         let by_change = !request.changes.is_empty() || request.last.is_some() || request.all;
         if by_change {
-            return self.prepare_changes(request);
+            return self.prepare_take_back(request);
         }
         let Some(target) = &request.target else {
             return Err(EngineError::NoTarget);
         };
         let filter = PathFilter::new(&request.paths)?;
         let lock = self.lock_exclusive()?;
-        let wanted = self.state_of(target)?;
+        let wanted = self.load_state(target)?;
         let narrow = match filter.literal_paths() {
-            Some(paths) if !request.git => self.present_at(&with_files_beside(paths), &wanted)?,
+            Some(paths) if !request.git => self.scan_paths(&add_sidecar_files(paths), &wanted)?,
             _ => None,
         };
-        let present = narrow.map_or_else(|| self.committed_present(request.git), Ok)?;
-        let scope = self.scope(request, target, &present)?;
+        let present = narrow.map_or_else(|| self.scan_and_commit(request.git), Ok)?;
+        let scope = self.resolve_rewind_scope(request, target, &present)?;
         let source = StoreSource(self.store());
-        let changes = diff::trees(&source, present.state.files, wanted.files)?;
+        let changes = diff::compare_trees(&source, present.state.files, wanted.files)?;
         let mut changes = match filter.is_empty() {
             true => changes,
             false => {
-                let databases = self.database_files(&filter, &changes)?;
-                limited(changes, &|change| filter.matches(&change.path) || databases.contains(&change.path))
+                let databases = self.find_database_files(&filter, &changes)?;
+                filter_changes(changes, &|change| {
+                    filter.matches(&change.path) || databases.contains(&change.path)
+                })
             }
         };
         let matched = !changes.is_empty();
-        let about = scope.as_ref().map(|scope| (scope.sessions().clone(), scope.is_everything()));
-        let scope = scope.filter(|scope| !scope.is_everything());
+        let about = scope.as_ref().map(|scope| (scope.sessions().clone(), scope.has_all_changes()));
+        let scope = scope.filter(|scope| !scope.has_all_changes());
         if let Some(scope) = scope.as_ref().filter(|scope| scope.is_on_line) {
-            let whole = direct(changes);
-            let scoped = self.prepare_scoped(request, target, scope, &filter, &present, &whole)?;
+            let whole = plan_restore(changes);
+            let scoped = self.prepare_scoped_rewind(request, target, scope, &filter, &present, &whole)?;
             let conversation_from = request.conversation.then_some(target.step.id);
             return Ok(PreparedRewind { present, lock: Some(lock), conversation_from, ..scoped });
         }
         let git = self.plan_git(request, scope.as_ref(), &filter, &present, &wanted)?;
         changes.extend(git.changes);
         let mut warnings = git.warnings;
-        if !filter.is_empty() && !matched && !self.any_matches(&filter, &present.state, &wanted)? {
-            let (what, patterns) = (describe(target), request.paths.clone());
+        if !filter.is_empty() && !matched && !self.has_match(&filter, &present.state, &wanted)? {
+            let (what, patterns) = (describe_checkpoint(target), request.paths.clone());
             return Err(EngineError::NothingMatches { what, patterns });
         }
-        let mut plan = direct(changes);
+        let mut plan = plan_restore(changes);
         plan.left_alone.extend(git.left_alone);
         self.check_git_objects(&mut plan, &mut warnings)?;
         plan.changes.sort_by(|a, b| a.path.cmp_by_components(&b.path));
         let (kept, everything_changes) = match &scope {
             Some(scope) => {
-                self.keep_foreign(&mut plan, scope, &filter, &wanted, &present, request.audience)?
+                self.exclude_foreign_changes(&mut plan, scope, &filter, &wanted, &present, request.audience)?
             }
             None => Default::default(),
         };
         let is_kept = |path: &RelPath| everything_changes.contains(path);
         self.complete_databases(&mut plan, present.state.files, &|_| wanted.files, &is_kept)?;
-        warnings.extend(links_leading_out(&plan));
+        warnings.extend(outside_link_warnings(&plan));
         let what =
             if filter.is_empty() { String::new() } else { format!(" of {}", request.paths.join(", ")) };
         let with_git = if request.git { " with git" } else { "" };
-        let summary = format!("rewind{what} to {}{with_git}", describe(target));
+        let summary = format!("rewind{what} to {}{with_git}", describe_checkpoint(target));
         // The new step continues from the checkpoint whose files the target has.
         let (onto, detail) = match filter.is_empty() {
             true => {
-                let detail = self.store_target(target, about.as_ref())?;
+                let detail = self.store_rewind_target(target, about.as_ref())?;
                 (Some(self.nearest_checkpoint(target)?.step.id), detail)
             }
             false => (None, None),
         };
         let epoch = self.store().gc_generation()?;
         let unchanged_because = plan.is_empty().then(|| {
-            let already = format!("the files{what} are already as they were at {}", describe(target));
-            why_unchanged(&describe(target), &kept, &plan.left_alone, request.audience).unwrap_or(already)
+            let already =
+                format!("the files{what} are already as they were at {}", describe_checkpoint(target));
+            explain_unchanged(&describe_checkpoint(target), &kept, &plan.left_alone, request.audience)
+                .unwrap_or(already)
         });
         Ok(PreparedRewind {
             plan,
@@ -240,15 +244,15 @@ impl Workspace {
             everything_changes,
             unchanged_because,
             git: request.git,
-            by: None,
-            onto,
+            requested_by: None,
+            new_parent: onto,
             present,
             git_target: git.target,
             detail,
             branches: None,
             conversation_from: request.conversation.then_some(target.step.id),
             lock: Some(lock),
-            epoch,
+            gc_generation: epoch,
             held: Vec::new(),
             forced: false,
         })
@@ -258,17 +262,17 @@ impl Workspace {
     fn plan_git(
         &self,
         request: &RewindRequest,
-        scope: Option<&Scope>,
+        scope: Option<&RewindScope>,
         filter: &PathFilter,
         present: &PresentState,
         wanted: &WorkspaceState,
     ) -> Result<GitPlan, EngineError> {
         if let Some(mover) = scope.and_then(|scope| scope.foreign_git.as_ref()) {
-            let left_alone = self.moved_git(present, mover, request.audience)?;
+            let left_alone = self.list_skipped_git_dirs(present, mover, request.audience)?;
             return Ok(GitPlan { left_alone, ..GitPlan::default() });
         }
         if !request.git {
-            let warnings = self.head_moves(&present.state, wanted)?;
+            let warnings = self.git_head_warnings(&present.state, wanted)?;
             return Ok(GitPlan { warnings, ..GitPlan::default() });
         }
         self.git_changes(filter, present, wanted)
@@ -282,7 +286,7 @@ impl Workspace {
         wanted: &WorkspaceState,
     ) -> Result<GitPlan, EngineError> {
         let source = StoreSource(self.store());
-        let mut changes = diff::git(&source, &present.state, wanted)?;
+        let mut changes = diff::compare_git(&source, &present.state, wanted)?;
         // A repository that was created later is not removed: restoring only a part of it would be worse than leaving it or
         // removing it.
         let came_later: Vec<RelPath> = (changes.iter())
@@ -304,28 +308,28 @@ impl Workspace {
 
     /// Scans the whole workspace and commits the objects, so that plans can refer to them. With `git`, for a plan that restores
     /// git directories.
-    pub(crate) fn committed_present(&self, git: bool) -> Result<PresentState, EngineError> {
+    pub(crate) fn scan_and_commit(&self, git: bool) -> Result<PresentState, EngineError> {
         let look = if git { ScanMode::EverythingWithObjects } else { ScanMode::Everything };
         retry("save the present files", is_race, || {
-            let mut present = self.present_with(look, &mut |_, state| self.fill_session_slots(state))?;
+            let mut present = self.scan_present_with(look, &mut |_, state| self.fill_session_slots(state))?;
             self.store().commit(present.batch.take(), &[])?;
-            present.remember();
+            present.save_stat_cache();
             Ok(present)
         })
     }
 
     /// Returns the state at the head with only `paths` scanned again; `None` if a full scan is needed, for example because one
     /// of them is or was a directory.
-    pub(crate) fn present_at(
+    pub(crate) fn scan_paths(
         &self,
         paths: &[RelPath],
         wanted: &WorkspaceState,
     ) -> Result<Option<PresentState>, EngineError> {
         let Ok(head) = self.head() else { return Ok(None) };
-        let state = self.state_of(&head)?;
+        let state = self.load_state(&head)?;
         let source = StoreSource(self.store());
-        let mut wanted = Lookup::new(&source, wanted.files);
-        let mut known = Lookup::new(&source, state.files);
+        let mut wanted = TreeLookup::new(&source, wanted.files);
+        let mut known = TreeLookup::new(&source, state.files);
         let batch = self.store().begin()?;
         let mut looker = Looker::new(&self.root, &source, &*batch)?;
         let mut edits = Vec::new();
@@ -356,17 +360,17 @@ impl Workspace {
                 above = dir.split_last().map(|(parent, _)| parent);
             }
         }
-        let files = tree_edit::edit(&source, &*batch, state.files, edits)?;
+        let files = tree_edit::apply_edits(&source, &*batch, state.files, edits)?;
         let mut state = WorkspaceState { files: Some(files), git: state.git, ..WorkspaceState::default() };
         self.fill_session_slots(&mut state)?;
         let hash = batch.write(stepback_model::ObjectKind::State, &state.encode(), None)?;
         let batch = batch.finish()?;
         self.store().commit(Some(batch), &[])?;
         let hashed = paths.len() as u64;
-        Ok(Some(PresentState { state, hash, hashed, troubles: Vec::new(), batch: None, snapshot: None }))
+        Ok(Some(PresentState { state, hash, hashed, skipped_paths: Vec::new(), batch: None, snapshot: None }))
     }
 
-    fn any_matches(
+    fn has_match(
         &self,
         filter: &PathFilter,
         now: &WorkspaceState,
@@ -374,7 +378,7 @@ impl Workspace {
     ) -> Result<bool, EngineError> {
         let source = StoreSource(self.store());
         for state in [now, then] {
-            let all = diff::trees(&source, None, state.files)?;
+            let all = diff::compare_trees(&source, None, state.files)?;
             if all.iter().any(|change| filter.matches(&change.path)) {
                 return Ok(true);
             }

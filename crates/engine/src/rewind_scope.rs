@@ -16,17 +16,19 @@ use stepback_model::state::{GitState, GitSummary, WorkspaceState};
 use stepback_model::tree::TreeNode;
 
 use crate::authorship::Attribution;
-use crate::changes::{NumberedChange, authors_in};
+use crate::changes::{NumberedChange, parse_authors};
 use crate::error::EngineError;
-use crate::kept::{Audience, ChangeAuthor, KeptAgainst, KeptChange, Others, why_unchanged};
+use crate::kept::{
+    Audience, ChangeAuthor, KeptChange, KeptChangeContext, RetainedChanges, explain_unchanged,
+};
 use crate::path_filter::PathFilter;
-use crate::restore_plan::{direct, links_leading_out};
-use crate::revert::Lookup;
+use crate::restore_plan::{outside_link_warnings, plan_restore};
+use crate::revert::TreeLookup;
 use crate::rewind::{PreparedRewind, RewindRequest};
-use crate::workspace::{PresentState, StoreSource, Workspace, describe};
+use crate::workspace::{PresentState, StoreSource, Workspace, describe_checkpoint};
 
 /// The changes that a rewind to a point takes back.
-pub(crate) struct Scope {
+pub(crate) struct RewindScope {
     /// All changes since the point, oldest first.
     changes: Vec<NumberedChange>,
     /// The sessions whose changes are taken back.
@@ -38,8 +40,8 @@ pub(crate) struct Scope {
     pub is_on_line: bool,
 }
 
-impl Scope {
-    fn has(&self, numbered: &NumberedChange) -> bool {
+impl RewindScope {
+    fn has_change(&self, numbered: &NumberedChange) -> bool {
         !numbered.taken_back && numbered.who.session().is_some_and(|session| self.sessions.contains(&session))
     }
 
@@ -49,19 +51,19 @@ impl Scope {
     }
 
     /// Whether only these sessions changed anything, so that the past state can be restored as a whole.
-    pub fn is_everything(&self) -> bool {
-        self.foreign_git.is_none() && self.changes.iter().all(|numbered| self.has(numbered))
+    pub fn has_all_changes(&self) -> bool {
+        self.foreign_git.is_none() && self.changes.iter().all(|numbered| self.has_change(numbered))
     }
 }
 
 impl Workspace {
     /// Returns what a rewind to `target` takes back; `None` if it restores the whole workspace.
-    pub(crate) fn scope(
+    pub(crate) fn resolve_rewind_scope(
         &self,
         request: &RewindRequest,
         target: &StepRow,
         present: &PresentState,
-    ) -> Result<Option<Scope>, EngineError> {
+    ) -> Result<Option<RewindScope>, EngineError> {
         if request.everything {
             return Ok(None);
         }
@@ -76,8 +78,8 @@ impl Workspace {
             None if agents.contains(&own) => HashSet::from([own]),
             None => agents.clone(),
         };
-        let Some((line, is_on_line)) = self.line_since(target)? else { return Ok(None) };
-        let changes = self.attributed(&line, &present.state)?;
+        let Some((line, is_on_line)) = self.checkpoints_since(target)? else { return Ok(None) };
+        let changes = self.attribute_changes(&line, &present.state)?;
         let is_about_agents = request.session.is_some() || agents.contains(&own);
         let was_at_work = |session: &Session| session.info.seen_at > Some(target.step.at);
         let only_user = !known.iter().any(was_at_work);
@@ -88,16 +90,16 @@ impl Workspace {
             return Ok(None);
         }
         let foreign_git = match request.git {
-            true => self.git_moved_by_others(&line, present, &sessions)?,
+            true => self.find_foreign_git_mover(&line, present, &sessions)?,
             false => None,
         };
-        Ok(Some(Scope { changes, sessions, foreign_git, is_on_line }))
+        Ok(Some(RewindScope { changes, sessions, foreign_git, is_on_line }))
     }
 
     /// Returns the checkpoints from the one whose files `target` has up to the head, oldest first, and true. If that
     /// checkpoint is not an ancestor of the head: those from the last common checkpoint on, and false. `None` if the two have
     /// no common checkpoint or states in between were freed.
-    fn line_since(&self, target: &StepRow) -> Result<Option<(Vec<StepRow>, bool)>, EngineError> {
+    fn checkpoints_since(&self, target: &StepRow) -> Result<Option<(Vec<StepRow>, bool)>, EngineError> {
         let Ok(base) = self.nearest_checkpoint(target) else { return Ok(None) };
         let there: Vec<_> = self.ancestry(&base)?.iter().map(|stored| stored.step.id).collect();
         let known: HashSet<_> = there.iter().collect();
@@ -116,10 +118,10 @@ impl Workspace {
 
     /// Removes from `plan`, which restores a point that is not an ancestor of the head, the paths that others than the
     /// sessions of `scope` changed since the last common checkpoint. Returns the changes kept and the paths removed.
-    pub(crate) fn keep_foreign(
+    pub(crate) fn exclude_foreign_changes(
         &self,
         plan: &mut RewindPlan,
-        scope: &Scope,
+        scope: &RewindScope,
         filter: &PathFilter,
         wanted: &WorkspaceState,
         present: &PresentState,
@@ -127,7 +129,7 @@ impl Workspace {
     ) -> Result<(Vec<KeptChange>, Vec<RelPath>), EngineError> {
         let others: Vec<&NumberedChange> = (scope.changes.iter())
             .filter(|numbered| {
-                !numbered.taken_back && !scope.has(numbered) && filter.matches(&numbered.change.path)
+                !numbered.taken_back && !scope.has_change(numbered) && filter.matches(&numbered.change.path)
             })
             .collect();
         let foreign: Vec<&RelPath> = (others.iter())
@@ -157,29 +159,30 @@ impl Workspace {
             !stays
         });
         let source = StoreSource(self.store());
-        let against = KeptAgainst {
-            base: Lookup::new(&source, wanted.files),
-            present: Lookup::new(&source, present.state.files),
+        let against = KeptChangeContext {
+            base: TreeLookup::new(&source, wanted.files),
+            present: TreeLookup::new(&source, present.state.files),
             plan,
         };
         let concerns = |session| scope.sessions.contains(&session);
-        let Others { kept, uncertain } = self.kept_of(&others, against, audience, concerns, false)?;
+        let RetainedChanges { kept, uncertain } =
+            self.find_kept_changes(&others, against, audience, concerns, false)?;
         plan.left_alone.extend(uncertain);
         Ok((kept, dropped))
     }
 
     /// Returns who moved git while none of `sessions` was at work; the first one if there are several.
-    fn git_moved_by_others(
+    fn find_foreign_git_mover(
         &self,
         line: &[StepRow],
         present: &PresentState,
         sessions: &HashSet<SessionId>,
     ) -> Result<Option<ChangeAuthor>, EngineError> {
         for pair in line.windows(2) {
-            if self.state_of(&pair[0])?.git == self.state_of(&pair[1])?.git {
+            if self.load_state(&pair[0])?.git == self.load_state(&pair[1])?.git {
                 continue;
             }
-            let authors = authors_in(self.detail_of(&pair[1].step)?.as_ref()).calls;
+            let authors = parse_authors(self.load_detail(&pair[1].step)?.as_ref()).calls;
             let others: Vec<_> =
                 authors.iter().filter(|call| !sessions.contains(&call.session)).cloned().collect();
             let who = match (authors.as_slice(), others.as_slice()) {
@@ -187,82 +190,84 @@ impl Workspace {
                 (_, []) => continue,
                 _ => Attribution::OneOf(authors),
             };
-            return self.change_author(&who).map(Some);
+            return self.resolve_change_author(&who).map(Some);
         }
-        let head = line.last().map(|head| self.state_of(head)).transpose()?;
+        let head = line.last().map(|head| self.load_state(head)).transpose()?;
         match head.is_some_and(|head| head.git != present.state.git) {
-            true => self.change_author(&Attribution::Unreported).map(Some),
+            true => self.resolve_change_author(&Attribution::Unreported).map(Some),
             false => Ok(None),
         }
     }
 
     /// Plans to take back the changes in `scope`. `whole` is the plan that restores `target` as a whole. The caller fills in
     /// the present and the lock.
-    pub(crate) fn prepare_scoped(
+    pub(crate) fn prepare_scoped_rewind(
         &self,
         request: &RewindRequest,
         target: &StepRow,
-        scope: &Scope,
+        scope: &RewindScope,
         filter: &PathFilter,
         present: &PresentState,
         whole: &RewindPlan,
     ) -> Result<PreparedRewind, EngineError> {
         let audience = request.audience;
-        let databases = self.database_files(filter, scope.changes.iter().map(|numbered| &numbered.change))?;
+        let databases =
+            self.find_database_files(filter, scope.changes.iter().map(|numbered| &numbered.change))?;
         let matches = |path: &RelPath| filter.matches(path) || databases.contains(path);
         let (chosen, others): (Vec<&NumberedChange>, Vec<&NumberedChange>) = (scope.changes.iter())
             .filter(|numbered| !numbered.taken_back && matches(&numbered.change.path))
-            .partition(|numbered| scope.has(numbered));
-        let mut plan = self.plan_to_take_back(&chosen, present, &[])?;
+            .partition(|numbered| scope.has_change(numbered));
+        let mut plan = self.plan_take_back(&chosen, present, &[])?;
         // If only some paths go back, the sessions stay where they are.
         let reached = Some(target).filter(|_| filter.is_empty());
-        let detail = self.store_marks(&chosen, &plan, reached, &scope.sessions)?;
-        self.name_conflicts(&mut plan, &scope.changes, &chosen, audience)?;
-        let wanted = self.state_of(target)?;
+        let detail = self.store_taken_back_marks(&chosen, &plan, reached, &scope.sessions)?;
+        self.add_conflict_authors(&mut plan, &scope.changes, &chosen, audience)?;
+        let wanted = self.load_state(target)?;
         let source = StoreSource(self.store());
-        let against = KeptAgainst {
-            base: Lookup::new(&source, wanted.files),
-            present: Lookup::new(&source, present.state.files),
+        let against = KeptChangeContext {
+            base: TreeLookup::new(&source, wanted.files),
+            present: TreeLookup::new(&source, present.state.files),
             plan: &plan,
         };
         let concerns = |session| scope.sessions.contains(&session);
-        let Others { kept, uncertain } = self.kept_of(&others, against, audience, concerns, false)?;
+        let RetainedChanges { kept, uncertain } =
+            self.find_kept_changes(&others, against, audience, concerns, false)?;
         for left in uncertain {
             if !plan.left_alone.iter().any(|known| known.path == left.path) {
                 plan.left_alone.push(left);
             }
         }
-        let everything_changes = differing(whole, &plan);
+        let everything_changes = differing_paths(whole, &plan);
         let mut git_target = None;
-        let mut warnings = links_leading_out(&plan);
+        let mut warnings = outside_link_warnings(&plan);
         if let Some(mover) = &scope.foreign_git {
-            plan.left_alone.extend(self.moved_git(present, mover, audience)?);
+            plan.left_alone.extend(self.list_skipped_git_dirs(present, mover, audience)?);
         } else if request.git {
             let git = self.git_changes(filter, present, &wanted)?;
             git_target = git.target;
-            let mut planned = direct(git.changes);
+            let mut planned = plan_restore(git.changes);
             self.check_git_objects(&mut planned, &mut warnings)?;
             plan.changes.extend(planned.changes);
             plan.left_alone.extend(planned.left_alone.into_iter().chain(git.left_alone));
         } else {
-            warnings.extend(self.head_moves(&present.state, &wanted)?);
+            warnings.extend(self.git_head_warnings(&present.state, &wanted)?);
         }
         plan.changes.sort_by(|a, b| a.path.cmp_by_components(&b.path));
         let paths =
             if filter.is_empty() { String::new() } else { format!(" of {}", request.paths.join(", ")) };
-        let whose = self.whose(&scope.sessions)?;
-        let point = describe(target);
+        let whose = self.describe_sessions(&scope.sessions)?;
+        let point = describe_checkpoint(target);
         let summary = format!("rewind{paths} to {point}, only what {whose} changed");
         let unchanged_because = plan.is_empty().then(|| {
             let nothing = format!("no change of {whose} since {point} is left to take back");
-            why_unchanged(&point, &kept, &plan.left_alone, audience).unwrap_or(nothing)
+            explain_unchanged(&point, &kept, &plan.left_alone, audience).unwrap_or(nothing)
         });
-        let prepared = self.prepared(plan, warnings, summary, request.git, git_target, detail)?;
+        let prepared = self.new_prepared_rewind(plan, warnings, summary, request.git, git_target, detail)?;
         Ok(PreparedRewind { kept, everything_changes, unchanged_because, ..prepared })
     }
 
     /// Returns the git directories, which stay as they are because `mover` moved them.
-    pub(crate) fn moved_git(
+    pub(crate) fn list_skipped_git_dirs(
         &self,
         present: &PresentState,
         mover: &ChangeAuthor,
@@ -270,11 +275,11 @@ impl Workspace {
     ) -> Result<Vec<SkippedPath>, EngineError> {
         let reason = format!("it was moved since (by {})", mover.name(audience));
         let stays = |path| SkippedPath::conflict(path, reason.clone());
-        Ok(git_dirs(self, present)?.into_iter().map(stays).collect())
+        Ok(list_git_dirs(self, present)?.into_iter().map(stays).collect())
     }
 
     /// Returns the name of a set of sessions for messages: that of a single session, otherwise `agents`.
-    pub(crate) fn whose(&self, sessions: &HashSet<SessionId>) -> Result<String, EngineError> {
+    pub(crate) fn describe_sessions(&self, sessions: &HashSet<SessionId>) -> Result<String, EngineError> {
         let known = self.agent_sessions()?;
         let mut named: Vec<&Session> =
             known.iter().filter(|session| sessions.contains(&session.id)).collect();
@@ -286,7 +291,7 @@ impl Workspace {
 }
 
 /// Returns the paths that `whole` changes and `plan` does not, or not to the same content.
-fn differing(whole: &RewindPlan, plan: &RewindPlan) -> Vec<RelPath> {
+fn differing_paths(whole: &RewindPlan, plan: &RewindPlan) -> Vec<RelPath> {
     let is_same = |change: &&PlannedChange| {
         let found = plan.changes.binary_search_by(|other| other.path.cmp_by_components(&change.path));
         found.is_ok_and(|at| plan.changes[at].then == change.then)
@@ -295,7 +300,7 @@ fn differing(whole: &RewindPlan, plan: &RewindPlan) -> Vec<RelPath> {
 }
 
 /// Returns the git directories of the present state.
-fn git_dirs(workspace: &Workspace, present: &PresentState) -> Result<Vec<RelPath>, EngineError> {
+fn list_git_dirs(workspace: &Workspace, present: &PresentState) -> Result<Vec<RelPath>, EngineError> {
     let Some(git) = present.state.git else { return Ok(Vec::new()) };
     let git = GitState::load(&StoreSource(workspace.store()), git)?;
     let parse = |repository: &GitSummary| RelPath::parse(repository.path.clone()).ok();

@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 
 use stepback_store::port::{SearchDocument, SearchRequest, SearchResult};
 
-use self::texts::Gatherer;
+use self::texts::TextCollector;
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::read_cache::LastRead;
@@ -27,26 +27,32 @@ const MAX_BATCH_BYTES: usize = 8 << 20;
 impl Engine {
     /// Finds steps by their words. Indexes all new steps first.
     pub fn search(&self, search: &SearchRequest) -> Result<SearchResult, EngineError> {
-        self.bring_index_up_to_date()?;
+        self.update_index()?;
         Ok(self.store.search(search)?)
     }
 
     /// Finds steps by their words, but indexes only a few new steps first. Also returns whether the index is complete.
-    pub fn search_promptly(&self, search: &SearchRequest) -> Result<(SearchResult, bool), EngineError> {
-        let (_, complete) = self.bring_index_forward(PROMPT_INDEX_STEPS)?;
+    pub fn search_with_partial_index(
+        &self,
+        search: &SearchRequest,
+    ) -> Result<(SearchResult, bool), EngineError> {
+        let (_, complete) = self.update_index_partially(PROMPT_INDEX_STEPS)?;
         Ok((self.store.search(search)?, complete))
     }
 
     /// Indexes the steps that were recorded, annotated or purged since the last search, and returns how many.
-    pub fn bring_index_up_to_date(&self) -> Result<u64, EngineError> {
-        Ok(self.bring_index_forward(u64::MAX)?.0)
+    pub fn update_index(&self) -> Result<u64, EngineError> {
+        Ok(self.update_index_partially(u64::MAX)?.0)
     }
 
     /// Like [`Self::bring_index_up_to_date`] for about `most` steps; also returns whether the index is complete.
-    pub fn bring_index_forward(&self, most: u64) -> Result<(u64, bool), EngineError> {
+    pub fn update_index_partially(&self, most: u64) -> Result<(u64, bool), EngineError> {
         let source = StoreSource(self.store());
-        let mut gatherer =
-            Gatherer { store: self.store(), details: LastRead::new(&source), heard: HashMap::new() };
+        let mut gatherer = TextCollector {
+            store: self.store(),
+            details: LastRead::new(&source),
+            indexed_messages: HashMap::new(),
+        };
         let mut told = 0;
         let mut last = Vec::new();
         loop {
@@ -63,7 +69,7 @@ impl Engine {
             last = ids;
             let (mut documents, mut bytes) = (Vec::with_capacity(steps.len()), 0);
             for stored in steps {
-                let texts = gatherer.texts(&stored);
+                let texts = gatherer.collect_texts(&stored);
                 bytes += texts.values().map(String::len).sum::<usize>();
                 documents.push(SearchDocument { texts, stored });
                 // The rest goes into the next batch.

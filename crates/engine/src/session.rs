@@ -24,18 +24,20 @@ pub const STATUSES: [&str; 5] = ["active", "idle", "stopped", "ended", "prepared
 
 /// Returns the status of a session: `stopped` at a breakpoint, `ended`, `prepared` if it is a fork that was never started,
 /// `idle` if it had no event for an hour, or `active`.
-pub fn status(session: &Session, is_stopped: bool, now: Timestamp) -> &'static str {
+pub fn session_status(session: &Session, is_stopped: bool, now: Timestamp) -> &'static str {
     match session.info.ended_at {
         _ if is_stopped => "stopped",
         Some(_) => "ended",
         None if is_prepared(session) => "prepared",
-        None if now.as_micros().saturating_sub(seen(session).as_micros()) > IDLE_AFTER_MICROS => "idle",
+        None if now.as_micros().saturating_sub(last_event_time(session).as_micros()) > IDLE_AFTER_MICROS => {
+            "idle"
+        }
         None => "active",
     }
 }
 
 /// Returns the time of the last event of a session.
-pub fn seen(session: &Session) -> Timestamp {
+pub fn last_event_time(session: &Session) -> Timestamp {
     session.info.seen_at.unwrap_or(session.started_at)
 }
 
@@ -55,7 +57,7 @@ pub fn is_running(session: &Session) -> bool {
 }
 
 /// Returns why nothing can be delivered to a session, as the end of a sentence about it; `None` if it may be running.
-pub fn why_not_running(session: &Session, now: Timestamp) -> Option<String> {
+pub fn not_running_reason(session: &Session, now: Timestamp) -> Option<String> {
     match session.info.ended_at {
         Some(at) => Some(format!("ended {}", at.ago(now))),
         None if session.info.imported => Some("was imported and does not run here".into()),
@@ -73,18 +75,18 @@ impl Workspace {
     }
 
     /// Fails if nothing can be delivered to the session; the error lists the running ones.
-    pub fn expect_running(&self, session: &Session, now: Timestamp) -> Result<(), EngineError> {
-        let Some(why) = why_not_running(session, now) else { return Ok(()) };
+    pub fn check_running(&self, session: &Session, now: Timestamp) -> Result<(), EngineError> {
+        let Some(why) = not_running_reason(session, now) else { return Ok(()) };
         Err(EngineError::NotRunning(format!(
             "session {} {} {why}; {}",
             session.agent,
             session.id.short(),
-            self.list_running()?
+            self.describe_running_sessions()?
         )))
     }
 
     /// Returns which agents are running here, as a sentence without its full stop.
-    pub fn list_running(&self) -> Result<String, EngineError> {
+    pub fn describe_running_sessions(&self) -> Result<String, EngineError> {
         let names: Vec<String> = (self.running_sessions()?.iter())
             .map(|session| format!("{} {}", session.agent, session.id.short()))
             .collect();
@@ -101,12 +103,12 @@ impl Workspace {
         sessions.retain(|session| {
             session.agent != Session::PERSON && session.info.external.as_deref() != Some(Session::GAPS)
         });
-        sessions.sort_by_key(|session| (std::cmp::Reverse(seen(session)), session.id));
+        sessions.sort_by_key(|session| (std::cmp::Reverse(last_event_time(session)), session.id));
         Ok(sessions)
     }
 
     /// Returns the number of the newest step; 0 if there is none.
-    pub fn newest_number(&self) -> Result<u64, EngineError> {
+    pub fn newest_step_number(&self) -> Result<u64, EngineError> {
         let newest =
             self.store().steps(self.record.id, &StepQuery { limit: Some(1), ..StepQuery::default() })?;
         Ok(newest.first().map_or(0, |stored| stored.step.number))
@@ -114,16 +116,17 @@ impl Workspace {
 
     /// Returns the only session whose id, or whose id given by the agent, starts with `text`.
     pub fn find_session(&self, text: &str) -> Result<Session, EngineError> {
-        one_named(self.store().sessions(self.record.id)?, text, "this workspace")
+        find_unique_session(self.store().sessions(self.record.id)?, text, "this workspace")
     }
 }
 
 impl Engine {
     /// Like [`Workspace::find_session`], among the sessions of every workspace in the store.
-    pub fn find_session_anywhere(&self, text: &str) -> Result<Session, EngineError> {
+    pub fn find_session_in_store(&self, text: &str) -> Result<Session, EngineError> {
         // Projects first: a rerun may have the same agent's id as the session it repeats.
         let of = "this store";
-        one_named(self.project_sessions()?, text, of).or_else(|_| one_named(self.all_sessions()?, text, of))
+        find_unique_session(self.project_sessions()?, text, of)
+            .or_else(|_| find_unique_session(self.all_sessions()?, text, of))
     }
 
     /// Returns the sessions of every workspace in the store.
@@ -152,7 +155,7 @@ impl Engine {
     }
 
     /// Returns every workspace in the store, for reading: interrupted operations are not recovered.
-    pub fn every_workspace(&self) -> Result<Vec<Workspace>, EngineError> {
+    pub fn all_workspaces(&self) -> Result<Vec<Workspace>, EngineError> {
         let root = |workspace: record::WorkspaceRecord| PathBuf::from(OsString::from_vec(workspace.root));
         let mut all = Vec::new();
         for workspace in self.store.workspaces()? {
@@ -162,16 +165,16 @@ impl Engine {
     }
 
     /// Opens the workspace that a session ran in.
-    pub fn workspace_of(&self, session: &Session) -> Result<Workspace, EngineError> {
+    pub fn open_session_workspace(&self, session: &Session) -> Result<Workspace, EngineError> {
         let known = self.store.workspaces()?.into_iter().find(|workspace| workspace.id == session.workspace);
         let missing = || StoreError::Corrupt { what: format!("session {} has no workspace", session.id) };
         let root = PathBuf::from(OsString::from_vec(known.ok_or_else(missing)?.root));
-        self.known_workspace(&root)
+        self.open_known_workspace(&root)
     }
 }
 
 /// Returns the only one of these sessions with an id that starts with `text`.
-fn one_named(sessions: Vec<Session>, text: &str, of: &str) -> Result<Session, EngineError> {
+fn find_unique_session(sessions: Vec<Session>, text: &str, of: &str) -> Result<Session, EngineError> {
     if text.is_empty() {
         return Err(EngineError::Point("the id of a session is missing".into()));
     }

@@ -22,7 +22,7 @@ const FIRST_STEPS: u64 = 32;
 
 impl Workspace {
     /// Returns the agent session that was active last before the step numbered `before`, or now.
-    pub fn session_at_work(&self, before: Option<u64>) -> Result<Option<Session>, EngineError> {
+    pub fn last_active_session(&self, before: Option<u64>) -> Result<Option<Session>, EngineError> {
         Ok(self.last_agent_step(before)?.map(|(session, _)| session))
     }
 
@@ -47,7 +47,7 @@ impl Workspace {
     }
 
     /// Returns the mutation that stores which conversation a branch has when it is left: that of the session at work.
-    pub(crate) fn note_conversation(&self, branch: &str) -> Result<Option<Mutation>, EngineError> {
+    pub(crate) fn conversation_ref_mutation(&self, branch: &str) -> Result<Option<Mutation>, EngineError> {
         let name = self.conversation_ref(branch);
         let expected = self.store().reference(&name)?;
         let last = self.last_agent_step(None)?.map(|(_, stored)| stored.step.id);
@@ -55,7 +55,11 @@ impl Workspace {
     }
 
     /// Returns the step whose conversation a branch has: the one stored when it was left, or its newest checkpoint.
-    pub(crate) fn conversation_of_branch(&self, branch: &str, tip: &StepRow) -> Result<StepId, EngineError> {
+    pub(crate) fn branch_conversation_step(
+        &self,
+        branch: &str,
+        tip: &StepRow,
+    ) -> Result<StepId, EngineError> {
         let noted = self.store().reference(&self.conversation_ref(branch))?;
         let noted = noted.map(|id| self.store().step(id)).transpose()?.flatten();
         let newer = noted.filter(|noted| noted.step.number > tip.step.number);
@@ -68,7 +72,7 @@ impl Workspace {
 
     /// Fills in the slots of the session at work (everything but files) in a state that is about to be recorded for the user.
     pub(crate) fn fill_session_slots(&self, state: &mut WorkspaceState) -> Result<(), EngineError> {
-        if let Some(session) = self.session_at_work(None)? {
+        if let Some(session) = self.last_active_session(None)? {
             state.conversation = session.info.tip;
             state.memory = session.info.slots.memory;
             state.task = session.info.slots.task;
@@ -79,22 +83,22 @@ impl Workspace {
     }
 
     /// Returns the session whose conversation the state of a step has; `None` if no agent had been recorded by then.
-    pub fn session_of_conversation(&self, at: &StepRow) -> Result<Option<Session>, EngineError> {
+    pub fn conversation_session(&self, at: &StepRow) -> Result<Option<Session>, EngineError> {
         let source = self.conversation_source(at)?;
         let own = self.store().session(source.step.session)?;
         match own.filter(|session| session.agent != Session::PERSON) {
             Some(session) => Ok(Some(session)),
-            None => self.session_at_work(Some(source.step.number)),
+            None => self.last_active_session(Some(source.step.number)),
         }
     }
 
     /// Returns the last message of the conversation that `session` had at a step, regardless of the step's own session.
-    pub fn conversation_at(&self, session: &Session, at: &StepRow) -> Result<Option<Hash>, EngineError> {
+    pub fn conversation_tip_at(&self, session: &Session, at: &StepRow) -> Result<Option<Hash>, EngineError> {
         let source = self.conversation_source(at)?;
         let tip = |stored: &StepRow| -> Result<Option<Hash>, EngineError> {
             Ok(WorkspaceState::load(self.store(), stored.step.state)?.conversation)
         };
-        let holder = self.session_of_conversation(&source)?;
+        let holder = self.conversation_session(&source)?;
         if holder.is_some_and(|holder| holder.id == session.id)
             && let Some(tip) = tip(&source)?
         {
@@ -122,7 +126,7 @@ impl Workspace {
             let from = match step.kind {
                 StepKind::BranchSwitched => step.parent,
                 StepKind::Rewind => {
-                    let detail = self.detail_of(step)?;
+                    let detail = self.load_detail(step)?;
                     let from = detail.as_ref().and_then(|detail| detail.get("conversation_from")?.as_str());
                     from.and_then(StepId::from_hex)
                 }

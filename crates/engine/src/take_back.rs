@@ -14,18 +14,18 @@ use stepback_model::record::StepRow;
 use stepback_model::state::GitState;
 
 use crate::changes::SelectionError;
-use crate::changes::{NumberedChange, mark};
+use crate::changes::{NumberedChange, encode_taken_back_mark};
 use crate::error::EngineError;
 use crate::hunks;
-use crate::kept::{Audience, KeptAgainst, KeptChange, Others, list_authors};
+use crate::kept::{Audience, KeptChange, KeptChangeContext, RetainedChanges, format_author_list};
 use crate::path_filter::PathFilter;
-use crate::restore_plan::links_leading_out;
-use crate::revert::{Lookup, Reverter};
+use crate::restore_plan::outside_link_warnings;
+use crate::revert::{Reverter, TreeLookup};
 use crate::rewind::{PreparedRewind, RewindRequest};
-use crate::workspace::{PresentState, StoreSource, Workspace, describe};
+use crate::workspace::{PresentState, StoreSource, Workspace, describe_checkpoint};
 
 /// The authors whose changes a request without numbers takes back.
-enum Whose {
+enum AuthorScope {
     Everyone,
     /// Only the user: no agent has worked here.
     OnlyUser,
@@ -33,17 +33,17 @@ enum Whose {
     Session(SessionId),
 }
 
-impl Whose {
+impl AuthorScope {
     fn includes(&self, numbered: &NumberedChange) -> bool {
         match self {
             Self::Everyone | Self::OnlyUser => true,
             Self::Agents => numbered.who.session().is_some(),
-            Self::Session(session) => numbered.who.is_session(*session),
+            Self::Session(session) => numbered.who.is_certainly_by(*session),
         }
     }
 
     /// Whether a change that `session` may have made could be in scope.
-    fn concerns(&self, session: SessionId) -> bool {
+    fn can_include_session(&self, session: SessionId) -> bool {
         match self {
             Self::Session(wanted) => *wanted == session,
             _ => true,
@@ -52,43 +52,44 @@ impl Whose {
 }
 
 /// The changes to take back, and those by other authors that stay, both oldest first.
-struct Selection<'n> {
+struct ChangeSelection<'n> {
     chosen: Vec<&'n NumberedChange>,
     others: Vec<&'n NumberedChange>,
 }
 
 impl Workspace {
     /// Plans to take back single changes and changes nothing.
-    pub(crate) fn prepare_changes(&self, request: &RewindRequest) -> Result<PreparedRewind, EngineError> {
+    pub(crate) fn prepare_take_back(&self, request: &RewindRequest) -> Result<PreparedRewind, EngineError> {
         let filter = PathFilter::new(&request.paths)?;
         let lock = self.lock_exclusive()?;
-        let present = self.committed_present(false)?;
+        let present = self.scan_and_commit(false)?;
         let since = request.target.as_ref().map(|target| self.nearest_checkpoint(target)).transpose()?;
         let mut listed = self.numbered_changes_against(&present.state, since.as_ref())?;
-        let databases = self.database_files(&filter, listed.iter().map(|numbered| &numbered.change))?;
+        let databases = self.find_database_files(&filter, listed.iter().map(|numbered| &numbered.change))?;
         listed.retain(|numbered| {
             filter.matches(&numbered.change.path) || databases.contains(&numbered.change.path)
         });
-        let whose = self.whose_changes(request)?;
-        let Selection { chosen, others } = match request.changes.as_slice() {
-            [] => self.select(request, &whose, &listed),
-            numbers => self.select_numbered(request, numbers, &listed)?,
+        let whose = self.author_scope(request)?;
+        let ChangeSelection { chosen, others } = match request.changes.as_slice() {
+            [] => self.select_changes(request, &whose, &listed),
+            numbers => self.select_changes_by_number(request, numbers, &listed)?,
         };
-        let mut plan = self.plan_to_take_back(&chosen, &present, &request.hunks)?;
+        let mut plan = self.plan_take_back(&chosen, &present, &request.hunks)?;
         // A change that is taken back only in part stays on the list.
         let marked = if request.hunks.is_empty() { chosen.as_slice() } else { &[] };
-        let detail = self.store_marks(marked, &plan, None, &HashSet::new())?;
-        self.name_conflicts(&mut plan, &listed, &chosen, request.audience)?;
+        let detail = self.store_taken_back_marks(marked, &plan, None, &HashSet::new())?;
+        self.add_conflict_authors(&mut plan, &listed, &chosen, request.audience)?;
         let source = StoreSource(self.store());
         let oldest =
             (chosen.first().into_iter().chain(others.first())).min_by_key(|numbered| numbered.number);
-        let against = KeptAgainst {
-            base: Lookup::new(&source, oldest.and_then(|numbered| numbered.before)),
-            present: Lookup::new(&source, present.state.files),
+        let against = KeptChangeContext {
+            base: TreeLookup::new(&source, oldest.and_then(|numbered| numbered.before)),
+            present: TreeLookup::new(&source, present.state.files),
             plan: &plan,
         };
-        let concerns = |session| whose.concerns(session);
-        let Others { kept, uncertain } = self.kept_of(&others, against, request.audience, concerns, true)?;
+        let concerns = |session| whose.can_include_session(session);
+        let RetainedChanges { kept, uncertain } =
+            self.find_kept_changes(&others, against, request.audience, concerns, true)?;
         let mut everything_changes: Vec<_> = kept.iter().map(|change| change.path.clone()).collect();
         for left in uncertain {
             everything_changes.push(left.path.clone());
@@ -98,8 +99,8 @@ impl Workspace {
         }
         everything_changes.sort_by(|a, b| a.cmp_by_components(b));
         everything_changes.dedup();
-        let mut warnings = links_leading_out(&plan);
-        if matches!(whose, Whose::OnlyUser) && !chosen.is_empty() && request.changes.is_empty() {
+        let mut warnings = outside_link_warnings(&plan);
+        if matches!(whose, AuthorScope::OnlyUser) && !chosen.is_empty() && request.changes.is_empty() {
             let own = match request.audience {
                 Audience::User => "your own",
                 Audience::Agent => "the user's own",
@@ -107,10 +108,17 @@ impl Workspace {
             warnings.push(format!("no agent has worked in this workspace, so this applies to {own} changes"));
         }
         let unchanged_because = match plan.is_empty() {
-            true => Some(self.why_unchanged(request, &whose, &chosen, &plan, &kept)?),
+            true => Some(self.explain_no_change(request, &whose, &chosen, &plan, &kept)?),
             false => None,
         };
-        let prepared = self.prepared(plan, warnings, summary(request, &chosen), false, None, detail)?;
+        let prepared = self.new_prepared_rewind(
+            plan,
+            warnings,
+            summarize_selection(request, &chosen),
+            false,
+            None,
+            detail,
+        )?;
         Ok(PreparedRewind {
             present,
             lock: Some(lock),
@@ -121,22 +129,22 @@ impl Workspace {
         })
     }
 
-    fn whose_changes(&self, request: &RewindRequest) -> Result<Whose, EngineError> {
+    fn author_scope(&self, request: &RewindRequest) -> Result<AuthorScope, EngineError> {
         Ok(match request.session {
-            _ if request.everything => Whose::Everyone,
-            Some(session) => Whose::Session(session),
-            None if self.agent_sessions()?.is_empty() => Whose::OnlyUser,
-            None => Whose::Agents,
+            _ if request.everything => AuthorScope::Everyone,
+            Some(session) => AuthorScope::Session(session),
+            None if self.agent_sessions()?.is_empty() => AuthorScope::OnlyUser,
+            None => AuthorScope::Agents,
         })
     }
 
     /// Selects the last `request.last` changes of `whose`, or all of them, and what others changed meanwhile.
-    fn select<'n>(
+    fn select_changes<'n>(
         &self,
         request: &RewindRequest,
-        whose: &Whose,
+        whose: &AuthorScope,
         listed: &'n [NumberedChange],
-    ) -> Selection<'n> {
+    ) -> ChangeSelection<'n> {
         // After the list was cleared, it holds only later changes, unless the request names a point to start from.
         let cleared = match request.target {
             Some(_) => 0,
@@ -157,16 +165,16 @@ impl Workspace {
             among.drain(..from);
         }
         let (chosen, others) = among.into_iter().partition(|numbered| whose.includes(numbered));
-        Selection { chosen, others }
+        ChangeSelection { chosen, others }
     }
 
     /// Selects the changes with these numbers, regardless of their author.
-    fn select_numbered<'n>(
+    fn select_changes_by_number<'n>(
         &self,
         request: &RewindRequest,
         numbers: &[usize],
         listed: &'n [NumberedChange],
-    ) -> Result<Selection<'n>, EngineError> {
+    ) -> Result<ChangeSelection<'n>, EngineError> {
         let known = |number: usize| listed.iter().find(|numbered| numbered.number == number);
         for &number in numbers {
             let Some(numbered) = known(number) else {
@@ -177,33 +185,33 @@ impl Workspace {
                 return Err(SelectionError::NoSuchChange { number, listed }.into());
             };
             if let Some(session) = request.session
-                && !numbered.who.is_session(session)
+                && !numbered.who.is_certainly_by(session)
             {
-                let author = self.change_author(&numbered.who)?.name(request.audience);
+                let author = self.resolve_change_author(&numbered.who)?.name(request.audience);
                 let path = numbered.change.path.clone();
-                let expected = self.whose(&HashSet::from([session]))?;
+                let expected = self.describe_sessions(&HashSet::from([session]))?;
                 return Err(SelectionError::OtherAuthor { number, path, author, expected }.into());
             }
         }
         let chosen = listed.iter().filter(|numbered| numbers.contains(&numbered.number)).collect();
-        Ok(Selection { chosen, others: Vec::new() })
+        Ok(ChangeSelection { chosen, others: Vec::new() })
     }
 
     /// Returns why taking back `chosen` changes no file.
-    fn why_unchanged(
+    fn explain_no_change(
         &self,
         request: &RewindRequest,
-        whose: &Whose,
+        whose: &AuthorScope,
         chosen: &[&NumberedChange],
         plan: &RewindPlan,
         kept: &[KeptChange],
     ) -> Result<String, EngineError> {
-        let after = request.target.as_ref().map(|target| format!(" after {}", describe(target)));
+        let after = request.target.as_ref().map(|target| format!(" after {}", describe_checkpoint(target)));
         let after = after.unwrap_or_default();
         let who = match whose {
-            Whose::Session(session) => self.whose(&HashSet::from([*session]))?,
-            Whose::Agents => "an agent".into(),
-            Whose::Everyone | Whose::OnlyUser => {
+            AuthorScope::Session(session) => self.describe_sessions(&HashSet::from([*session]))?,
+            AuthorScope::Agents => "an agent".into(),
+            AuthorScope::Everyone | AuthorScope::OnlyUser => {
                 return Ok(match (chosen, plan.left_alone.is_empty()) {
                     ([], _) => format!("no change{after} is listed"),
                     (_, true) => "the files are already as they were before these changes".into(),
@@ -213,7 +221,7 @@ impl Workspace {
         };
         let made_by_others = match kept {
             [] => String::new(),
-            kept => format!(": what differs was changed by {}", list_authors(kept, request.audience)),
+            kept => format!(": what differs was changed by {}", format_author_list(kept, request.audience)),
         };
         Ok(match (chosen, plan.left_alone.is_empty()) {
             ([], true) => format!("no change{after} by {who} is left to take back{made_by_others}"),
@@ -224,7 +232,7 @@ impl Workspace {
     }
 
     /// Returns the plan that takes back `chosen`, newest first, merged with later changes.
-    pub(crate) fn plan_to_take_back(
+    pub(crate) fn plan_take_back(
         &self,
         chosen: &[&NumberedChange],
         present: &PresentState,
@@ -236,12 +244,14 @@ impl Workspace {
         match (hunks, chosen) {
             ([], _) => {
                 for numbered in chosen.iter().rev() {
-                    reverter
-                        .take_back_visible(&numbered.change, &mut Lookup::new(&source, numbered.before))?;
+                    reverter.take_back_visible(
+                        &numbered.change,
+                        &mut TreeLookup::new(&source, numbered.before),
+                    )?;
                 }
             }
             (hunks, [one]) => {
-                let part = hunks::without(&source, &*batch, &one.change, hunks)?;
+                let part = hunks::restrict_to_hunks(&source, &*batch, &one.change, hunks)?;
                 reverter.take_back(&part)?;
             }
             _ => {
@@ -249,15 +259,15 @@ impl Workspace {
             }
         }
         let oldest = chosen.first().and_then(|numbered| numbered.before);
-        let mut plan = reverter.finish(&mut Lookup::new(&source, oldest))?;
+        let mut plan = reverter.finish(&mut TreeLookup::new(&source, oldest))?;
         let finished = batch.finish()?;
         self.store().commit(Some(finished), &[])?;
-        self.complete_databases_of(&mut plan, chosen, &present.state)?;
+        self.complete_databases_for_changes(&mut plan, chosen, &present.state)?;
         Ok(plan)
     }
 
     /// Stores which changes are taken back, so that they are no longer listed.
-    pub(crate) fn store_marks(
+    pub(crate) fn store_taken_back_marks(
         &self,
         chosen: &[&NumberedChange],
         plan: &RewindPlan,
@@ -268,12 +278,14 @@ impl Workspace {
             |numbered: &NumberedChange| plan.left_alone.iter().any(|left| left.path == numbered.change.path);
         let marks: Vec<Value> = (chosen.iter())
             .filter(|numbered| !left(numbered))
-            .filter_map(|numbered| Some(mark(numbered.step?.0, numbered.change.path.as_bytes())))
+            .filter_map(|numbered| {
+                Some(encode_taken_back_mark(numbered.step?.0, numbered.change.path.as_bytes()))
+            })
             .collect();
         if marks.is_empty() && target.is_none() {
             return Ok(None);
         }
-        let sessions = sorted(sessions);
+        let sessions = sorted_session_ids(sessions);
         let target = target.map(|target| target.step.number);
         let mut value = json!({ "target": target, "sessions": sessions });
         if !marks.is_empty() {
@@ -285,14 +297,14 @@ impl Workspace {
     /// Stores which step a rewind goes to and whose steps it takes back. The ancestry alone does not show that: a step without
     /// files of its own is not in it, and other sessions stay where they are. `about` holds the sessions, and whether only
     /// they changed anything; without it, all sessions are meant.
-    pub(crate) fn store_target(
+    pub(crate) fn store_rewind_target(
         &self,
         target: &StepRow,
         about: Option<&(HashSet<SessionId>, bool)>,
     ) -> Result<Option<Hash>, EngineError> {
         let mut value = json!({ "target": target.step.number });
         if let Some((sessions, is_everything)) = about {
-            value["sessions"] = sorted(sessions).into();
+            value["sessions"] = sorted_session_ids(sessions).into();
             value["whole"] = (*is_everything).into();
         }
         self.store_detail(&value).map(Some)
@@ -306,7 +318,7 @@ impl Workspace {
     }
 
     /// Returns a prepared rewind; the caller fills in the present state and the lock.
-    pub(crate) fn prepared(
+    pub(crate) fn new_prepared_rewind(
         &self,
         plan: RewindPlan,
         warnings: Vec<String>,
@@ -320,9 +332,9 @@ impl Workspace {
             warnings,
             summary,
             git,
-            by: None,
-            onto: None,
-            present: PresentState::nothing(),
+            requested_by: None,
+            new_parent: None,
+            present: PresentState::placeholder(),
             git_target,
             detail,
             branches: None,
@@ -331,7 +343,7 @@ impl Workspace {
             kept: Vec::new(),
             everything_changes: Vec::new(),
             unchanged_because: None,
-            epoch: self.store().gc_generation()?,
+            gc_generation: self.store().gc_generation()?,
             held: Vec::new(),
             forced: false,
         })
@@ -339,13 +351,13 @@ impl Workspace {
 }
 
 /// Returns the session ids as text, sorted, as they are stored.
-fn sorted(sessions: &HashSet<SessionId>) -> Vec<String> {
+fn sorted_session_ids(sessions: &HashSet<SessionId>) -> Vec<String> {
     let mut sessions: Vec<String> = sessions.iter().map(SessionId::to_string).collect();
     sessions.sort();
     sessions
 }
 
-fn summary(request: &RewindRequest, chosen: &[&NumberedChange]) -> String {
+fn summarize_selection(request: &RewindRequest, chosen: &[&NumberedChange]) -> String {
     let numbers: Vec<String> = chosen.iter().map(|numbered| numbered.number.to_string()).collect();
     match numbers.as_slice() {
         [] => "take back no change".to_string(),

@@ -12,54 +12,57 @@ pub type Edit = (RelPath, Option<TreeNode>);
 
 /// The edits of one path and of the paths below it, by name.
 #[derive(Default)]
-struct Edits {
+struct PathEdits {
     /// What the directory itself is set to; if there are edits below, only the mode matters.
-    set: Option<Option<TreeNode>>,
-    below: BTreeMap<Vec<u8>, Edits>,
+    node: Option<Option<TreeNode>>,
+    children: BTreeMap<Vec<u8>, PathEdits>,
 }
 
 /// Applies `edits` to `root` and writes the changed trees. A directory that is set keeps its content if it was a directory
 /// before; the tree in the new node is ignored, since its entries are edits of their own.
-pub fn edit(
+pub fn apply_edits(
     source: &dyn ObjectSource,
     sink: &dyn ObjectSink,
     root: Option<Hash>,
     edits: impl IntoIterator<Item = Edit>,
 ) -> Result<Hash, ObjectError> {
-    let mut all = Edits::default();
+    let mut all = PathEdits::default();
     for (path, node) in edits {
         let mut at = &mut all;
         for name in path.components() {
-            at = at.below.entry(name.to_vec()).or_default();
+            at = at.children.entry(name.to_vec()).or_default();
         }
-        at.set = Some(node);
+        at.node = Some(node);
     }
-    write(source, sink, root, all)
+    write_edited_tree(source, sink, root, all)
 }
 
-fn write(
+fn write_edited_tree(
     source: &dyn ObjectSource,
     sink: &dyn ObjectSink,
     root: Option<Hash>,
-    edits: Edits,
+    edits: PathEdits,
 ) -> Result<Hash, ObjectError> {
     let mut tree = match root {
         Some(root) => Tree::load(source, root)?,
         None => Tree::default(),
     };
-    for (name, edits) in edits.below {
+    for (name, edits) in edits.children {
         let current = tree.get(&name).cloned();
-        let node = match (&edits.set, &current) {
+        let node = match (&edits.node, &current) {
             // A file, a link, or nothing: the content of the former directory is removed with it.
             (Some(node), _) if !node.as_ref().is_some_and(TreeNode::is_dir) => node.clone(),
             (Some(Some(TreeNode::Dir { mode, .. })), _) => {
                 let mode = *mode;
-                let old = listing(&current);
-                Some(TreeNode::Dir { mode, tree: write(source, sink, old, Edits { set: None, ..edits })? })
+                let old = dir_tree_hash(&current);
+                Some(TreeNode::Dir {
+                    mode,
+                    tree: write_edited_tree(source, sink, old, PathEdits { node: None, ..edits })?,
+                })
             }
             (_, Some(TreeNode::Dir { mode, tree })) => {
                 let (mode, old) = (*mode, *tree);
-                Some(TreeNode::Dir { mode, tree: write(source, sink, Some(old), edits)? })
+                Some(TreeNode::Dir { mode, tree: write_edited_tree(source, sink, Some(old), edits)? })
             }
             // Edits below a path that is not a directory: the directory was not restored, so neither are they.
             _ => current.clone(),
@@ -69,7 +72,7 @@ fn write(
     sink.write(ObjectKind::Tree, &tree.encode(), root)
 }
 
-fn listing(node: &Option<TreeNode>) -> Option<Hash> {
+fn dir_tree_hash(node: &Option<TreeNode>) -> Option<Hash> {
     match node {
         Some(TreeNode::Dir { tree, .. }) => Some(*tree),
         _ => None,

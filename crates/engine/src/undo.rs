@@ -12,15 +12,15 @@ use stepback_model::state::GitState;
 use stepback_model::tree::{SkipReason, TreeNode};
 use stepback_store::Mutation;
 
-use crate::databases::with_files_beside;
+use crate::databases::add_sidecar_files;
 use crate::diff;
 use crate::error::EngineError;
 use crate::git_restore::{keep_filled_dirs, removes_newer_object};
-use crate::journal::Purpose;
+use crate::journal::OperationPurpose;
 use crate::moves::MoveReport;
-use crate::revert::{Lookup, Reverter, same};
+use crate::revert::{Reverter, TreeLookup, is_same_node};
 use crate::rewind::{PreparedRewind, RewindReport};
-use crate::workspace::{PresentState, StoreSource, Workspace, describe};
+use crate::workspace::{PresentState, StoreSource, Workspace, describe_checkpoint};
 
 /// A planned undo or redo.
 pub enum Reversal {
@@ -84,10 +84,15 @@ impl Workspace {
     pub fn prepare_undo(&self, op: Option<OpId>) -> Result<Reversal, EngineError> {
         let operations = self.operations()?;
         let operation = match op {
-            None => operations.iter().find(|op| in_force(op)).ok_or(EngineError::NothingTo("undo"))?.clone(),
+            None => operations
+                .iter()
+                .find(|op| is_in_force(op))
+                .ok_or(EngineError::NothingToUndo("undo"))?
+                .clone(),
             Some(id) => {
-                let found = operations.iter().find(|op| op.id == id).ok_or(EngineError::NothingTo("undo"))?;
-                if !in_force(found) {
+                let found =
+                    operations.iter().find(|op| op.id == id).ok_or(EngineError::NothingToUndo("undo"))?;
+                if !is_in_force(found) {
                     return Err(EngineError::CannotUndo(format!(
                         "operation {} ({}) cannot be undone: it was undone or reverted already, or is itself an undo",
                         found.number, found.summary
@@ -100,8 +105,8 @@ impl Workspace {
         match operation.action.moved().cloned() {
             Some(moved) => {
                 // If the operation was redone since, the redo is the move that has to be reversed.
-                let moved = latest_move(&operations, operation.id).cloned().unwrap_or(moved);
-                self.reverse(moved, summary)
+                let moved = find_latest_redo_move(&operations, operation.id).cloned().unwrap_or(moved);
+                self.prepare_reversal(moved, summary)
                     .map(|prepared| Reversal::Files { prepared: Box::new(prepared), operation })
             }
             None => {
@@ -114,16 +119,16 @@ impl Workspace {
     /// Plans the redo of the operation that was undone last.
     pub fn prepare_redo(&self) -> Result<Reversal, EngineError> {
         let operations = self.operations()?;
-        let undo = undone_last(&operations).ok_or(EngineError::NothingTo("redo"))?;
+        let undo = find_last_undo(&operations).ok_or(EngineError::NothingToUndo("redo"))?;
         let OperationAction::Undo { op: target, moved } = &undo.action else {
-            return Err(EngineError::NothingTo("redo"));
+            return Err(EngineError::NothingToUndo("redo"));
         };
         let operation =
-            operations.iter().find(|op| op.id == *target).ok_or(EngineError::NothingTo("redo"))?.clone();
+            operations.iter().find(|op| op.id == *target).ok_or(EngineError::NothingToUndo("redo"))?.clone();
         let summary = format!("redo of operation {} ({})", operation.number, operation.summary);
         match moved {
             Some(moved) => self
-                .reverse(moved.clone(), summary)
+                .prepare_reversal(moved.clone(), summary)
                 .map(|prepared| Reversal::Files { prepared: Box::new(prepared), operation }),
             None => {
                 self.check_log_reversal(&operation, UndoDirection::Redo)?;
@@ -133,7 +138,7 @@ impl Workspace {
     }
 
     /// Carries out the planned reversal.
-    pub fn reverse_now(
+    pub fn apply_reversal(
         &self,
         reversal: Reversal,
         direction: UndoDirection,
@@ -143,11 +148,11 @@ impl Workspace {
             Reversal::Files { prepared, operation } => {
                 let also = vec![Mutation::SetOpUndone { op: operation.id, undone }];
                 let purpose = match direction {
-                    UndoDirection::Undo => Purpose::Undo(operation.id),
-                    UndoDirection::Redo => Purpose::Redo(operation.id),
+                    UndoDirection::Undo => OperationPurpose::Undo(operation.id),
+                    UndoDirection::Redo => OperationPurpose::Redo(operation.id),
                 };
-                let report = self.apply_as(*prepared, purpose, also)?;
-                let board = self.take_board_along(&operation)?;
+                let report = self.apply_with_purpose(*prepared, purpose, also)?;
+                let board = self.move_board_with_operation(&operation)?;
                 Ok(MoveReport::Files(Box::new(RewindReport { board, ..report })))
             }
             Reversal::Log { operation, summary } => {
@@ -159,8 +164,8 @@ impl Workspace {
                     UndoDirection::Undo => OperationAction::Undo { op: id, moved: None },
                     UndoDirection::Redo => OperationAction::Redo { op: id, moved: None },
                 };
-                let mut record = self.operation(summary, action);
-                let mut mutations = log_reversal(self, &operation, &record, direction);
+                let mut record = self.new_operation(summary, action);
+                let mut mutations = log_reversal_mutations(self, &operation, &record, direction);
                 mutations.push(Mutation::SetOpUndone { op: id, undone });
                 mutations.push(Mutation::AppendOp(record.clone()));
                 let receipt = self.store().commit(None, &mutations)?;
@@ -186,7 +191,7 @@ impl Workspace {
             {
                 return Err(EngineError::CannotUndo(format!(
                     "{} cannot be restored: its files were freed by a later prune",
-                    describe(&stored)
+                    describe_checkpoint(&stored)
                 )));
             }
         }
@@ -195,7 +200,11 @@ impl Workspace {
 
     /// Plans to take back a move: paths that it changed and that were not changed since go back; later edits are merged or
     /// kept.
-    fn reverse(&self, moved: StateTransition, summary: String) -> Result<PreparedRewind, EngineError> {
+    fn prepare_reversal(
+        &self,
+        moved: StateTransition,
+        summary: String,
+    ) -> Result<PreparedRewind, EngineError> {
         let lock = self.lock_exclusive()?;
         if let Some((left, entered)) = &moved.branches {
             let present = self.present_branch()?;
@@ -208,27 +217,27 @@ impl Workspace {
             if let Some(tip) = self.branch_tip(left)?.filter(|tip| tip.step.id != moved.before) {
                 return Err(EngineError::CannotUndo(format!(
                     "that was a switch from branch {left}, which is at {} now: \"stepback branch switch {left}\" switches to it",
-                    describe(&tip)
+                    describe_checkpoint(&tip)
                 )));
             }
         }
         let find = |id| -> Result<StepRow, EngineError> {
             self.store().step(id)?.ok_or_else(|| EngineError::CannotUndo("its steps no longer exist".into()))
         };
-        let (wanted, left) = (self.state_of(&find(moved.before)?)?, self.state_of(&find(moved.after)?)?);
+        let (wanted, left) = (self.load_state(&find(moved.before)?)?, self.load_state(&find(moved.after)?)?);
         let source = StoreSource(self.store());
-        let mut effect = diff::trees(&source, wanted.files, left.files)?;
+        let mut effect = diff::compare_trees(&source, wanted.files, left.files)?;
         // The git slot of the state, not the tree, says whether a git directory exists.
         let marks_git =
             |node: &Option<TreeNode>| matches!(node, Some(TreeNode::Skipped { reason: SkipReason::GitDir }));
         effect.retain(|change| !marks_git(&change.before) && !marks_git(&change.after));
-        let present = self.present_for(&effect, &wanted, moved.git)?;
+        let present = self.scan_for_reversal(&effect, &wanted, moved.git)?;
         let batch = self.store().begin()?;
         let mut reverter = Reverter::new(&source, &*batch, present.state.files);
         for change in &effect {
             reverter.take_back(change)?;
         }
-        let mut plan = reverter.finish(&mut Lookup::new(&source, wanted.files))?;
+        let mut plan = reverter.finish(&mut TreeLookup::new(&source, wanted.files))?;
         // Paths that the move did not change and that differ from the earlier state were changed later.
         self.complete_databases(&mut plan, present.state.files, &|_| wanted.files, &|_| true)?;
         let finished = batch.finish()?;
@@ -237,7 +246,7 @@ impl Workspace {
         let mut git_target = None;
         if moved.git {
             git_target = wanted.git.map(|hash| GitState::load(&source, hash)).transpose()?;
-            self.reverse_git(&wanted, &left, &present, &mut plan, &mut warnings)?;
+            self.plan_git_reversal(&wanted, &left, &present, &mut plan, &mut warnings)?;
         }
         plan.changes.sort_by(|a, b| a.path.cmp_by_components(&b.path));
         let unchanged_because = plan.is_empty().then(|| match plan.left_alone.is_empty() {
@@ -255,8 +264,8 @@ impl Workspace {
             everything_changes: Vec::new(),
             unchanged_because,
             git: moved.git,
-            by: None,
-            onto: (is_here || moved.branches.is_some()).then_some(moved.before),
+            requested_by: None,
+            new_parent: (is_here || moved.branches.is_some()).then_some(moved.before),
             present,
             git_target,
             detail: None,
@@ -264,14 +273,14 @@ impl Workspace {
             // If the conversation went back with the files, it also comes back with them.
             conversation_from: moved.conversation_from.map(|_| moved.before),
             lock: Some(lock),
-            epoch: self.store().gc_generation()?,
+            gc_generation: self.store().gc_generation()?,
             held: Vec::new(),
             forced: false,
         })
     }
 
     /// Returns the present state. Scans only the changed paths if they are few.
-    fn present_for(
+    fn scan_for_reversal(
         &self,
         effect: &[stepback_model::change::PathChange],
         wanted: &stepback_model::state::WorkspaceState,
@@ -280,16 +289,16 @@ impl Workspace {
         const MAX_PARTIAL_SCAN_PATHS: usize = 100;
         if !git && effect.len() <= MAX_PARTIAL_SCAN_PATHS {
             let paths: Vec<_> = effect.iter().map(|change| change.path.clone()).collect();
-            if let Some(present) = self.present_at(&with_files_beside(paths), wanted)? {
+            if let Some(present) = self.scan_paths(&add_sidecar_files(paths), wanted)? {
                 return Ok(present);
             }
         }
-        self.committed_present(git)
+        self.scan_and_commit(git)
     }
 
     /// Adds the changes of git directories to the plan. Each directory goes back whole or not at all: a moved branch with an
     /// old index would be worse than either.
-    fn reverse_git(
+    fn plan_git_reversal(
         &self,
         wanted: &stepback_model::state::WorkspaceState,
         left: &stepback_model::state::WorkspaceState,
@@ -301,8 +310,8 @@ impl Workspace {
         let load =
             |hash: Option<_>| hash.map_or(Ok(GitState::default()), |hash| GitState::load(&source, hash));
         let now = load(present.state.git).map_err(|error: ObjectError| EngineError::from(error))?;
-        let back = diff::git(&source, left, wanted)?;
-        let since = diff::git(&source, left, &present.state)?;
+        let back = diff::compare_git(&source, left, wanted)?;
+        let since = diff::compare_git(&source, left, &present.state)?;
         let wanted_git = load(wanted.git)?;
         let repositories =
             load(left.git)?.repositories.into_iter().chain(wanted_git.repositories.iter().cloned());
@@ -326,10 +335,10 @@ impl Workspace {
                 continue;
             }
             if let (Some(there), None) = (now.get(&path), wanted_git.get(&path)) {
-                remove_repository(&source, &root, there.tree, plan)?;
+                plan_repository_removal(&source, &root, there.tree, plan)?;
                 continue;
             }
-            let mut tree = Lookup::new(&source, now.get(&path).map(|repository| repository.tree));
+            let mut tree = TreeLookup::new(&source, now.get(&path).map(|repository| repository.tree));
             for change in back.iter().filter(|change| change.path.starts_with(&root)) {
                 let rest = change.path.as_bytes().get(root.as_bytes().len() + 1..);
                 let current = match rest.and_then(|rest| stepback_model::path::RelPath::parse(rest).ok()) {
@@ -340,10 +349,10 @@ impl Workspace {
                 };
                 let removes_object =
                     removes_newer_object(&change.path, current.as_ref(), change.after.as_ref());
-                if same(&current, &change.after) || removes_object {
+                if is_same_node(&current, &change.after) || removes_object {
                     continue;
                 }
-                if !same(&current, &change.before) {
+                if !is_same_node(&current, &change.before) {
                     warnings
                         .push(format!("{} changed since; the current version is saved first", change.path));
                 }
@@ -362,13 +371,13 @@ impl Workspace {
 
 /// Plans to remove the git directory `root`, which a rewind had brought back. All of it is saved with the present, and a part
 /// of it would be useless; if any file in it is not saved, the whole directory stays.
-fn remove_repository(
+fn plan_repository_removal(
     source: &StoreSource<'_>,
     root: &RelPath,
     tree: Hash,
     plan: &mut RewindPlan,
 ) -> Result<(), ObjectError> {
-    let inside = diff::trees(source, Some(tree), None)?;
+    let inside = diff::compare_trees(source, Some(tree), None)?;
     if inside.iter().any(|change| !change.before.as_ref().is_none_or(TreeNode::is_stored)) {
         plan.left_alone.push(SkippedPath::uncovered(root.clone(), "it contains files that are not covered"));
         return Ok(());
@@ -389,14 +398,14 @@ fn is_dir_change(before: &Option<TreeNode>, after: &Option<TreeNode>) -> bool {
 }
 
 /// Whether an operation can be undone: it took effect, was not undone, and is not an undo or redo itself.
-pub(crate) fn in_force(op: &Operation) -> bool {
+pub(crate) fn is_in_force(op: &Operation) -> bool {
     !op.undone
         && op.status == OpStatus::Done
         && !matches!(op.action, OperationAction::Undo { .. } | OperationAction::Redo { .. })
 }
 
 /// Returns the newest undo that was not redone.
-pub(crate) fn undone_last(operations: &[Operation]) -> Option<&Operation> {
+pub(crate) fn find_last_undo(operations: &[Operation]) -> Option<&Operation> {
     let undone = |id: &OpId| operations.iter().any(|op| op.id == *id && op.undone);
     operations.iter().find(|op| {
         op.status == OpStatus::Done && matches!(&op.action, OperationAction::Undo { op, .. } if undone(op))
@@ -404,7 +413,7 @@ pub(crate) fn undone_last(operations: &[Operation]) -> Option<&Operation> {
 }
 
 /// Returns the move of the newest redo of an operation, which an undo of it must reverse.
-pub(crate) fn latest_move(operations: &[Operation], id: OpId) -> Option<&StateTransition> {
+pub(crate) fn find_latest_redo_move(operations: &[Operation], id: OpId) -> Option<&StateTransition> {
     operations.iter().find_map(|op| match &op.action {
         OperationAction::Redo { op: target, moved } if *target == id && op.status == OpStatus::Done => {
             moved.as_ref()
@@ -414,7 +423,7 @@ pub(crate) fn latest_move(operations: &[Operation], id: OpId) -> Option<&StateTr
 }
 
 /// Returns the changes to the log that undo or redo an operation that changed no files.
-fn log_reversal(
+fn log_reversal_mutations(
     workspace: &Workspace,
     operation: &Operation,
     record: &Operation,

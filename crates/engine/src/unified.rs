@@ -20,7 +20,7 @@ const CONTEXT: usize = 3;
 
 impl Workspace {
     /// Returns the changed lines of a text file; `None` if it is not text or is too large.
-    pub fn changed_lines(&self, change: &PathChange) -> Result<Option<String>, EngineError> {
+    pub fn unified_diff(&self, change: &PathChange) -> Result<Option<String>, EngineError> {
         let side = |node: &Option<TreeNode>| -> Result<Option<Vec<u8>>, EngineError> {
             match node {
                 None => Ok(Some(Vec::new())),
@@ -32,13 +32,13 @@ impl Workspace {
         };
         let (before, after) = (side(&change.before)?, side(&change.after)?);
         let (Some(before), Some(after)) = (before, after) else { return Ok(None) };
-        Ok(unified(&change.path.display(), &before, &after))
+        Ok(format_unified_diff(&change.path.display(), &before, &after))
     }
 }
 
 /// Returns the unified diff of two contents; `None` if they are not text or too long.
-fn unified(path: &str, before: &[u8], after: &[u8]) -> Option<String> {
-    let (before, after) = (text(before)?, text(after)?);
+fn format_unified_diff(path: &str, before: &[u8], after: &[u8]) -> Option<String> {
+    let (before, after) = (parse_text(before)?, parse_text(after)?);
     let old: Vec<&str> = before.split_inclusive('\n').collect();
     let new: Vec<&str> = after.split_inclusive('\n').collect();
     if old.len() > MAX_LINES || new.len() > MAX_LINES {
@@ -60,12 +60,12 @@ fn unified(path: &str, before: &[u8], after: &[u8]) -> Option<String> {
         for op in &group {
             let (removed, added) = (old.get(op.old_range()), new.get(op.new_range()));
             match op.tag() {
-                DiffTag::Equal => lines(&mut out, ' ', removed),
-                DiffTag::Delete => lines(&mut out, '-', removed),
-                DiffTag::Insert => lines(&mut out, '+', added),
+                DiffTag::Equal => push_lines(&mut out, ' ', removed),
+                DiffTag::Delete => push_lines(&mut out, '-', removed),
+                DiffTag::Insert => push_lines(&mut out, '+', added),
                 DiffTag::Replace => {
-                    lines(&mut out, '-', removed);
-                    lines(&mut out, '+', added);
+                    push_lines(&mut out, '-', removed);
+                    push_lines(&mut out, '+', added);
                 }
             }
         }
@@ -73,14 +73,14 @@ fn unified(path: &str, before: &[u8], after: &[u8]) -> Option<String> {
     Some(out)
 }
 
-fn text(bytes: &[u8]) -> Option<&str> {
+fn parse_text(bytes: &[u8]) -> Option<&str> {
     if bytes.len() > MAX_FILE_BYTES || bytes.contains(&0) {
         return None;
     }
     std::str::from_utf8(bytes).ok()
 }
 
-fn lines(out: &mut String, mark: char, lines: Option<&[&str]>) {
+fn push_lines(out: &mut String, mark: char, lines: Option<&[&str]>) {
     for line in lines.unwrap_or_default() {
         out.push(mark);
         out.push_str(line);
@@ -99,14 +99,14 @@ mod tests {
         let before = b"1\n2\n3\n4\n5\n6\n7\n8\n9";
         let after = b"1\n2\n3\n4\nfive\n6\n7\n8\n9";
         assert_eq!(
-            unified("f", before, after).unwrap(),
+            format_unified_diff("f", before, after).unwrap(),
             "--- a/f\n+++ b/f\n@@ -2,7 +2,7 @@\n 2\n 3\n 4\n-5\n+five\n 6\n 7\n 8\n"
         );
         assert_eq!(
-            unified("f", b"", b"new").unwrap(),
+            format_unified_diff("f", b"", b"new").unwrap(),
             "--- a/f\n+++ b/f\n@@ -0,0 +1,1 @@\n+new\n\\ No newline at end of file\n"
         );
-        assert_eq!(unified("f", b"\0", b"x"), None);
-        assert_eq!(unified("f", b"\xff", b"x"), None);
+        assert_eq!(format_unified_diff("f", b"\0", b"x"), None);
+        assert_eq!(format_unified_diff("f", b"\xff", b"x"), None);
     }
 }

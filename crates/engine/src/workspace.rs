@@ -68,7 +68,7 @@ pub struct PresentState {
     /// How many files were read.
     pub hashed: u64,
     /// Paths that could not be stored, with the reason.
-    pub troubles: Vec<SkippedPath>,
+    pub skipped_paths: Vec<SkippedPath>,
     pub(crate) batch: Option<FinishedBatch>,
     pub(crate) snapshot: Option<Snapshot>,
 }
@@ -80,13 +80,13 @@ impl Workspace {
     }
 
     /// The name of the reference that holds the head of this workspace.
-    pub fn head_name(&self) -> String {
+    pub fn head_ref(&self) -> String {
         format!("head/{}", self.record.id)
     }
 
     /// The id of the head: the step that the workspace is at; `None` if nothing is recorded.
     pub fn head_id(&self) -> Result<Option<StepId>, EngineError> {
-        Ok(self.store().reference(&self.head_name())?)
+        Ok(self.store().reference(&self.head_ref())?)
     }
 
     /// The head: the checkpoint that the workspace is at. Fails if nothing is recorded.
@@ -98,8 +98,8 @@ impl Workspace {
 
     /// Returns the state after a step; fails if it was purged. A step for which the workspace was not scanned has the files
     /// and git of its nearest ancestor that has them.
-    pub fn state_of(&self, stored: &StepRow) -> Result<WorkspaceState, EngineError> {
-        let purged = || EngineError::Purged { what: describe(stored) };
+    pub fn load_state(&self, stored: &StepRow) -> Result<WorkspaceState, EngineError> {
+        let purged = || EngineError::Purged { what: describe_checkpoint(stored) };
         if stored.purged {
             return Err(purged());
         }
@@ -116,7 +116,7 @@ impl Workspace {
             parent = before.step.parent;
         }
         if state.files.is_none() {
-            return Err(EngineError::NoFiles { what: describe(stored) });
+            return Err(EngineError::NoFiles { what: describe_checkpoint(stored) });
         }
         Ok(state)
     }
@@ -147,12 +147,12 @@ impl Workspace {
     }
 
     /// The vault to store git files in; `None` if their content goes into the store like that of any other file.
-    fn vault_to_fill(&self) -> Result<Option<Vault>, EngineError> {
+    fn writable_vault(&self) -> Result<Option<Vault>, EngineError> {
         if self.store().has_vault() { self.vault() } else { Ok(None) }
     }
 
     /// How long to wait for locks of other processes.
-    pub(crate) fn patience(&self) -> Duration {
+    pub(crate) fn lock_timeout(&self) -> Duration {
         self.store().patience().unwrap_or(PATIENCE)
     }
 
@@ -163,7 +163,7 @@ impl Workspace {
 
     /// Waits until no other process reads or changes the workspace, and locks all others out.
     pub fn lock_exclusive(&self) -> Result<WorkspaceLock, EngineError> {
-        self.refuse_remote()?;
+        self.check_not_remote()?;
         self.lock(File::try_lock)
     }
 
@@ -174,13 +174,13 @@ impl Workspace {
         let Some(dir) = self.local_dir()? else { return Ok(WorkspaceLock::new(Vec::new())) };
         // The caller relies on objects it has seen in the store, so the collector must not free them.
         let mut files = Vec::new();
-        files.extend(self.engine.lock_collector_out(&self.root)?);
-        files.push(wait_for(&dir.join("lock"), try_lock, &self.root, self.patience())?);
+        files.extend(self.engine.lock_garbage_collection(&self.root)?);
+        files.push(wait_for_lock(&dir.join("lock"), try_lock, &self.root, self.lock_timeout())?);
         Ok(WorkspaceLock::new(files))
     }
 
     /// Fails for a remote workspace: it has no files to read or write, and its root would be taken for a path.
-    fn refuse_remote(&self) -> Result<(), EngineError> {
+    fn check_not_remote(&self) -> Result<(), EngineError> {
         match self.record.remote_name() {
             Some(_) => Err(EngineError::NoDirectory { root: self.root.clone() }),
             None => Ok(()),
@@ -188,20 +188,20 @@ impl Workspace {
     }
 
     /// Scans the whole workspace and stores new objects. The caller must hold a lock.
-    pub fn present(&self) -> Result<PresentState, EngineError> {
-        self.present_with(ScanMode::Everything, &mut |_, state| self.fill_session_slots(state))
+    pub fn scan_present(&self) -> Result<PresentState, EngineError> {
+        self.scan_present_with(ScanMode::Everything, &mut |_, state| self.fill_session_slots(state))
     }
 
     /// Like [`Self::present`], but scans as `look` says; `fill` may write more objects and set other slots of the state.
-    pub(crate) fn present_with(
+    pub(crate) fn scan_present_with(
         &self,
         look: ScanMode,
         fill: &mut dyn FnMut(&dyn ObjectBatch, &mut WorkspaceState) -> Result<(), EngineError>,
     ) -> Result<PresentState, EngineError> {
-        self.refuse_remote()?;
+        self.check_not_remote()?;
         let store = self.store();
         let cache = self.local_dir()?.map(|dir| dir.join("statcache"));
-        let vault = self.vault_to_fill()?;
+        let vault = self.writable_vault()?;
         let batch = store.begin()?;
         let scan = Scan {
             root: &self.root,
@@ -225,28 +225,28 @@ impl Workspace {
         let hashed = snapshot.hashed;
         let troubles = std::mem::take(&mut snapshot.troubles);
         let batch = Some(batch.finish()?);
-        Ok(PresentState { state, hash, hashed, troubles, batch, snapshot: Some(snapshot) })
+        Ok(PresentState { state, hash, hashed, skipped_paths: troubles, batch, snapshot: Some(snapshot) })
     }
 
     /// Scans the whole workspace and commits the new objects, without a step: for display, not for recording.
-    pub fn look(&self) -> Result<PresentState, EngineError> {
+    pub fn scan_for_display(&self) -> Result<PresentState, EngineError> {
         let _lock = self.lock_shared()?;
-        let mut present = self.present()?;
+        let mut present = self.scan_present()?;
         self.store().commit(present.batch.take(), &[])?;
-        present.remember();
+        present.save_stat_cache();
         Ok(present)
     }
 }
 
 impl PresentState {
     /// A placeholder where the real state is filled in later.
-    pub(crate) fn nothing() -> Self {
+    pub(crate) fn placeholder() -> Self {
         let (state, hash) = (WorkspaceState::default(), Hash::from_bytes([0; 32]));
-        Self { state, hash, hashed: 0, troubles: Vec::new(), batch: None, snapshot: None }
+        Self { state, hash, hashed: 0, skipped_paths: Vec::new(), batch: None, snapshot: None }
     }
 
     /// Updates the stat cache. Call it only after the stored objects are committed.
-    pub(crate) fn remember(&mut self) {
+    pub(crate) fn save_stat_cache(&mut self) {
         if let Some(snapshot) = &mut self.snapshot {
             snapshot.remember();
         }
@@ -254,7 +254,7 @@ impl PresentState {
 }
 
 /// Returns the name of a checkpoint for messages: its number, and its label if it has one.
-pub fn describe(stored: &StepRow) -> String {
+pub fn describe_checkpoint(stored: &StepRow) -> String {
     let step = &stored.step;
     match &stored.annotation.label {
         Some(label) => format!("#{} \"{label}\"", step.number),
@@ -271,7 +271,7 @@ impl stepback_model::object::ObjectSource for StoreSource<'_> {
     }
 }
 
-pub(crate) fn wait_for(
+pub(crate) fn wait_for_lock(
     path: &Path,
     try_lock: impl Fn(&File) -> Result<(), TryLockError>,
     root: &Path,

@@ -18,15 +18,15 @@ use stepback_store::new_file::{Durability, replace_file};
 /// Returns the nearest workspace at or above `dir`: its root, and the directory for its caches and locks.
 pub fn find(store: &Path, dir: &Path) -> Option<(PathBuf, PathBuf)> {
     dir.ancestors().find_map(|root| {
-        let id = fs::read_to_string(marker(store, root)).ok()?;
+        let id = fs::read_to_string(marker_path(store, root)).ok()?;
         let id = WorkspaceId::from_hex(id.trim())?;
         Some((root.to_path_buf(), store.join("workspaces").join(id.to_string())))
     })
 }
 
 /// Writes the file that marks `root` as a workspace.
-pub(crate) fn note(store: &Path, root: &Path, id: WorkspaceId) -> io::Result<()> {
-    let marker = marker(store, root);
+pub(crate) fn write_marker(store: &Path, root: &Path, id: WorkspaceId) -> io::Result<()> {
+    let marker = marker_path(store, root);
     if marker.exists() {
         return Ok(());
     }
@@ -36,7 +36,7 @@ pub(crate) fn note(store: &Path, root: &Path, id: WorkspaceId) -> io::Result<()>
     replace_file(&marker, id.to_string().as_bytes(), 0o600, Durability::Unsynced)
 }
 
-fn marker(store: &Path, root: &Path) -> PathBuf {
+fn marker_path(store: &Path, root: &Path) -> PathBuf {
     let hash = Hash::of(ObjectKind::Blob, root.as_os_str().as_bytes());
     store.join("roots").join(hex::encode(&hash.as_bytes()[..16]))
 }

@@ -84,7 +84,7 @@ fn case(seed: u64, log: &mut Vec<String>, done: &mut Tally) -> Result<(), String
     let env = FrozenEnv::new(Timestamp::from_micros(1_700_000_000_000_000), seed);
     let threads = 1 + usize::from(seed.is_multiple_of(3));
     let engine = Engine { threads, ..Engine::new(store, Arc::new(env)) };
-    let workspace = engine.workspace(&root).map_err(|error| error.to_string())?;
+    let workspace = engine.open_workspace_root(&root).map_err(|error| error.to_string())?;
     let mut world = ModelRun {
         files: FileWorker { root: root.clone(), draw: Draw::new(seed) },
         workspace,
@@ -97,7 +97,7 @@ fn case(seed: u64, log: &mut Vec<String>, done: &mut Tally) -> Result<(), String
         world.operate(log, done)?;
     }
     world.every_visible_checkpoint_is_whole(&dir.path().join("elsewhere"))?;
-    let health = engine.check().map_err(|error| error.to_string())?;
+    let health = engine.verify_objects().map_err(|error| error.to_string())?;
     if health.problems.is_empty() {
         Ok(())
     } else {
@@ -227,7 +227,7 @@ impl ModelRun {
     fn checkpoint(&mut self, before: &Copy) -> Result<(), String> {
         let created =
             self.workspace.create_checkpoint(Annotation::default(), Trigger::Automatic).map_err(text)?;
-        if let Some(trouble) = created.troubles.first() {
+        if let Some(trouble) = created.skipped_paths.first() {
             return Err(format!("trouble with {}: {}", trouble.path, trouble.reason));
         }
         let step = created.stored.step.id;
@@ -267,7 +267,7 @@ impl ModelRun {
             other => other.map_err(text)?,
         };
         self.expect(now)?;
-        let report = self.workspace.apply(prepared).map_err(text)?;
+        let report = self.workspace.apply_rewind(prepared).map_err(text)?;
         let expected = direct(now, &copy, path.as_deref());
         self.expect(&expected).map_err(|problem| with_report(problem, &report))?;
         let moved = self.moved(&report, now, &expected);
@@ -292,7 +292,7 @@ impl ModelRun {
         let undoable = |op: &Operation| !op.undone && !matches!(op.did, Did::Undo(..) | Did::Redo(..));
         let Some(target) = self.operations.iter().rposition(undoable) else {
             return match self.workspace.prepare_undo(None) {
-                Err(EngineError::NothingTo(_)) => Ok(()),
+                Err(EngineError::NothingToUndo(_)) => Ok(()),
                 _ => Err("there was nothing to undo, and something was undone".into()),
             };
         };
@@ -316,7 +316,7 @@ impl ModelRun {
         });
         let Some((target, moved)) = undo else {
             return match self.workspace.prepare_redo() {
-                Err(EngineError::NothingTo(_)) => Ok(()),
+                Err(EngineError::NothingToUndo(_)) => Ok(()),
                 _ => Err("there was nothing to redo, and something was redone".into()),
             };
         };
@@ -349,7 +349,7 @@ impl ModelRun {
             _ => return Err("it reverses another operation than the last".into()),
         }
         self.expect(now)?;
-        let report = self.workspace.reverse_now(reversal, direction).map_err(text)?.into_files();
+        let report = self.workspace.apply_reversal(reversal, direction).map_err(text)?.into_files();
         let again = match (&moved, &report) {
             (Some(moved), Some(report)) => {
                 let expected = three_way(now, &moved.after, &moved.before);
@@ -410,7 +410,7 @@ impl ModelRun {
     fn every_visible_checkpoint_is_whole(&self, into: &Path) -> Result<(), String> {
         for (number, kept) in self.kept.iter().filter(|kept| kept.visible).enumerate() {
             let stored = self.workspace.store().step(kept.step).unwrap().unwrap();
-            let state = self.workspace.state_of(&stored).map_err(text)?;
+            let state = self.workspace.load_state(&stored).map_err(text)?;
             let into = into.join(number.to_string());
             self.workspace.materialize(&state, &into, false).map_err(text)?;
             let differences = tree::differences(&kept.copy, &tree::copy_of(&into, |_| false));

@@ -75,11 +75,11 @@ impl Fixture {
     fn undo(&self) {
         let reversal = self.workspace.prepare_undo(None).unwrap();
         assert!(matches!(reversal, Reversal::Log { .. }));
-        self.workspace.reverse_now(reversal, UndoDirection::Undo).unwrap();
+        self.workspace.apply_reversal(reversal, UndoDirection::Undo).unwrap();
     }
 
     fn expect_sound(&self) {
-        assert_eq!(self.files.engine().check().unwrap().problems, Vec::<String>::new());
+        assert_eq!(self.files.engine().verify_objects().unwrap().problems, Vec::<String>::new());
     }
 }
 

@@ -8,10 +8,10 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use stepback_engine::Workspace;
-use stepback_engine::workspace::describe;
+use stepback_engine::workspace::describe_checkpoint;
 use stepback_model::record::StepRow;
 
-use self::scratch::Scratch;
+use self::scratch::ScratchDir;
 use self::search::BisectSearch;
 use crate::error::HistoryError;
 
@@ -28,9 +28,9 @@ pub struct Probe {
     /// The exit code of the command.
     pub code: i32,
     /// How long it took to bring the directory to the checkpoint.
-    pub set_up: Duration,
+    pub setup_time: Duration,
     /// How long the command ran.
-    pub ran: Duration,
+    pub run_time: Duration,
 }
 
 /// What happens during a search.
@@ -43,7 +43,7 @@ pub enum BisectEvent {
 }
 
 /// Returns the checkpoints from `good`, or the first whose files are still there, to `bad`, oldest first.
-pub fn candidates(
+pub fn find_candidates(
     workspace: &Workspace,
     good: Option<&StepRow>,
     bad: &StepRow,
@@ -56,7 +56,8 @@ pub fn candidates(
     if let Some(good) = good {
         let good = workspace.nearest_checkpoint(good)?;
         let at = line.iter().position(|stored| stored.step.id == good.step.id);
-        let unrelated = || HistoryError::Unrelated { good: describe(&good), bad: describe(&bad) };
+        let unrelated =
+            || HistoryError::Unrelated { good: describe_checkpoint(&good), bad: describe_checkpoint(&bad) };
         line.drain(..at.ok_or_else(unrelated)?);
     }
     match line.len() {
@@ -67,7 +68,7 @@ pub fn candidates(
 
 /// Searches for the first of `line` at which `command` fails, with at most `jobs` probes at a time, in directories below `dir`.
 /// The first checkpoint must be good and the last one bad. The caller holds a lock of the workspace.
-pub fn search(
+pub fn find_first_bad(
     workspace: &Workspace,
     line: &[StepRow],
     command: &str,
@@ -75,31 +76,33 @@ pub fn search(
     jobs: usize,
     on_event: &mut dyn FnMut(BisectEvent),
 ) -> Result<BisectResult, HistoryError> {
-    let mut scratches: Vec<Scratch<'_>> =
-        (0..jobs.max(1)).map(|number| Scratch::new(workspace, dir.join(number.to_string()))).collect();
+    let mut scratches: Vec<ScratchDir<'_>> =
+        (0..jobs.max(1)).map(|number| ScratchDir::new(workspace, dir.join(number.to_string()))).collect();
     let (first, last) = (0, line.len() - 1);
     for (moment, expected) in [(first, ProbeVerdict::Good), (last, ProbeVerdict::Bad)] {
-        let probe = probe(workspace, &mut scratches[0], &line[moment], command)?;
+        let probe = run_probe(workspace, &mut scratches[0], &line[moment], command)?;
         on_event(BisectEvent::Probed(moment, probe));
         if probe.verdict != expected {
-            let what = describe(&line[moment]);
+            let what = describe_checkpoint(&line[moment]);
             return Err(match expected {
                 ProbeVerdict::Good => HistoryError::NotGood { what },
                 _ => HistoryError::NotBad { what },
             });
         }
     }
-    let mut search = BisectSearch::between(first, last);
+    let mut search = BisectSearch::new(first, last);
     loop {
         let next = search.next(scratches.len());
         if next.is_empty() {
-            return Ok(search.found());
+            return Ok(search.result());
         }
         let found: Vec<Result<Probe, HistoryError>> = std::thread::scope(|scope| {
             let running: Vec<_> = next
                 .iter()
                 .zip(&mut scratches)
-                .map(|(moment, scratch)| scope.spawn(|| probe(workspace, scratch, &line[*moment], command)))
+                .map(|(moment, scratch)| {
+                    scope.spawn(|| run_probe(workspace, scratch, &line[*moment], command))
+                })
                 .collect();
             running
                 .into_iter()
@@ -108,23 +111,23 @@ pub fn search(
         });
         for (moment, found) in next.into_iter().zip(found) {
             let probe = found?;
-            search.tell(moment, probe.verdict);
+            search.record_verdict(moment, probe.verdict);
             on_event(BisectEvent::Probed(moment, probe));
         }
-        if search.left() > 0 {
-            on_event(BisectEvent::Undecided(search.left()));
+        if search.remaining() > 0 {
+            on_event(BisectEvent::Undecided(search.remaining()));
         }
     }
 }
 
-fn probe(
+fn run_probe(
     workspace: &Workspace,
-    scratch: &mut Scratch<'_>,
+    scratch: &mut ScratchDir<'_>,
     stored: &StepRow,
     command: &str,
 ) -> Result<Probe, HistoryError> {
     let begun = Instant::now();
-    scratch.become_state(&workspace.state_of(stored)?)?;
+    scratch.switch_to_state(&workspace.load_state(stored)?)?;
     let set_up = begun.elapsed();
     let begun = Instant::now();
     let status = Command::new("sh")
@@ -143,5 +146,5 @@ fn probe(
         CANNOT_JUDGE => ProbeVerdict::Skip,
         _ => ProbeVerdict::Bad,
     };
-    Ok(Probe { verdict, code, set_up, ran })
+    Ok(Probe { verdict, code, setup_time: set_up, run_time: ran })
 }

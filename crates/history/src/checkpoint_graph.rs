@@ -23,7 +23,7 @@ pub struct CheckpointNode {
 
 /// Returns the visible checkpoints of a workspace, newest first.
 pub fn checkpoint_graph(workspace: &Workspace) -> Result<Vec<CheckpointNode>, EngineError> {
-    let (steps, lines) = (workspace.checkpoints()?, workspace.lines()?);
+    let (steps, lines) = (workspace.checkpoints()?, workspace.load_lines()?);
     let shown: HashMap<StepId, &StepRow> = steps.iter().map(|stored| (stored.step.id, stored)).collect();
     let is_rolled_back = |id: StepId| shown.get(&id).is_some_and(|stored| lines.is_rolled_back(stored));
     let line: Vec<StepId> = (lines.present_line().iter().copied())
@@ -37,7 +37,7 @@ pub fn checkpoint_graph(workspace: &Workspace) -> Result<Vec<CheckpointNode>, En
         let (is_on_line, is_rolled_back) = (line.contains(&id), is_rolled_back(id));
         let follows = match is_on_line {
             true => next.get(&id).copied(),
-            false => lines.grown_from(id, |id| shown.contains_key(&id)).map(|(id, _)| id),
+            false => lines.find_ancestor(id, |id| shown.contains_key(&id)).map(|(id, _)| id),
         };
         let branch = match (is_on_line, is_rolled_back) {
             (true, _) => lines.branches.iter().find(|line| line.present),

@@ -29,7 +29,7 @@ pub use side::ComparedRun;
 pub use tips::{TipComparison, compare_tips};
 pub use totals::{Ending, Totals};
 
-use self::ends::ends;
+use self::ends::compare_ends;
 use self::reading::SideSummary;
 use crate::error::HistoryError;
 
@@ -128,7 +128,7 @@ pub struct ComparedStep {
 }
 
 impl ComparedStep {
-    fn of(step: &Step) -> Self {
+    fn from_step(step: &Step) -> Self {
         Self {
             id: step.id,
             number: step.number,
@@ -162,20 +162,24 @@ pub fn compare(
     a: &ComparedRun,
     b: &ComparedRun,
 ) -> Result<Comparison, HistoryError> {
-    let (read_a, read_b) = (SideSummary::of(source, a)?, SideSummary::of(source, b)?);
-    let (rows, pairs): (Vec<ComparisonRow>, Vec<_>) = align::align(&read_a.keys(), &read_b.keys())
-        .into_iter()
-        .map(|(left, right)| {
-            let entry =
-                |side: &ComparedRun, at: Option<usize>| at.map(|at| ComparedStep::of(&side.steps[at]));
-            let differs = match (left, right) {
-                (Some(left), Some(right)) => read_a.prints[left].differs(&read_b.prints[right]),
-                (Some(_), None) => vec![StepDifference::OnlyA],
-                (None, _) => vec![StepDifference::OnlyB],
-            };
-            (ComparisonRow { a: entry(a, left), b: entry(b, right), differs }, (left, right))
-        })
-        .unzip();
+    let (read_a, read_b) = (SideSummary::read(source, a)?, SideSummary::read(source, b)?);
+    let (rows, pairs): (Vec<ComparisonRow>, Vec<_>) =
+        align::align(&read_a.alignment_keys(), &read_b.alignment_keys())
+            .into_iter()
+            .map(|(left, right)| {
+                let entry = |side: &ComparedRun, at: Option<usize>| {
+                    at.map(|at| ComparedStep::from_step(&side.steps[at]))
+                };
+                let differs = match (left, right) {
+                    (Some(left), Some(right)) => {
+                        read_a.fingerprints[left].differences(&read_b.fingerprints[right])
+                    }
+                    (Some(_), None) => vec![StepDifference::OnlyA],
+                    (None, _) => vec![StepDifference::OnlyB],
+                };
+                (ComparisonRow { a: entry(a, left), b: entry(b, right), differs }, (left, right))
+            })
+            .unzip();
     let first = rows.iter().position(|row| !row.is_same());
     let first_difference = match first {
         None => None,
@@ -187,27 +191,29 @@ pub fn compare(
                 b: right.map(|at| b.steps[at].number),
                 differs: rows[row].differs.clone(),
                 parts: match (left, right) {
-                    (Some(left), Some(right)) => parts(source, (a, &a.steps[left]), (b, &b.steps[right]))?,
+                    (Some(left), Some(right)) => {
+                        compare_details(source, (a, &a.steps[left]), (b, &b.steps[right]))?
+                    }
                     _ => Vec::new(),
                 },
             })
         }
     };
-    let ends = ends(source, a, b)?;
+    let ends = compare_ends(source, a, b)?;
     let mut comparison = Comparison {
-        a: Totals::of(a, &read_a, ends.conversation.a),
-        b: Totals::of(b, &read_b, ends.conversation.b),
+        a: Totals::compute(a, &read_a, ends.conversation.a),
+        b: Totals::compute(b, &read_b, ends.conversation.b),
         summary: Vec::new(),
         first_difference,
-        counts: counts(&rows),
+        counts: count_rows(&rows),
         rows,
         ends,
     };
-    comparison.summary = words::sentences(&comparison);
+    comparison.summary = words::summarize(&comparison);
     Ok(comparison)
 }
 
-fn counts(rows: &[ComparisonRow]) -> RowCounts {
+fn count_rows(rows: &[ComparisonRow]) -> RowCounts {
     let mut counts = RowCounts::default();
     for row in rows {
         match row.differs.first() {
@@ -221,7 +227,7 @@ fn counts(rows: &[ComparisonRow]) -> RowCounts {
 }
 
 /// Returns the differences in input, output and error of two steps.
-fn parts(
+fn compare_details(
     source: &dyn ObjectSource,
     (a, left): (&ComparedRun, &Step),
     (b, right): (&ComparedRun, &Step),
@@ -234,19 +240,20 @@ fn parts(
     found.retain(|part| {
         let top = part.pointer.split('/').nth(1);
         let is_said = matches!(top, Some("input" | "output" | "error"));
-        let shown = |side: &ComparedRun, value: &Option<_>| value.as_ref().map(|value| side.normal(value));
+        let shown =
+            |side: &ComparedRun, value: &Option<_>| value.as_ref().map(|value| side.normalize_value(value));
         is_said && shown(a, &part.before) != shown(b, &part.after)
     });
     found.truncate(PARTS);
     for part in &mut found {
-        part.before.as_mut().map(shorten);
-        part.after.as_mut().map(shorten);
+        part.before.as_mut().map(shorten_text);
+        part.after.as_mut().map(shorten_text);
     }
     Ok(found)
 }
 
 /// Cuts a text to [`TEXT`] characters.
-fn shorten(value: &mut serde_json::Value) {
+fn shorten_text(value: &mut serde_json::Value) {
     if let serde_json::Value::String(text) = value
         && let Some((at, _)) = text.char_indices().nth(TEXT)
     {

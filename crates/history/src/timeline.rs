@@ -19,7 +19,7 @@ use stepback_model::time::Timestamp;
 #[derive(Clone, Debug, Default)]
 pub struct TimelineCursor {
     steps: Vec<StepRow>,
-    at: usize,
+    index: usize,
 }
 
 /// A summary of a list of steps.
@@ -47,7 +47,7 @@ impl TimelineCursor {
     /// Creates a cursor at the first of these steps, which may come in any order.
     pub fn new(mut steps: Vec<StepRow>) -> Self {
         steps.sort_by_key(|stored| stored.step.number);
-        Self { steps, at: 0 }
+        Self { steps, index: 0 }
     }
 
     /// All steps, oldest first.
@@ -67,65 +67,65 @@ impl TimelineCursor {
 
     /// How many steps come before the present one.
     pub fn position(&self) -> usize {
-        self.at
+        self.index
     }
 
     /// The present step; `None` if there are no steps.
     pub fn current(&self) -> Option<&StepRow> {
-        self.steps.get(self.at)
+        self.steps.get(self.index)
     }
 
     /// Whether the present step is the last one, or there are no steps.
     pub fn is_at_end(&self) -> bool {
-        self.at + 1 >= self.steps.len()
+        self.index + 1 >= self.steps.len()
     }
 
     /// Goes to the next step. At the end it stays and returns `None`.
     pub fn forward(&mut self) -> Option<&StepRow> {
-        self.go(self.at.checked_add(1))
+        self.move_to(self.index.checked_add(1))
     }
 
     /// Goes to the previous step. At the beginning it stays and returns `None`.
     pub fn backward(&mut self) -> Option<&StepRow> {
-        self.go(self.at.checked_sub(1))
+        self.move_to(self.index.checked_sub(1))
     }
 
     /// Goes to the first step.
-    pub fn first(&mut self) -> Option<&StepRow> {
-        self.go(Some(0))
+    pub fn seek_first(&mut self) -> Option<&StepRow> {
+        self.move_to(Some(0))
     }
 
     /// Goes to the last step.
     pub fn last(&mut self) -> Option<&StepRow> {
-        self.go(self.steps.len().checked_sub(1))
+        self.move_to(self.steps.len().checked_sub(1))
     }
 
     /// Goes to the step with this number, or to the first one after it. Beyond the last it stays and returns `None`.
     pub fn jump(&mut self, number: u64) -> Option<&StepRow> {
-        self.go(Some(self.steps.partition_point(|stored| stored.step.number < number)))
+        self.move_to(Some(self.steps.partition_point(|stored| stored.step.number < number)))
     }
 
     /// Goes to the next step that `wanted` accepts. If there is none it stays and returns `None`.
     pub fn next_where(&mut self, wanted: impl Fn(&Step) -> bool) -> Option<&StepRow> {
-        let after = self.steps.iter().enumerate().skip(self.at + 1);
+        let after = self.steps.iter().enumerate().skip(self.index + 1);
         let found = after.into_iter().find(|(_, stored)| wanted(&stored.step));
-        self.go(found.map(|(at, _)| at))
+        self.move_to(found.map(|(at, _)| at))
     }
 
     /// Goes back to the nearest step that `wanted` accepts. If there is none it stays and returns `None`.
     pub fn previous_where(&mut self, wanted: impl Fn(&Step) -> bool) -> Option<&StepRow> {
-        let before = self.steps.iter().take(self.at);
+        let before = self.steps.iter().take(self.index);
         let found = before.into_iter().rposition(|stored| wanted(&stored.step));
-        self.go(found)
+        self.move_to(found)
     }
 
     /// Goes to the next step of a kind.
-    pub fn next_of(&mut self, kind: StepKind) -> Option<&StepRow> {
+    pub fn next_of_kind(&mut self, kind: StepKind) -> Option<&StepRow> {
         self.next_where(|step| step.kind == kind)
     }
 
     /// Goes back to the nearest step of a kind.
-    pub fn previous_of(&mut self, kind: StepKind) -> Option<&StepRow> {
+    pub fn previous_of_kind(&mut self, kind: StepKind) -> Option<&StepRow> {
         self.previous_where(|step| step.kind == kind)
     }
 
@@ -139,9 +139,9 @@ impl TimelineCursor {
         self.previous_where(Step::is_error)
     }
 
-    fn go(&mut self, to: Option<usize>) -> Option<&StepRow> {
+    fn move_to(&mut self, to: Option<usize>) -> Option<&StepRow> {
         let to = to.filter(|to| *to < self.steps.len())?;
-        self.at = to;
+        self.index = to;
         self.steps.get(to)
     }
 
@@ -154,7 +154,7 @@ impl TimelineCursor {
     }
 
     /// Returns the steps of a kind.
-    pub fn of_kind(&self, kind: StepKind) -> impl DoubleEndedIterator<Item = &StepRow> {
+    pub fn steps_of_kind(&self, kind: StepKind) -> impl DoubleEndedIterator<Item = &StepRow> {
         self.steps.iter().filter(move |stored| stored.step.kind == kind)
     }
 
@@ -165,17 +165,17 @@ impl TimelineCursor {
 
     /// The time from the first step to the last.
     pub fn duration(&self) -> Duration {
-        self.steps.last().map_or(Duration::ZERO, |last| self.since_start(last))
+        self.steps.last().map_or(Duration::ZERO, |last| self.elapsed_at(last))
     }
 
     /// The time from the first step to this one.
-    pub fn since_start(&self, stored: &StepRow) -> Duration {
-        self.steps.first().map_or(Duration::ZERO, |first| between(first, stored))
+    pub fn elapsed_at(&self, stored: &StepRow) -> Duration {
+        self.steps.first().map_or(Duration::ZERO, |first| time_between(first, stored))
     }
 
     /// The time from the present step to the next; `None` if it is the last.
-    pub fn gap(&self) -> Option<Duration> {
-        Some(between(self.current()?, self.steps.get(self.at + 1)?))
+    pub fn time_to_next(&self) -> Option<Duration> {
+        Some(time_between(self.current()?, self.steps.get(self.index + 1)?))
     }
 
     /// Returns a summary of the steps.
@@ -204,7 +204,7 @@ impl TimelineCursor {
 }
 
 /// Returns the time between two steps; zero if the clock says that the second came first.
-fn between(first: &StepRow, second: &StepRow) -> Duration {
+fn time_between(first: &StepRow, second: &StepRow) -> Duration {
     let [first, second] = [first, second].map(|stored| stored.step.at.as_micros());
     Duration::from_micros(u64::try_from(second.saturating_sub(first)).unwrap_or(0))
 }

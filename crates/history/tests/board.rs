@@ -11,7 +11,7 @@ use stepback_testkit::TestWorkspace;
 #[test]
 fn a_comparison_lists_the_items_of_the_board_that_differ() {
     let place = TestWorkspace::new();
-    let workspace = place.engine().workspace(&place.root).unwrap();
+    let workspace = place.engine().open_workspace_root(&place.root).unwrap();
     place.write("file", "1");
     workspace.create_checkpoint(Default::default(), Trigger::Manual).unwrap();
     let mut editor = BoardEditor::new(&workspace, &workspace.session);
@@ -32,7 +32,7 @@ fn a_comparison_lists_the_items_of_the_board_that_differ() {
     let [before, after] = [hypothesis, evidence].map(|mutation| {
         let number = editor.apply(&mutation).unwrap().step;
         let stored = workspace.store().step_numbered(workspace.record.id, number).unwrap().unwrap();
-        ComparedRun::of_point(&workspace, &stored).unwrap()
+        ComparedRun::from_point(&workspace, &stored).unwrap()
     });
     let comparison = compare(workspace.store(), &before, &after).unwrap();
     let slot = comparison.ends.slots.iter().find(|slot| slot.slot == "reasoning").unwrap();

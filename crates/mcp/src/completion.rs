@@ -11,28 +11,32 @@ use crate::toolset::ToolContext;
 const MAX_READ_CHECKPOINTS: u64 = 500;
 
 /// Checks that the reference names something that has arguments to complete.
-pub fn check(reference: &Map<String, Value>) -> Result<(), Refusal> {
+pub fn check_reference(reference: &Map<String, Value>) -> Result<(), Refusal> {
     match reference.get("type").and_then(Value::as_str) {
         Some("ref/prompt" | "ref/resource") => Ok(()),
-        _ => Err(Refusal::params(
+        _ => Err(Refusal::invalid_params(
             "\"ref\" must be a prompt (ref/prompt) or a resource template (ref/resource)",
         )),
     }
 }
 
 /// Returns values for `argument` that start with `begins`.
-pub fn of(ground: &ToolContext<'_>, argument: &str, begins: &str) -> Result<Vec<String>, ToolError> {
+pub fn complete_argument(
+    context: &ToolContext<'_>,
+    argument: &str,
+    prefix: &str,
+) -> Result<Vec<String>, ToolError> {
     let mut values = match argument {
-        "session" => ground.workspace.agent_sessions()?.iter().map(|session| session.id.short()).collect(),
-        "point" => points(ground)?,
+        "session" => context.workspace.agent_sessions()?.iter().map(|session| session.id.short()).collect(),
+        "point" => list_points(context)?,
         _ => Vec::new(),
     };
-    values.retain(|value: &String| value.to_lowercase().starts_with(&begins.to_lowercase()));
+    values.retain(|value: &String| value.to_lowercase().starts_with(&prefix.to_lowercase()));
     Ok(values)
 }
 
-fn points(ground: &ToolContext<'_>) -> Result<Vec<String>, ToolError> {
-    let workspace = ground.workspace;
+fn list_points(context: &ToolContext<'_>) -> Result<Vec<String>, ToolError> {
+    let workspace = context.workspace;
     let kept = StepQuery {
         checkpoint: Some(true),
         hidden: Some(false),

@@ -17,7 +17,7 @@ use crate::rpc::{self, Params, Refusal, notification};
 use crate::service::{McpService, ServiceRequest};
 
 /// How long one wait for something new lasts.
-pub const LOOK: Duration = Duration::from_millis(250);
+pub const POLL_INTERVAL: Duration = Duration::from_millis(250);
 /// How long to wait before a retry when the store does not answer.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 /// The most URIs of one subscription.
@@ -36,82 +36,85 @@ pub struct Subscription {
     client: Option<String>,
     marks: BTreeMap<String, String>,
     /// Whether some mark could not be read the last time.
-    unseen: bool,
+    has_unread_marks: bool,
 }
 
 impl Subscription {
     /// Opens the subscription that a request asks for, with the resources that can be watched.
-    pub fn open(service: &dyn McpService, asked: &ServiceRequest<'_>, id: &Value) -> Result<Self, Refusal> {
-        revision::check(asked.params)?;
-        let Some(Value::Object(wanted)) = asked.params.get("notifications") else {
-            return Err(Refusal::params("\"notifications\" must be given, as an object"));
+    pub fn open(service: &dyn McpService, request: &ServiceRequest<'_>, id: &Value) -> Result<Self, Refusal> {
+        revision::check_meta(request.params)?;
+        let Some(Value::Object(wanted)) = request.params.get("notifications") else {
+            return Err(Refusal::invalid_params("\"notifications\" must be given, as an object"));
         };
         let addresses = match wanted.get("resourceSubscriptions") {
             None => &[][..],
             Some(Value::Array(addresses)) => addresses,
-            Some(_) => return Err(Refusal::params("\"resourceSubscriptions\" must be a list of addresses")),
+            Some(_) => {
+                return Err(Refusal::invalid_params("\"resourceSubscriptions\" must be a list of addresses"));
+            }
         };
         if addresses.len() > MAX_SUBSCRIPTION_URIS {
-            return Err(Refusal::params(format!(
+            return Err(Refusal::invalid_params(format!(
                 "a subscription can have at most {MAX_SUBSCRIPTION_URIS} resources"
             )));
         }
         let mut marks = BTreeMap::new();
         for address in addresses {
-            let address = address.as_str().ok_or_else(|| Refusal::params("an address must be a text"))?;
-            if let Some(mark) = service.mark(asked, address)? {
+            let address =
+                address.as_str().ok_or_else(|| Refusal::invalid_params("an address must be a text"))?;
+            if let Some(mark) = service.resource_version(request, address)? {
                 marks.insert(address.to_owned(), mark);
             }
         }
-        let (params, client) = (asked.params.clone(), asked.client.map(str::to_owned));
-        Ok(Self { id: Some(id.clone()), params, client, marks, unseen: false })
+        let (params, client) = (request.params.clone(), request.client.map(str::to_owned));
+        Ok(Self { id: Some(id.clone()), params, client, marks, has_unread_marks: false })
     }
 
     /// The first message: which resources the client will be notified about.
-    pub fn acknowledged(&self) -> Value {
+    pub fn acknowledgement(&self) -> Value {
         let mut told = json!({});
         if !self.marks.is_empty() {
             told["resourceSubscriptions"] = self.marks.keys().cloned().collect();
         }
-        let params = self.stamped(json!({ "notifications": told }));
+        let params = self.add_subscription_id(json!({ "notifications": told }));
         notification("notifications/subscriptions/acknowledged", params)
     }
 
     /// The last message: the subscription has ended.
-    pub fn ended(&self, service: &dyn McpService) -> Option<Value> {
+    pub fn end_message(&self, service: &dyn McpService) -> Option<Value> {
         let id = self.id.as_ref()?;
-        Some(rpc::answer(id, Ok(protocol::complete_result(service, self.stamped(json!({}))))))
+        Some(rpc::response(id, Ok(protocol::complete_result(service, self.add_subscription_id(json!({}))))))
     }
 
     /// Whether some mark could not be read, and has to be read again even if nothing else is recorded.
     pub fn is_behind(&self) -> bool {
-        self.unseen
+        self.has_unread_marks
     }
 
     /// Messages about what changed since marks were last compared. A mark that cannot be read now is read again later.
-    pub fn news(&mut self, service: &dyn McpService) -> Vec<Value> {
+    pub fn collect_notifications(&mut self, service: &dyn McpService) -> Vec<Value> {
         let era = if self.id.is_some() { ProtocolEra::Modern } else { ProtocolEra::Legacy };
         let client = self.client.as_deref();
-        let asked = ServiceRequest { era, params: &self.params, client, pushes: true, out: &|_| {} };
+        let asked = ServiceRequest { era, params: &self.params, client, can_push: true, send: &|_| {} };
         let mut changed = Vec::new();
-        self.unseen = false;
+        self.has_unread_marks = false;
         for (address, seen) in &mut self.marks {
-            match service.mark(&asked, address) {
+            match service.resource_version(&asked, address) {
                 Ok(Some(mark)) if mark != *seen => {
                     *seen = mark;
                     changed.push(address.clone());
                 }
                 Ok(_) => {}
-                Err(_) => self.unseen = true,
+                Err(_) => self.has_unread_marks = true,
             }
         }
         let updated = |uri: String| {
-            notification("notifications/resources/updated", self.stamped(json!({ "uri": uri })))
+            notification("notifications/resources/updated", self.add_subscription_id(json!({ "uri": uri })))
         };
         changed.into_iter().map(updated).collect()
     }
 
-    fn stamped(&self, mut params: Value) -> Value {
+    fn add_subscription_id(&self, mut params: Value) -> Value {
         if let Some(id) = &self.id {
             params["_meta"] = json!({ SUBSCRIPTION_ID_KEY: id });
         }
@@ -122,57 +125,67 @@ impl Subscription {
 /// All subscriptions of one connection.
 #[derive(Debug, Default)]
 pub struct Listeners {
-    state: Mutex<State>,
+    state: Mutex<ListenerState>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    all: Vec<Subscription>,
+struct ListenerState {
+    subscriptions: Vec<Subscription>,
     /// A subscription was added since marks were last compared.
-    fresh: bool,
-    over: bool,
+    has_new: bool,
+    is_stopped: bool,
 }
 
 impl Listeners {
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, ListenerState> {
         // After a panic elsewhere the state is still usable: a mark that was not compared is compared again.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Subscribes the connection to a URI.
-    pub fn subscribe(&self, service: &dyn McpService, asked: &ServiceRequest<'_>) -> Result<Value, Refusal> {
-        let address = address(asked)?;
-        let Some(mark) = service.mark(asked, address)? else {
+    pub fn subscribe(
+        &self,
+        service: &dyn McpService,
+        request: &ServiceRequest<'_>,
+    ) -> Result<Value, Refusal> {
+        let address = requested_uri(request)?;
+        let Some(mark) = service.resource_version(request, address)? else {
             let shown: String = address.chars().take(200).collect();
-            return Err(Refusal::params(format!("{shown} does not support subscriptions")));
+            return Err(Refusal::invalid_params(format!("{shown} does not support subscriptions")));
         };
         let mut state = self.state();
-        if !state.all.iter().any(|known| known.id.is_none()) {
-            let client = asked.client.map(str::to_owned);
+        if !state.subscriptions.iter().any(|known| known.id.is_none()) {
+            let client = request.client.map(str::to_owned);
             let (params, marks) = (Params::new(), BTreeMap::new());
-            state.all.push(Subscription { id: None, params, client, marks, unseen: false });
+            state.subscriptions.push(Subscription {
+                id: None,
+                params,
+                client,
+                marks,
+                has_unread_marks: false,
+            });
         }
-        if let Some(own) = state.all.iter_mut().find(|known| known.id.is_none()) {
+        if let Some(own) = state.subscriptions.iter_mut().find(|known| known.id.is_none()) {
             if own.marks.len() >= MAX_SUBSCRIPTION_URIS && !own.marks.contains_key(address) {
-                return Err(Refusal::params(format!(
+                return Err(Refusal::invalid_params(format!(
                     "a connection can subscribe to at most {MAX_SUBSCRIPTION_URIS} resources"
                 )));
             }
             own.marks.insert(address.to_owned(), mark);
         }
-        self.woken(state);
+        self.wake(state);
         Ok(json!({}))
     }
 
     /// Ends the subscription of the connection to a URI.
-    pub fn unsubscribe(&self, asked: &ServiceRequest<'_>) -> Result<Value, Refusal> {
-        let address = address(asked)?;
+    pub fn unsubscribe(&self, request: &ServiceRequest<'_>) -> Result<Value, Refusal> {
+        let address = requested_uri(request)?;
         let mut state = self.state();
-        for own in state.all.iter_mut().filter(|known| known.id.is_none()) {
+        for own in state.subscriptions.iter_mut().filter(|known| known.id.is_none()) {
             own.marks.remove(address);
         }
-        state.all.retain(|known| known.id.is_some() || !known.marks.is_empty());
+        state.subscriptions.retain(|known| known.id.is_some() || !known.marks.is_empty());
         Ok(json!({}))
     }
 
@@ -180,77 +193,81 @@ impl Listeners {
     pub fn open(
         &self,
         service: &dyn McpService,
-        asked: &ServiceRequest<'_>,
+        request: &ServiceRequest<'_>,
         id: &Value,
     ) -> Result<(), Refusal> {
-        let subscription = Subscription::open(service, asked, id)?;
+        let subscription = Subscription::open(service, request, id)?;
         let mut state = self.state();
-        if state.all.len() >= MAX_SUBSCRIPTIONS {
-            return Err(Refusal::params(format!(
+        if state.subscriptions.len() >= MAX_SUBSCRIPTIONS {
+            return Err(Refusal::invalid_params(format!(
                 "the limit of {MAX_SUBSCRIPTIONS} subscriptions is reached"
             )));
         }
-        (asked.out)(subscription.acknowledged());
-        state.all.push(subscription);
-        self.woken(state);
+        (request.send)(subscription.acknowledgement());
+        state.subscriptions.push(subscription);
+        self.wake(state);
         Ok(())
     }
 
-    fn woken(&self, mut state: MutexGuard<'_, State>) {
-        state.fresh = true;
+    fn wake(&self, mut state: MutexGuard<'_, ListenerState>) {
+        state.has_new = true;
         self.changed.notify_all();
     }
 
     /// Ends the subscription that a request opened; returns false if there is none.
     pub fn cancel(&self, id: &Value) -> bool {
         let mut state = self.state();
-        let before = state.all.len();
-        state.all.retain(|known| known.id.as_ref() != Some(id));
-        state.all.len() < before
+        let before = state.subscriptions.len();
+        state.subscriptions.retain(|known| known.id.as_ref() != Some(id));
+        state.subscriptions.len() < before
     }
 
     /// Sends notifications of changes until [`Self::stop`] is called.
-    pub fn tell(&self, service: &dyn McpService, send: impl Fn(&Value)) {
+    pub fn send_notifications(&self, service: &dyn McpService, send: impl Fn(&Value)) {
         let mut seen = None;
         loop {
             let state = self.state();
-            let idle = |state: &mut State| state.all.is_empty() && !state.over;
+            let idle = |state: &mut ListenerState| state.subscriptions.is_empty() && !state.is_stopped;
             let state = self.changed.wait_while(state, idle).unwrap_or_else(PoisonError::into_inner);
-            if state.over {
+            if state.is_stopped {
                 return;
             }
             drop(state);
-            let Ok(now) = service.wait(seen, LOOK) else {
+            let Ok(now) = service.wait_for_change(seen, POLL_INTERVAL) else {
                 std::thread::sleep(RETRY_DELAY);
                 continue;
             };
             let mut state = self.state();
-            if seen.replace(now) != Some(now) || std::mem::take(&mut state.fresh) {
+            if seen.replace(now) != Some(now) || std::mem::take(&mut state.has_new) {
                 // An error in one resource must not end the connection.
                 let look = AssertUnwindSafe(|| {
-                    state.all.iter_mut().flat_map(|known| known.news(service)).for_each(|news| send(&news));
+                    state
+                        .subscriptions
+                        .iter_mut()
+                        .flat_map(|known| known.collect_notifications(service))
+                        .for_each(|news| send(&news));
                 });
                 let _ = panic::catch_unwind(look);
-                state.fresh |= state.all.iter().any(Subscription::is_behind);
+                state.has_new |= state.subscriptions.iter().any(Subscription::is_behind);
             }
         }
     }
 
     /// Stops all notifications.
     pub fn stop(&self) {
-        self.state().over = true;
+        self.state().is_stopped = true;
         self.changed.notify_all();
     }
 
     /// The last messages of all subscriptions that are still open.
-    pub fn ended(&self, service: &dyn McpService) -> Vec<Value> {
-        self.state().all.drain(..).filter_map(|known| known.ended(service)).collect()
+    pub fn end_messages(&self, service: &dyn McpService) -> Vec<Value> {
+        self.state().subscriptions.drain(..).filter_map(|known| known.end_message(service)).collect()
     }
 }
 
-fn address<'a>(asked: &ServiceRequest<'a>) -> Result<&'a str, Refusal> {
-    let address = asked.params.get("uri").and_then(Value::as_str);
-    address.ok_or_else(|| Refusal::params("\"uri\" must be given, as a text"))
+fn requested_uri<'a>(request: &ServiceRequest<'a>) -> Result<&'a str, Refusal> {
+    let address = request.params.get("uri").and_then(Value::as_str);
+    address.ok_or_else(|| Refusal::invalid_params("\"uri\" must be given, as a text"))
 }
 
 #[cfg(test)]
@@ -274,15 +291,15 @@ mod tests {
     impl McpService for Changing {
         nothing!();
 
-        fn mark(&self, _: &ServiceRequest<'_>, _: &str) -> Result<Option<String>, Refusal> {
+        fn resource_version(&self, _: &ServiceRequest<'_>, _: &str) -> Result<Option<String>, Refusal> {
             self.looks.fetch_add(1, Ordering::SeqCst);
             if self.fails.load(Ordering::SeqCst) {
-                return Err(Refusal::params("the store is busy"));
+                return Err(Refusal::invalid_params("the store is busy"));
             }
             Ok(Some(self.version.load(Ordering::SeqCst).to_string()))
         }
 
-        fn wait(&self, _: Option<u64>, _: Duration) -> Result<u64, Refusal> {
+        fn wait_for_change(&self, _: Option<u64>, _: Duration) -> Result<u64, Refusal> {
             std::thread::yield_now();
             Ok(self.recorded.load(Ordering::SeqCst))
         }
@@ -297,8 +314,8 @@ mod tests {
             era: ProtocolEra::Legacy,
             params: &params,
             client: None,
-            pushes: true,
-            out: &|_| {},
+            can_push: true,
+            send: &|_| {},
         };
         listeners.subscribe(&service, &asked).unwrap();
         let until = |done: &dyn Fn() -> bool| {
@@ -307,7 +324,9 @@ mod tests {
             }
         };
         std::thread::scope(|scope| {
-            scope.spawn(|| listeners.tell(&service, |news| told.lock().unwrap().push(news.clone())));
+            scope.spawn(|| {
+                listeners.send_notifications(&service, |news| told.lock().unwrap().push(news.clone()))
+            });
             service.fails.store(true, Ordering::SeqCst);
             service.version.store(1, Ordering::SeqCst);
             service.recorded.store(1, Ordering::SeqCst);

@@ -9,7 +9,7 @@ use stepback_store::port::StepQuery;
 
 use crate::rpc::Refusal;
 use crate::tool_error::ToolError;
-use crate::tools::{brief_line, short};
+use crate::tools::{first_line, step_line};
 use crate::toolset::ToolContext;
 
 /// How many steps around a failure are included.
@@ -42,7 +42,7 @@ const PROMPTS: [Prompt; 3] = [
 ];
 
 /// All prompts, as they are listed.
-pub fn all() -> Vec<Value> {
+pub fn list_prompts() -> Vec<Value> {
     PROMPTS
         .iter()
         .map(|(name, title, description, arguments)| {
@@ -56,35 +56,39 @@ pub fn all() -> Vec<Value> {
 }
 
 /// Checks that the prompt exists and takes these arguments.
-pub fn check(name: &str, arguments: &Map<String, Value>) -> Result<(), Refusal> {
+pub fn check_arguments(name: &str, arguments: &Map<String, Value>) -> Result<(), Refusal> {
     let Some((_, _, _, known)) = PROMPTS.iter().find(|(known, ..)| *known == name) else {
         let shown: String = name.chars().take(80).collect();
-        return Err(Refusal::params(format!("unknown prompt \"{shown}\"; prompts/list lists all")));
+        return Err(Refusal::invalid_params(format!("unknown prompt \"{shown}\"; prompts/list lists all")));
     };
     for (argument, value) in arguments {
         if !known.iter().any(|(name, _)| name == argument) || !value.is_string() {
             let argument: String = argument.chars().take(80).collect();
-            return Err(Refusal::params(format!(
+            return Err(Refusal::invalid_params(format!(
                 "\"{argument}\" is not an argument of {name}, or not a text"
             )));
         }
     }
     if arguments.get("budget").and_then(Value::as_str).is_some_and(|text| text.parse::<usize>().is_err()) {
-        return Err(Refusal::params("\"budget\" must be a whole number"));
+        return Err(Refusal::invalid_params("\"budget\" must be a whole number"));
     }
     Ok(())
 }
 
 /// Returns a prompt, filled in.
-pub fn get(ground: &ToolContext<'_>, name: &str, arguments: &Map<String, Value>) -> Result<Value, ToolError> {
+pub fn get_prompt(
+    context: &ToolContext<'_>,
+    name: &str,
+    arguments: &Map<String, Value>,
+) -> Result<Value, ToolError> {
     let text = |name: &str| arguments.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
     let filled = match name {
         "recover-after-compaction" => {
             let budget = text("budget").and_then(|text| text.parse().ok()).unwrap_or(1500);
-            recovery(ground, budget)?
+            recovery_text(context, budget)?
         }
-        "explain-failure" => failure(ground, text("point"))?,
-        _ => post_mortem(ground)?,
+        "explain-failure" => failure_text(context, text("point"))?,
+        _ => post_mortem_text(context)?,
     };
     let description = PROMPTS.iter().find(|(known, ..)| *known == name).map(|(_, _, what, _)| *what);
     Ok(json!({
@@ -93,13 +97,13 @@ pub fn get(ground: &ToolContext<'_>, name: &str, arguments: &Map<String, Value>)
     }))
 }
 
-fn recovery(ground: &ToolContext<'_>, budget: usize) -> Result<String, ToolError> {
-    let page = stepback_board::recovery_page(
-        ground.workspace,
-        &ground.session()?,
+fn recovery_text(context: &ToolContext<'_>, budget: usize) -> Result<String, ToolError> {
+    let page = stepback_board::build_recovery_page(
+        context.workspace,
+        &context.target_session()?,
         &BoardMoment::Now,
         budget,
-        ground.now,
+        context.now,
     )?
     .page;
     Ok(format!(
@@ -108,13 +112,13 @@ fn recovery(ground: &ToolContext<'_>, budget: usize) -> Result<String, ToolError
     ))
 }
 
-fn failure(ground: &ToolContext<'_>, point: Option<&str>) -> Result<String, ToolError> {
-    let workspace = ground.workspace;
-    let stored = workspace.resolve(point.unwrap_or("error:last"), ground.now, &TimeZone::system)?;
+fn failure_text(context: &ToolContext<'_>, point: Option<&str>) -> Result<String, ToolError> {
+    let workspace = context.workspace;
+    let stored = workspace.resolve(point.unwrap_or("error:last"), context.now, &TimeZone::system)?;
     let step = &stored.step;
     let mut text =
-        format!("Explain why this failed, and how to fix it.\n\n{}\n", brief_line(&stored, ground.now));
-    let mut detail = workspace.detail_of(step)?.unwrap_or_default();
+        format!("Explain why this failed, and how to fix it.\n\n{}\n", step_line(&stored, context.now));
+    let mut detail = workspace.load_detail(step)?.unwrap_or_default();
     clip::value(&mut detail, DETAIL);
     for part in ["input", "output", "error"] {
         if let Some(value) = detail.get(part).filter(|value| !value.is_null()) {
@@ -131,24 +135,24 @@ fn failure(ground: &ToolContext<'_>, point: Option<&str>) -> Result<String, Tool
     };
     text.push_str("\nBefore that, newest first:\n");
     for earlier in workspace.store().steps(workspace.record.id, &query)? {
-        text.push_str(&format!("{}\n", brief_line(&earlier, ground.now)));
+        text.push_str(&format!("{}\n", step_line(&earlier, context.now)));
     }
-    text.push_str(&board(ground, &BoardMoment::Step(step.number))?);
+    text.push_str(&board_text(context, &BoardMoment::Step(step.number))?);
     text.push_str(
         "\nLook further with show, diff and why. Put what you suspect on the board with hypothesis, and what you find with evidence.",
     );
     Ok(text)
 }
 
-fn post_mortem(ground: &ToolContext<'_>) -> Result<String, ToolError> {
-    let (workspace, session) = (ground.workspace, ground.session()?);
+fn post_mortem_text(context: &ToolContext<'_>) -> Result<String, ToolError> {
+    let (workspace, session) = (context.workspace, context.target_session()?);
     let title = session.info.title.as_deref().unwrap_or("no prompt is recorded");
     let mut text = format!(
         "Write a post-mortem of the session {} of {}: what was requested, what was done, what failed and why, what was \
          learned, what to do differently. Be brief, name steps by their numbers (#42).\n\nIt started with: {}\n",
         session.id.short(),
         session.agent,
-        short(title, 500)
+        first_line(title, 500)
     );
     let steps = |query: StepQuery| workspace.store().steps(workspace.record.id, &query);
     let of = StepQuery { session: Some(session.id), hidden: Some(false), ..StepQuery::default() };
@@ -163,17 +167,17 @@ fn post_mortem(ground: &ToolContext<'_>) -> Result<String, ToolError> {
         if !found.is_empty() {
             text.push_str(&format!("\n{title}, newest first:\n"));
             for stored in &found {
-                text.push_str(&format!("{}\n", brief_line(stored, ground.now)));
+                text.push_str(&format!("{}\n", step_line(stored, context.now)));
             }
         }
     }
-    text.push_str(&board(ground, &BoardMoment::Now)?);
+    text.push_str(&board_text(context, &BoardMoment::Now)?);
     Ok(text)
 }
 
 /// The board as text; empty if there is nothing on it.
-fn board(ground: &ToolContext<'_>, moment: &BoardMoment) -> Result<String, ToolError> {
-    let sections = ground.workspace.board_at(&ground.session()?, moment)?.board.board(false);
+fn board_text(context: &ToolContext<'_>, moment: &BoardMoment) -> Result<String, ToolError> {
+    let sections = context.workspace.board_at(&context.target_session()?, moment)?.board.board(false);
     let mut text = String::new();
     for section in sections {
         text.push_str(&format!("\n{}:\n", section.title));

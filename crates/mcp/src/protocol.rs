@@ -12,31 +12,37 @@ const STATIC_LIST_TTL_MILLIS: u64 = 300_000;
 const MAX_COMPLETION_VALUES: usize = 100;
 
 /// Answers a request.
-pub fn answer(service: &dyn McpService, method: &str, asked: &ServiceRequest<'_>) -> Result<Value, Refusal> {
-    if asked.era == ProtocolEra::Modern {
-        revision::check(asked.params)?;
+pub fn handle_request(
+    service: &dyn McpService,
+    method: &str,
+    request: &ServiceRequest<'_>,
+) -> Result<Value, Refusal> {
+    if request.era == ProtocolEra::Modern {
+        revision::check_meta(request.params)?;
     }
-    let result = match (method, asked.era) {
-        ("initialize", ProtocolEra::Legacy) => introduce(service, asked),
+    let result = match (method, request.era) {
+        ("initialize", ProtocolEra::Legacy) => initialize(service, request),
         ("ping", ProtocolEra::Legacy) => Ok(json!({})),
-        ("server/discover", ProtocolEra::Modern) => Ok(discover(service, asked)),
-        ("tools/list", _) => single_page(asked.params, "tools", service.tools()),
-        ("tools/call", _) => call(service, asked),
-        ("resources/list", _) => service.resources(asked, cursor(asked.params)?),
+        ("server/discover", ProtocolEra::Modern) => Ok(discover(service, request)),
+        ("tools/list", _) => single_page_list(request.params, "tools", service.tools()),
+        ("tools/call", _) => call_tool(service, request),
+        ("resources/list", _) => service.resources(request, cursor_param(request.params)?),
         ("resources/templates/list", _) => {
-            single_page(asked.params, "resourceTemplates", service.templates())
+            single_page_list(request.params, "resourceTemplates", service.templates())
         }
-        ("resources/read", _) => read(service, asked),
-        ("prompts/list", _) => single_page(asked.params, "prompts", service.prompts()),
-        ("prompts/get", _) => {
-            service.prompt(asked, text(asked.params, "name")?, &object(asked.params, "arguments")?)
-        }
-        ("completion/complete", _) => complete(service, asked),
-        _ => Err(Refusal::method(method)),
+        ("resources/read", _) => read_resource(service, request),
+        ("prompts/list", _) => single_page_list(request.params, "prompts", service.prompts()),
+        ("prompts/get", _) => service.prompt(
+            request,
+            required_text(request.params, "name")?,
+            &object_param(request.params, "arguments")?,
+        ),
+        ("completion/complete", _) => complete_argument(service, request),
+        _ => Err(Refusal::unknown_method(method)),
     }?;
-    match (asked.era, result) {
+    match (request.era, result) {
         (ProtocolEra::Legacy, result) => Ok(result),
-        (ProtocolEra::Modern, Value::Object(result)) => Ok(standing_for_itself(service, method, result)),
+        (ProtocolEra::Modern, Value::Object(result)) => Ok(add_result_metadata(service, method, result)),
         (ProtocolEra::Modern, _) => Err(Refusal::new(INTERNAL_ERROR, "the answer is not an object")),
     }
 }
@@ -44,17 +50,17 @@ pub fn answer(service: &dyn McpService, method: &str, asked: &ServiceRequest<'_>
 /// The result of a self-contained request that has no fields besides those of `result`.
 pub fn complete_result(service: &dyn McpService, result: Value) -> Value {
     match result {
-        Value::Object(result) => standing_for_itself(service, "", result),
+        Value::Object(result) => add_result_metadata(service, "", result),
         other => other,
     }
 }
 
 /// Adds the fields that every result has in revisions where requests are self-contained.
-fn standing_for_itself(service: &dyn McpService, method: &str, mut result: Map<String, Value>) -> Value {
+fn add_result_metadata(service: &dyn McpService, method: &str, mut result: Map<String, Value>) -> Value {
     result.entry("resultType").or_insert_with(|| "complete".into());
     let meta = result.entry("_meta").or_insert_with(|| json!({}));
     if let Value::Object(meta) = meta {
-        meta.insert(SERVER.to_owned(), service.about().document());
+        meta.insert(SERVER.to_owned(), service.about().to_json());
     }
     let keep = match method {
         "server/discover" | "tools/list" | "prompts/list" | "resources/templates/list" => {
@@ -71,65 +77,69 @@ fn standing_for_itself(service: &dyn McpService, method: &str, mut result: Map<S
     Value::Object(result)
 }
 
-fn capabilities(service: &dyn McpService, asked: &ServiceRequest<'_>) -> Value {
-    let resources = match service.tells() && asked.pushes {
+fn capabilities(service: &dyn McpService, request: &ServiceRequest<'_>) -> Value {
+    let resources = match service.can_subscribe() && request.can_push {
         true => json!({ "subscribe": true }),
         false => json!({}),
     };
     json!({ "tools": {}, "resources": resources, "prompts": {}, "completions": {} })
 }
 
-fn introduce(service: &dyn McpService, asked: &ServiceRequest<'_>) -> Result<Value, Refusal> {
-    let wanted = text(asked.params, "protocolVersion")?;
+fn initialize(service: &dyn McpService, request: &ServiceRequest<'_>) -> Result<Value, Refusal> {
+    let wanted = required_text(request.params, "protocolVersion")?;
     let about = service.about();
     Ok(json!({
-        "protocolVersion": revision::agreed(wanted),
-        "capabilities": capabilities(service, asked),
-        "serverInfo": about.document(),
+        "protocolVersion": revision::negotiate_version(wanted),
+        "capabilities": capabilities(service, request),
+        "serverInfo": about.to_json(),
         "instructions": about.instructions,
     }))
 }
 
-fn discover(service: &dyn McpService, asked: &ServiceRequest<'_>) -> Value {
+fn discover(service: &dyn McpService, request: &ServiceRequest<'_>) -> Value {
     let about = service.about();
     json!({
-        "supportedVersions": revision::all(),
-        "capabilities": capabilities(service, asked),
+        "supportedVersions": revision::supported_versions(),
+        "capabilities": capabilities(service, request),
         "instructions": about.instructions,
     })
 }
 
-fn single_page(params: &Params, name: &str, items: Vec<Value>) -> Result<Value, Refusal> {
-    match cursor(params)? {
+fn single_page_list(params: &Params, name: &str, items: Vec<Value>) -> Result<Value, Refusal> {
+    match cursor_param(params)? {
         None => Ok(json!({ name: items })),
-        Some(_) => Err(Refusal::params("invalid cursor: this list has a single page")),
+        Some(_) => Err(Refusal::invalid_params("invalid cursor: this list has a single page")),
     }
 }
 
-fn call(service: &dyn McpService, asked: &ServiceRequest<'_>) -> Result<Value, Refusal> {
-    service.call(asked, text(asked.params, "name")?, object(asked.params, "arguments")?)
+fn call_tool(service: &dyn McpService, request: &ServiceRequest<'_>) -> Result<Value, Refusal> {
+    service.call(request, required_text(request.params, "name")?, object_param(request.params, "arguments")?)
 }
 
-fn read(service: &dyn McpService, asked: &ServiceRequest<'_>) -> Result<Value, Refusal> {
-    let uri = text(asked.params, "uri")?;
-    match service.read(asked, uri)? {
+fn read_resource(service: &dyn McpService, request: &ServiceRequest<'_>) -> Result<Value, Refusal> {
+    let uri = required_text(request.params, "uri")?;
+    match service.read(request, uri)? {
         Some(contents) => Ok(json!({ "contents": contents })),
         None => {
-            let code = match asked.era {
+            let code = match request.era {
                 ProtocolEra::Legacy => RESOURCE_NOT_FOUND,
                 ProtocolEra::Modern => INVALID_PARAMS,
             };
             let shown: String = uri.chars().take(200).collect();
-            Err(Refusal::new(code, format!("resource {shown} not found")).with(json!({ "uri": shown })))
+            Err(Refusal::new(code, format!("resource {shown} not found")).with_data(json!({ "uri": shown })))
         }
     }
 }
 
-fn complete(service: &dyn McpService, asked: &ServiceRequest<'_>) -> Result<Value, Refusal> {
-    let reference = object(asked.params, "ref")?;
-    let argument = object(asked.params, "argument")?;
-    let mut values =
-        service.complete(asked, &reference, text(&argument, "name")?, text(&argument, "value")?)?;
+fn complete_argument(service: &dyn McpService, request: &ServiceRequest<'_>) -> Result<Value, Refusal> {
+    let reference = object_param(request.params, "ref")?;
+    let argument = object_param(request.params, "argument")?;
+    let mut values = service.complete(
+        request,
+        &reference,
+        required_text(&argument, "name")?,
+        required_text(&argument, "value")?,
+    )?;
     let total = values.len();
     values.truncate(MAX_COMPLETION_VALUES);
     Ok(
@@ -137,23 +147,23 @@ fn complete(service: &dyn McpService, asked: &ServiceRequest<'_>) -> Result<Valu
     )
 }
 
-fn text<'p>(params: &'p Params, name: &str) -> Result<&'p str, Refusal> {
+fn required_text<'p>(params: &'p Params, name: &str) -> Result<&'p str, Refusal> {
     let text = params.get(name).and_then(Value::as_str);
-    text.ok_or_else(|| Refusal::params(format!("\"{name}\" must be given, as a text")))
+    text.ok_or_else(|| Refusal::invalid_params(format!("\"{name}\" must be given, as a text")))
 }
 
-fn object(params: &Params, name: &str) -> Result<Map<String, Value>, Refusal> {
+fn object_param(params: &Params, name: &str) -> Result<Map<String, Value>, Refusal> {
     match params.get(name) {
         None | Some(Value::Null) => Ok(Map::new()),
         Some(Value::Object(object)) => Ok(object.clone()),
-        Some(_) => Err(Refusal::params(format!("\"{name}\" must be an object"))),
+        Some(_) => Err(Refusal::invalid_params(format!("\"{name}\" must be an object"))),
     }
 }
 
-fn cursor(params: &Params) -> Result<Option<&str>, Refusal> {
+fn cursor_param(params: &Params) -> Result<Option<&str>, Refusal> {
     match params.get("cursor") {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(cursor)) => Ok(Some(cursor)),
-        Some(_) => Err(Refusal::params("\"cursor\" must be a text")),
+        Some(_) => Err(Refusal::invalid_params("\"cursor\" must be a text")),
     }
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use stepback_api::sessions::SessionDocument;
 use stepback_engine::EngineError;
 use stepback_engine::board::BoardMoment;
-use stepback_engine::session::{seen, status};
+use stepback_engine::session::{last_event_time, session_status};
 use stepback_model::clip;
 use stepback_model::page_cursor;
 use stepback_model::path::RelPath;
@@ -31,7 +31,7 @@ const MAX_TEXT_BYTES: usize = 256 << 10;
 const DETAIL: usize = 16 << 10;
 
 /// URI templates with a placeholder.
-pub fn templates() -> Vec<Value> {
+pub fn list_templates() -> Vec<Value> {
     let template = |uri: &str, name: &str, title: &str, description: &str, kind: &str| {
         json!({
             "uriTemplate": format!("{SCHEME}{uri}"),
@@ -68,14 +68,14 @@ pub fn templates() -> Vec<Value> {
 }
 
 /// One page of the resources.
-pub fn list(ground: &ToolContext<'_>, cursor: Option<&str>) -> Result<Value, ToolError> {
+pub fn list_resources(context: &ToolContext<'_>, cursor: Option<&str>) -> Result<Value, ToolError> {
     const CURSOR_SUBJECT: &str = "resources";
-    let mut sessions = ground.workspace.agent_sessions()?;
+    let mut sessions = context.workspace.agent_sessions()?;
     sessions.sort_by_key(|session| (std::cmp::Reverse(session.started_at), session.id));
     let mut resources = Vec::new();
     let after = match cursor {
         None => {
-            resources.extend(fixed());
+            resources.extend(fixed_resources());
             0
         }
         Some(cursor) => {
@@ -91,7 +91,7 @@ pub fn list(ground: &ToolContext<'_>, cursor: Option<&str>) -> Result<Value, Too
             "name": format!("session-{}", session.id.short()),
             "title": session.info.title.clone().unwrap_or_else(|| format!("A session of {}", session.agent)),
             "mimeType": "application/json",
-            "annotations": { "lastModified": seen(session) },
+            "annotations": { "lastModified": last_event_time(session) },
         })
     }));
     let mut listed = json!({ "resources": resources });
@@ -102,11 +102,11 @@ pub fn list(ground: &ToolContext<'_>, cursor: Option<&str>) -> Result<Value, Too
 }
 
 /// The resources that exist in every workspace.
-pub fn always() -> Value {
-    json!({ "resources": fixed() })
+pub fn list_fixed_resources() -> Value {
+    json!({ "resources": fixed_resources() })
 }
 
-fn fixed() -> [Value; 3] {
+fn fixed_resources() -> [Value; 3] {
     let resource = |uri: &str, title: &str, description: &str, kind: &str| {
         json!({
             "uri": format!("{SCHEME}{uri}"),
@@ -124,38 +124,45 @@ fn fixed() -> [Value; 3] {
 }
 
 /// The contents of a URI; `None` if there is nothing.
-pub fn read(ground: &ToolContext<'_>, uri: &str) -> Result<Option<Value>, ToolError> {
+pub fn read_resource(context: &ToolContext<'_>, uri: &str) -> Result<Option<Value>, ToolError> {
     let Some(rest) = uri.strip_prefix(SCHEME) else { return Ok(None) };
     let (noun, name) = rest.split_once('/').unwrap_or((rest, ""));
     let found = match (noun, name) {
-        ("mind", "") => Some(markdown(board(ground, &BoardMoment::Now)?)),
-        ("mind", point) => {
-            moment(ground, point)?.map(|moment| board(ground, &moment)).transpose()?.map(markdown)
-        }
+        ("mind", "") => Some(markdown_content(board_markdown(context, &BoardMoment::Now)?)),
+        ("mind", point) => resolve_moment(context, point)?
+            .map(|moment| board_markdown(context, &moment))
+            .transpose()?
+            .map(markdown_content),
         ("recovery", "") => {
-            let session = ground.session()?;
-            Some(markdown(
-                stepback_board::recovery_page(
-                    ground.workspace,
+            let session = context.target_session()?;
+            Some(markdown_content(
+                stepback_board::build_recovery_page(
+                    context.workspace,
                     &session,
                     &BoardMoment::Now,
                     1500,
-                    ground.now,
+                    context.now,
                 )?
                 .page,
             ))
         }
         ("sessions", "") => {
-            let sessions: Vec<Value> =
-                ground.workspace.agent_sessions()?.iter().map(|known| told(known, ground)).collect();
-            Some(document(&json!({ "sessions": sessions })))
+            let sessions: Vec<Value> = context
+                .workspace
+                .agent_sessions()?
+                .iter()
+                .map(|known| session_document(known, context))
+                .collect();
+            Some(json_content(&json!({ "sessions": sessions })))
         }
-        ("session", id) if !id.is_empty() => session(ground, &decoded(id))?,
+        ("session", id) if !id.is_empty() => session_content(context, &decode_percent(id))?,
         ("step", point) if !point.is_empty() => {
-            resolved(ground, &decoded(point))?.map(|at| step(ground, &at)).transpose()?
+            resolve_step(context, &decode_percent(point))?.map(|at| step_content(context, &at)).transpose()?
         }
         ("file", rest) => match rest.split_once('/') {
-            Some((point, path)) if !path.is_empty() => file(ground, &decoded(point), &decoded(path))?,
+            Some((point, path)) if !path.is_empty() => {
+                file_content(context, &decode_percent(point), &decode_percent(path))?
+            }
             _ => None,
         },
         _ => None,
@@ -165,46 +172,52 @@ pub fn read(ground: &ToolContext<'_>, uri: &str) -> Result<Option<Value>, ToolEr
 
 /// The mark of a resource, which differs once the resource has changed. `None` for a resource without notifications: the
 /// past does not change.
-pub fn mark(ground: &ToolContext<'_>, uri: &str) -> Result<Option<String>, ToolError> {
+pub fn resource_version(context: &ToolContext<'_>, uri: &str) -> Result<Option<String>, ToolError> {
     let Some(rest) = uri.strip_prefix(SCHEME) else { return Ok(None) };
     let board = |session: &Session| format!("{} {:?}", session.id, session.info.slots.reasoning);
     Ok(match rest.split_once('/').unwrap_or((rest, "")) {
-        ("mind", "") => Some(board(&ground.session()?)),
+        ("mind", "") => Some(board(&context.target_session()?)),
         ("recovery", "") => {
-            let session = ground.session()?;
-            Some(format!("{} {}", board(&session), newest(ground, &session)?))
+            let session = context.target_session()?;
+            Some(format!("{} {}", board(&session), newest_step_number(context, &session)?))
         }
         ("sessions", "") => {
-            let sessions = ground.workspace.agent_sessions()?;
-            Some(sessions.iter().map(|known| told(known, ground).to_string()).collect())
+            let sessions = context.workspace.agent_sessions()?;
+            Some(sessions.iter().map(|known| session_document(known, context).to_string()).collect())
         }
-        ("session", id) if !id.is_empty() => match absent(ground.workspace.find_session(&decoded(id)))? {
-            Some(session) => Some(format!("{} {}", told(&session, ground), newest(ground, &session)?)),
-            None => None,
-        },
+        ("session", id) if !id.is_empty() => {
+            match none_if_absent(context.workspace.find_session(&decode_percent(id)))? {
+                Some(session) => Some(format!(
+                    "{} {}",
+                    session_document(&session, context),
+                    newest_step_number(context, &session)?
+                )),
+                None => None,
+            }
+        }
         _ => None,
     })
 }
 
 /// The number of the newest step of a session.
-fn newest(ground: &ToolContext<'_>, session: &Session) -> Result<u64, ToolError> {
+fn newest_step_number(context: &ToolContext<'_>, session: &Session) -> Result<u64, ToolError> {
     let query = StepQuery { session: Some(session.id), limit: Some(1), ..StepQuery::default() };
-    let steps = ground.workspace.store().steps(ground.workspace.record.id, &query)?;
+    let steps = context.workspace.store().steps(context.workspace.record.id, &query)?;
     Ok(steps.first().map_or(0, |stored| stored.step.number))
 }
 
-type Content = (&'static str, String);
+type TypedText = (&'static str, String);
 
-fn markdown(text: String) -> Content {
+fn markdown_content(text: String) -> TypedText {
     ("text/markdown", text)
 }
 
-fn document(value: &Value) -> Content {
+fn json_content(value: &Value) -> TypedText {
     ("application/json", value.to_string())
 }
 
-fn board(ground: &ToolContext<'_>, moment: &BoardMoment) -> Result<String, ToolError> {
-    let seen = ground.workspace.board_at(&ground.session()?, moment)?;
+fn board_markdown(context: &ToolContext<'_>, moment: &BoardMoment) -> Result<String, ToolError> {
+    let seen = context.workspace.board_at(&context.target_session()?, moment)?;
     let mut page = match &seen.step {
         Some(stored) => format!("# The board as of #{}\n", stored.step.number),
         None => "# The board is empty\n".to_owned(),
@@ -220,7 +233,7 @@ fn board(ground: &ToolContext<'_>, moment: &BoardMoment) -> Result<String, ToolE
 }
 
 /// Turns the error of a point that names nothing into `None`: there is no resource at that URI.
-fn absent<T>(found: Result<T, EngineError>) -> Result<Option<T>, ToolError> {
+fn none_if_absent<T>(found: Result<T, EngineError>) -> Result<Option<T>, ToolError> {
     match found {
         Ok(found) => Ok(Some(found)),
         Err(EngineError::Point(_) | EngineError::NothingRecorded { .. } | EngineError::NoFiles { .. }) => {
@@ -230,58 +243,64 @@ fn absent<T>(found: Result<T, EngineError>) -> Result<Option<T>, ToolError> {
     }
 }
 
-fn moment(ground: &ToolContext<'_>, point: &str) -> Result<Option<BoardMoment>, ToolError> {
-    absent(stepback_board::resolve_moment(ground.workspace, &decoded(point), ground.now, &TimeZone::system))
+fn resolve_moment(context: &ToolContext<'_>, point: &str) -> Result<Option<BoardMoment>, ToolError> {
+    none_if_absent(stepback_board::resolve_moment(
+        context.workspace,
+        &decode_percent(point),
+        context.now,
+        &TimeZone::system,
+    ))
 }
 
-fn resolved(ground: &ToolContext<'_>, point: &str) -> Result<Option<StepRow>, ToolError> {
-    absent(ground.workspace.resolve(point, ground.now, &TimeZone::system))
+fn resolve_step(context: &ToolContext<'_>, point: &str) -> Result<Option<StepRow>, ToolError> {
+    none_if_absent(context.workspace.resolve(point, context.now, &TimeZone::system))
 }
 
-fn told(session: &Session, ground: &ToolContext<'_>) -> Value {
-    let document = SessionDocument::of(session, status(session, false, ground.now));
+fn session_document(session: &Session, context: &ToolContext<'_>) -> Value {
+    let document = SessionDocument::from_session(session, session_status(session, false, context.now));
     json!(SessionDocument { seen_at: Some(document.last_seen()), ..document })
 }
 
-fn session(ground: &ToolContext<'_>, id: &str) -> Result<Option<Content>, ToolError> {
-    let Some(session) = absent(ground.workspace.find_session(id))? else { return Ok(None) };
+fn session_content(context: &ToolContext<'_>, id: &str) -> Result<Option<TypedText>, ToolError> {
+    let Some(session) = none_if_absent(context.workspace.find_session(id))? else { return Ok(None) };
     let query = StepQuery {
         session: Some(session.id),
         hidden: Some(false),
         limit: Some(MAX_STEPS),
         ..StepQuery::default()
     };
-    let page = ground.workspace.store().find(Some(ground.workspace.record.id), &query)?;
-    let steps: Vec<Value> = page.steps.iter().map(|placed| crate::tools::brief(&placed.stored)).collect();
-    let mut value = told(&session, ground);
+    let page = context.workspace.store().find(Some(context.workspace.record.id), &query)?;
+    let steps: Vec<Value> =
+        page.steps.iter().map(|placed| crate::tools::step_summary(&placed.stored)).collect();
+    let mut value = session_document(&session, context);
     value["steps"] = json!(page.total);
     value["last_steps"] = json!(steps);
-    Ok(Some(document(&value)))
+    Ok(Some(json_content(&value)))
 }
 
-fn step(ground: &ToolContext<'_>, stored: &StepRow) -> Result<Content, ToolError> {
-    let mut value = crate::tools::brief(stored);
+fn step_content(context: &ToolContext<'_>, stored: &StepRow) -> Result<TypedText, ToolError> {
+    let mut value = crate::tools::step_summary(stored);
     value["session"] = json!(stored.step.session);
-    let mut detail = ground.workspace.detail_of(&stored.step)?.unwrap_or_default();
+    let mut detail = context.workspace.load_detail(&stored.step)?.unwrap_or_default();
     clip::value(&mut detail, DETAIL);
     value["detail"] = detail;
-    Ok(document(&value))
+    Ok(json_content(&value))
 }
 
-fn file(ground: &ToolContext<'_>, point: &str, path: &str) -> Result<Option<Content>, ToolError> {
+fn file_content(context: &ToolContext<'_>, point: &str, path: &str) -> Result<Option<TypedText>, ToolError> {
     let Ok(path) = RelPath::parse(path) else { return Ok(None) };
-    let Some(stored) = resolved(ground, point)? else { return Ok(None) };
-    let Some(state) = absent(ground.workspace.state_of(&stored))? else { return Ok(None) };
+    let Some(stored) = resolve_step(context, point)? else { return Ok(None) };
+    let Some(state) = none_if_absent(context.workspace.load_state(&stored))? else { return Ok(None) };
     let plain = |text: String| Ok(Some(("text/plain", text)));
-    match ground.workspace.read_path(&state, &path)? {
+    match context.workspace.read_path(&state, &path)? {
         None => Ok(None),
         Some((TreeNode::File { .. }, bytes)) => match String::from_utf8(bytes) {
             Ok(mut text) if !text.contains('\0') => {
                 clip::text(&mut text, MAX_TEXT_BYTES);
                 plain(text)
             }
-            Ok(text) => plain(binary(text.len())),
-            Err(error) => plain(binary(error.as_bytes().len())),
+            Ok(text) => plain(binary_placeholder(text.len())),
+            Err(error) => plain(binary_placeholder(error.as_bytes().len())),
         },
         Some((TreeNode::Symlink { target }, _)) => {
             plain(format!("[a link to {}]", stepback_model::path::display_bytes(&target)))
@@ -291,24 +310,24 @@ fn file(ground: &ToolContext<'_>, point: &str, path: &str) -> Result<Option<Cont
     }
 }
 
-fn binary(length: usize) -> String {
+fn binary_placeholder(length: usize) -> String {
     format!("[binary: {length} bytes; \"stepback restore\" writes it to a directory]")
 }
 
 /// Decodes the percent-encoding of a part of a URI.
-fn decoded(text: &str) -> Cow<'_, str> {
+fn decode_percent(text: &str) -> Cow<'_, str> {
     percent_decode_str(text).decode_utf8_lossy()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::decoded;
+    use super::decode_percent;
 
     #[test]
     fn signs_come_back() {
-        assert_eq!(decoded("a%20b%2Fc"), "a b/c");
-        assert_eq!(decoded("%2342"), "#42");
-        assert_eq!(decoded("100%"), "100%");
-        assert_eq!(decoded("%zz%é%"), "%zz%é%");
+        assert_eq!(decode_percent("a%20b%2Fc"), "a b/c");
+        assert_eq!(decode_percent("%2342"), "#42");
+        assert_eq!(decode_percent("100%"), "100%");
+        assert_eq!(decode_percent("%zz%é%"), "%zz%é%");
     }
 }

@@ -31,23 +31,23 @@ pub enum ProtocolEra {
 }
 
 /// Every supported revision, newest first.
-pub fn all() -> Vec<&'static str> {
+pub fn supported_versions() -> Vec<&'static str> {
     std::iter::once(MODERN).chain(LEGACY).collect()
 }
 
 /// The revision for a connection whose client asks for `wanted`: that one if supported, else the newest legacy one.
-pub fn agreed(wanted: &str) -> &'static str {
+pub fn negotiate_version(wanted: &str) -> &'static str {
     LEGACY.into_iter().find(|known| *known == wanted).unwrap_or(LEGACY[0])
 }
 
 /// The revision that a request states.
-pub fn stated(params: &Params) -> Option<&Value> {
+pub fn stated_version(params: &Params) -> Option<&Value> {
     params.get("_meta")?.get(VERSION)
 }
 
 /// Checks the `_meta` fields that a self-contained request must have.
-pub fn check(params: &Params) -> Result<(), Refusal> {
-    let missing = |key: &str| Refusal::params(format!("params._meta must have \"{key}\""));
+pub fn check_meta(params: &Params) -> Result<(), Refusal> {
+    let missing = |key: &str| Refusal::invalid_params(format!("params._meta must have \"{key}\""));
     let meta = match params.get("_meta") {
         Some(Value::Object(meta)) => meta,
         _ => return Err(missing(VERSION)),
@@ -57,7 +57,7 @@ pub fn check(params: &Params) -> Result<(), Refusal> {
         _ => return Err(missing(VERSION)),
     };
     if version != MODERN {
-        return Err(unsupported(version));
+        return Err(unsupported_version(version));
     }
     if !meta.get(CAPABILITIES).is_some_and(Value::is_object) {
         return Err(missing(CAPABILITIES));
@@ -65,13 +65,13 @@ pub fn check(params: &Params) -> Result<(), Refusal> {
     match meta.get(CLIENT) {
         None => Ok(()),
         Some(client) if client.get("name").is_some_and(Value::is_string) => Ok(()),
-        Some(_) => Err(Refusal::params(format!("params._meta[\"{CLIENT}\"] must have a name"))),
+        Some(_) => Err(Refusal::invalid_params(format!("params._meta[\"{CLIENT}\"] must have a name"))),
     }
 }
 
 /// The refusal for the unsupported revision `wanted`.
-pub fn unsupported(wanted: &str) -> Refusal {
+pub fn unsupported_version(wanted: &str) -> Refusal {
     let wanted: String = wanted.chars().take(40).collect();
     Refusal::new(UNSUPPORTED_VERSION, format!("protocol revision \"{wanted}\" is not supported"))
-        .with(json!({ "supported": all(), "requested": wanted }))
+        .with_data(json!({ "supported": supported_versions(), "requested": wanted }))
 }

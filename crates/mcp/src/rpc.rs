@@ -25,7 +25,7 @@ pub enum RpcMessage {
         params: Params,
     },
     /// A response. This server sends no requests, so it is ignored.
-    Answer,
+    Response,
 }
 
 /// The error response to a request.
@@ -65,19 +65,19 @@ impl Refusal {
     }
 
     /// The refusal of invalid arguments.
-    pub fn params(message: impl Into<String>) -> Self {
+    pub fn invalid_params(message: impl Into<String>) -> Self {
         Self::new(INVALID_PARAMS, message)
     }
 
     /// The refusal of the unknown method `method`.
-    pub fn method(method: &str) -> Self {
+    pub fn unknown_method(method: &str) -> Self {
         let shown: String = method.chars().take(80).collect();
         Self::new(METHOD_NOT_FOUND, format!("unknown method \"{shown}\""))
     }
 
     /// Adds details for programs.
     #[must_use]
-    pub fn with(mut self, data: Value) -> Self {
+    pub fn with_data(mut self, data: Value) -> Self {
         self.data = Some(data);
         self
     }
@@ -104,7 +104,7 @@ pub fn parse(bytes: &[u8]) -> Result<RpcMessage, (Option<Value>, Refusal)> {
     let method = match fields.remove("method") {
         Some(Value::String(method)) => method,
         None if fields.contains_key("result") || fields.contains_key("error") => {
-            return Ok(RpcMessage::Answer);
+            return Ok(RpcMessage::Response);
         }
         _ => return Err(wrong("\"method\" must be a text")),
     };
@@ -123,15 +123,15 @@ pub fn parse(bytes: &[u8]) -> Result<RpcMessage, (Option<Value>, Refusal)> {
 }
 
 /// The response to a request.
-pub fn answer(id: &Value, answer: Result<Value, Refusal>) -> Value {
+pub fn response(id: &Value, answer: Result<Value, Refusal>) -> Value {
     match answer {
         Ok(result) => json!({ "jsonrpc": "2.0", "id": id, "result": result }),
-        Err(refusal) => refused(Some(id), &refusal),
+        Err(refusal) => error_response(Some(id), &refusal),
     }
 }
 
 /// The error response. Without an id the client cannot tell which request it belongs to.
-pub fn refused(id: Option<&Value>, refusal: &Refusal) -> Value {
+pub fn error_response(id: Option<&Value>, refusal: &Refusal) -> Value {
     let mut error = json!({ "code": refusal.code, "message": refusal.message });
     if let Some(data) = &refusal.data {
         error["data"] = data.clone();
@@ -194,7 +194,7 @@ mod tests {
         );
         let told = parse(br#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#).unwrap();
         assert!(matches!(told, RpcMessage::Notification { .. }));
-        assert_eq!(parse(br#"{"jsonrpc":"2.0","id":1,"result":{}}"#).unwrap(), RpcMessage::Answer);
+        assert_eq!(parse(br#"{"jsonrpc":"2.0","id":1,"result":{}}"#).unwrap(), RpcMessage::Response);
     }
 
     proptest::proptest! {

@@ -7,12 +7,12 @@ use serde_json::{Map, Value, json};
 use stepback_model::clip;
 
 /// A string.
-pub fn text(description: &str) -> Value {
-    described(json!({ "type": "string" }), description)
+pub fn string(description: &str) -> Value {
+    with_description(json!({ "type": "string" }), description)
 }
 
 /// Adds a description, unless it is empty.
-fn described(mut schema: Value, description: &str) -> Value {
+fn with_description(mut schema: Value, description: &str) -> Value {
     if !description.is_empty() {
         schema["description"] = json!(description);
     }
@@ -20,43 +20,43 @@ fn described(mut schema: Value, description: &str) -> Value {
 }
 
 /// One of a few strings.
-pub fn word(description: &str, words: &[&str]) -> Value {
-    described(json!({ "type": "string", "enum": words }), description)
+pub fn string_enum(description: &str, words: &[&str]) -> Value {
+    with_description(json!({ "type": "string", "enum": words }), description)
 }
 
 /// A number in an inclusive range.
-pub fn number(description: &str, least: f64, most: f64) -> Value {
-    described(json!({ "type": "number", "minimum": least, "maximum": most }), description)
+pub fn bounded_number(description: &str, least: f64, most: f64) -> Value {
+    with_description(json!({ "type": "number", "minimum": least, "maximum": most }), description)
 }
 
 /// A number without bounds.
 pub fn any_number(description: &str) -> Value {
-    described(json!({ "type": "number" }), description)
+    with_description(json!({ "type": "number" }), description)
 }
 
 /// An integer in an inclusive range.
-pub fn count(description: &str, least: u64, most: u64) -> Value {
-    described(json!({ "type": "integer", "minimum": least, "maximum": most }), description)
+pub fn bounded_integer(description: &str, least: u64, most: u64) -> Value {
+    with_description(json!({ "type": "integer", "minimum": least, "maximum": most }), description)
 }
 
 /// An integer without bounds.
-pub fn whole(description: &str) -> Value {
-    described(json!({ "type": "integer" }), description)
+pub fn integer(description: &str) -> Value {
+    with_description(json!({ "type": "integer" }), description)
 }
 
 /// A boolean.
-pub fn flag(description: &str) -> Value {
-    described(json!({ "type": "boolean" }), description)
+pub fn boolean(description: &str) -> Value {
+    with_description(json!({ "type": "boolean" }), description)
 }
 
 /// A list of strings.
-pub fn texts(description: &str) -> Value {
-    list(description, json!({ "type": "string" }))
+pub fn string_array(description: &str) -> Value {
+    array(description, json!({ "type": "string" }))
 }
 
 /// A list of `of`.
-pub fn list(description: &str, of: Value) -> Value {
-    described(json!({ "type": "array", "items": of }), description)
+pub fn array(description: &str, items: Value) -> Value {
+    with_description(json!({ "type": "array", "items": items }), description)
 }
 
 /// An object with no members besides these.
@@ -80,17 +80,17 @@ pub fn open_object(members: &[(&str, Value)], required: &[&str]) -> Value {
 }
 
 /// Any value.
-pub fn anything(description: &str) -> Value {
-    described(json!({}), description)
+pub fn any_value(description: &str) -> Value {
+    with_description(json!({}), description)
 }
 
 /// Why a value does not match a schema, as text; `None` if it matches.
-pub fn misfit(schema: &Value, value: &Value) -> Option<String> {
-    at("", schema, value)
+pub fn find_mismatch(schema: &Value, value: &Value) -> Option<String> {
+    mismatch_at("", schema, value)
 }
 
-fn at(place: &str, schema: &Value, value: &Value) -> Option<String> {
-    let name = if place.is_empty() { "the arguments" } else { place };
+fn mismatch_at(path: &str, schema: &Value, value: &Value) -> Option<String> {
+    let name = if path.is_empty() { "the arguments" } else { path };
     let kind = schema.get("type").and_then(Value::as_str);
     let fits = match kind {
         Some("string") => value.is_string(),
@@ -102,13 +102,17 @@ fn at(place: &str, schema: &Value, value: &Value) -> Option<String> {
         _ => true,
     };
     if !fits {
-        return Some(format!("{name} must be {}, not {}", a(kind.unwrap_or_default()), shown(value)));
+        return Some(format!(
+            "{name} must be {}, not {}",
+            type_phrase(kind.unwrap_or_default()),
+            short_value(value)
+        ));
     }
     if let Some(words) = schema.get("enum").and_then(Value::as_array)
         && !words.contains(value)
     {
         let words: Vec<&str> = words.iter().filter_map(Value::as_str).collect();
-        return Some(format!("{name} must be one of {}, not {}", words.join(", "), shown(value)));
+        return Some(format!("{name} must be one of {}, not {}", words.join(", "), short_value(value)));
     }
     if let Some(number) = value.as_f64() {
         let bound = |which: &str| schema.get(which).and_then(Value::as_f64);
@@ -122,15 +126,18 @@ fn at(place: &str, schema: &Value, value: &Value) -> Option<String> {
     match value {
         Value::Array(items) => {
             let of = schema.get("items")?;
-            items.iter().enumerate().find_map(|(place, item)| at(&format!("{name}[{place}]"), of, item))
+            items
+                .iter()
+                .enumerate()
+                .find_map(|(place, item)| mismatch_at(&format!("{name}[{place}]"), of, item))
         }
-        Value::Object(members) => of_members(place, schema, members),
+        Value::Object(members) => member_mismatch(path, schema, members),
         _ => None,
     }
 }
 
-fn of_members(place: &str, schema: &Value, members: &Map<String, Value>) -> Option<String> {
-    let named = |member: &str| if place.is_empty() { member.to_owned() } else { format!("{place}.{member}") };
+fn member_mismatch(path: &str, schema: &Value, members: &Map<String, Value>) -> Option<String> {
+    let named = |member: &str| if path.is_empty() { member.to_owned() } else { format!("{path}.{member}") };
     let known = schema.get("properties").and_then(Value::as_object);
     for required in schema.get("required").and_then(Value::as_array).into_iter().flatten() {
         let required = required.as_str().unwrap_or_default();
@@ -141,7 +148,7 @@ fn of_members(place: &str, schema: &Value, members: &Map<String, Value>) -> Opti
     for (member, value) in members {
         match known.and_then(|known| known.get(member)) {
             Some(schema) => {
-                if let Some(why) = at(&named(member), schema, value) {
+                if let Some(why) = mismatch_at(&named(member), schema, value) {
                     return Some(why);
                 }
             }
@@ -157,7 +164,7 @@ fn of_members(place: &str, schema: &Value, members: &Map<String, Value>) -> Opti
     None
 }
 
-fn a(kind: &str) -> &'static str {
+fn type_phrase(kind: &str) -> &'static str {
     match kind {
         "string" => "a text",
         "number" => "a number",
@@ -169,7 +176,7 @@ fn a(kind: &str) -> &'static str {
 }
 
 /// A value for an error message, cut short because it may be megabytes long.
-fn shown(value: &Value) -> String {
+fn short_value(value: &Value) -> String {
     let text = match value {
         Value::Array(_) => "a list".to_owned(),
         Value::Object(_) => "an object".to_owned(),
@@ -186,16 +193,16 @@ mod tests {
     fn what_does_not_fit_is_named() {
         let schema = object(
             &[
-                ("name", text("")),
-                ("sure", number("", 0.0, 1.0)),
-                ("how", word("", &["a", "b"])),
-                ("many", count("", 1, 5)),
-                ("tags", texts("")),
-                ("act", list("", object(&[("gap", text(""))], &["gap"]))),
+                ("name", string("")),
+                ("sure", bounded_number("", 0.0, 1.0)),
+                ("how", string_enum("", &["a", "b"])),
+                ("many", bounded_integer("", 1, 5)),
+                ("tags", string_array("")),
+                ("act", array("", object(&[("gap", string(""))], &["gap"]))),
             ],
             &["name"],
         );
-        let why = |value: Value| misfit(&schema, &value);
+        let why = |value: Value| find_mismatch(&schema, &value);
         assert_eq!(why(json!({ "name": "x", "sure": 1, "how": "a", "tags": ["t"] })), None);
         let cases = [
             (json!([]), "the arguments must be an object, not a list"),

@@ -25,7 +25,7 @@ pub struct ServerInfo {
 
 impl ServerInfo {
     /// The `serverInfo` document.
-    pub fn document(&self) -> Value {
+    pub fn to_json(&self) -> Value {
         json!({ "name": self.name, "title": self.title, "version": self.version })
     }
 }
@@ -39,25 +39,25 @@ pub struct ServiceRequest<'a> {
     /// The name of the client program, as the client states it.
     pub client: Option<&'a str>,
     /// Whether the transport can send notifications, so that the client can subscribe to changes.
-    pub pushes: bool,
+    pub can_push: bool,
     /// Sends a message before the response.
-    pub out: &'a (dyn Fn(Value) + Sync),
+    pub send: &'a (dyn Fn(Value) + Sync),
 }
 
 impl ServiceRequest<'_> {
     /// Reports progress, if the request has a progress token.
-    pub fn progress(&self, done: u64, total: u64, message: &str) {
+    pub fn report_progress(&self, done: u64, total: u64, message: &str) {
         let token = self.params.get("_meta").and_then(|meta| meta.get("progressToken"));
         if let Some(token) = token.filter(|token| token.is_string() || token.is_number()) {
             let params =
                 json!({ "progressToken": token, "progress": done, "total": total, "message": message });
-            (self.out)(notification("notifications/progress", params));
+            (self.send)(notification("notifications/progress", params));
         }
     }
 }
 
 /// The name of the client program, where requests carry it.
-pub fn client_of(params: &Params) -> Option<&str> {
+pub fn client_name(params: &Params) -> Option<&str> {
     params.get("_meta")?.get(CLIENT)?.get("name")?.as_str()
 }
 
@@ -75,33 +75,33 @@ pub trait McpService: Send + Sync {
     /// Calls a tool. Returns a refusal for an unknown tool; a failure inside a tool is part of its result.
     fn call(
         &self,
-        asked: &ServiceRequest<'_>,
+        request: &ServiceRequest<'_>,
         tool: &str,
         arguments: Map<String, Value>,
     ) -> Result<Value, Refusal>;
 
     /// A page of resources: `resources`, and `nextCursor` if there are more.
-    fn resources(&self, asked: &ServiceRequest<'_>, cursor: Option<&str>) -> Result<Value, Refusal>;
+    fn resources(&self, request: &ServiceRequest<'_>, cursor: Option<&str>) -> Result<Value, Refusal>;
 
     /// URI templates of resources.
     fn templates(&self) -> Vec<Value>;
 
     /// The contents of a URI, as a list; `None` if there is nothing.
-    fn read(&self, asked: &ServiceRequest<'_>, uri: &str) -> Result<Option<Value>, Refusal>;
+    fn read(&self, request: &ServiceRequest<'_>, uri: &str) -> Result<Option<Value>, Refusal>;
 
     /// Whether clients can subscribe to changes of resources.
-    fn tells(&self) -> bool {
+    fn can_subscribe(&self) -> bool {
         false
     }
 
     /// The mark of a resource as it is now, which differs once it has changed. `None` if the resource has no notifications.
-    fn mark(&self, _asked: &ServiceRequest<'_>, _uri: &str) -> Result<Option<String>, Refusal> {
+    fn resource_version(&self, _asked: &ServiceRequest<'_>, _uri: &str) -> Result<Option<String>, Refusal> {
         Ok(None)
     }
 
     /// Waits at most `patience` until something may have changed since `seen`, and returns the present state.
-    fn wait(&self, _seen: Option<u64>, patience: Duration) -> Result<u64, Refusal> {
-        std::thread::sleep(patience);
+    fn wait_for_change(&self, _seen: Option<u64>, timeout: Duration) -> Result<u64, Refusal> {
+        std::thread::sleep(timeout);
         Ok(0)
     }
 
@@ -111,7 +111,7 @@ pub trait McpService: Send + Sync {
     /// One prompt, filled in: `description` and `messages`.
     fn prompt(
         &self,
-        asked: &ServiceRequest<'_>,
+        request: &ServiceRequest<'_>,
         name: &str,
         arguments: &Map<String, Value>,
     ) -> Result<Value, Refusal>;
@@ -119,7 +119,7 @@ pub trait McpService: Send + Sync {
     /// Values for an argument of a prompt or a placeholder of a URI template that start with what was typed.
     fn complete(
         &self,
-        asked: &ServiceRequest<'_>,
+        request: &ServiceRequest<'_>,
         reference: &Map<String, Value>,
         argument: &str,
         begins: &str,

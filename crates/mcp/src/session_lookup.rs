@@ -9,7 +9,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use stepback_engine::Workspace;
-use stepback_engine::session::status;
+use stepback_engine::session::session_status;
 use stepback_model::ids::SessionId;
 use stepback_model::record::Session;
 use stepback_model::time::Timestamp;
@@ -43,17 +43,17 @@ impl SessionCache {
 
 impl SessionHint {
     /// The session this server acts for: that of an agent, or the user's own if no agent is active.
-    pub fn find(
+    pub fn resolve_session(
         &self,
         workspace: &Workspace,
-        joined: &SessionCache,
+        cache: &SessionCache,
         client: Option<&str>,
         now: Timestamp,
     ) -> Result<Session, ToolError> {
         if let Some(named) = &self.session {
             return Ok(workspace.find_session(named)?);
         }
-        let mut live = going_on(workspace)?;
+        let mut live = running_sessions(workspace)?;
         let same =
             |session: &&Session| self.agent_session.is_some() && session.info.external == self.agent_session;
         if let Some(session) = live.iter().find(same) {
@@ -61,34 +61,35 @@ impl SessionHint {
         }
         let asks = self.agents.iter().find(|agent| client.is_some_and(|client| client.starts_with(**agent)));
         live.retain(|session| {
-            status(session, false, now) == "active" && asks.is_none_or(|agent| session.agent == **agent)
+            session_status(session, false, now) == "active"
+                && asks.is_none_or(|agent| session.agent == **agent)
         });
-        let found = match joined.get().and_then(|id| live.iter().find(|session| session.id == id)) {
+        let found = match cache.get().and_then(|id| live.iter().find(|session| session.id == id)) {
             Some(session) => session.clone(),
-            None => match one_of(&live) {
+            None => match pick_session(&live) {
                 Some(session) => session.clone(),
                 None if live.is_empty() => return Ok(workspace.session.clone()),
-                None => return Err(several(&live)),
+                None => return Err(ambiguous_session_error(&live)),
             },
         };
-        joined.set(found.id);
+        cache.set(found.id);
         Ok(found)
     }
 }
 
 /// Sessions of agents that were recorded here and have not ended.
-fn going_on(workspace: &Workspace) -> Result<Vec<Session>, ToolError> {
+fn running_sessions(workspace: &Workspace) -> Result<Vec<Session>, ToolError> {
     Ok(workspace.running_sessions()?)
 }
 
 /// Sessions of agents that are active here.
-pub fn at_work(workspace: &Workspace, now: Timestamp) -> Result<Vec<Session>, ToolError> {
-    let mut live = going_on(workspace)?;
-    live.retain(|session| status(session, false, now) == "active");
+pub fn active_sessions(workspace: &Workspace, now: Timestamp) -> Result<Vec<Session>, ToolError> {
+    let mut live = running_sessions(workspace)?;
+    live.retain(|session| session_status(session, false, now) == "active");
     Ok(live)
 }
 
-fn one_of(live: &[Session]) -> Option<&Session> {
+fn pick_session(live: &[Session]) -> Option<&Session> {
     let calls = |session: &&Session| {
         let ours = |tool: &str| tool.contains("stepback");
         (session.info.open.iter()).any(|open| !open.ended && open.tool.as_deref().is_some_and(ours))
@@ -100,9 +101,9 @@ fn one_of(live: &[Session]) -> Option<&Session> {
     calling.next().filter(|_| calling.next().is_none())
 }
 
-fn several(live: &[Session]) -> ToolError {
+fn ambiguous_session_error(live: &[Session]) -> ToolError {
     let names: Vec<String> =
         live.iter().map(|session| format!("{} {}", session.agent, session.id.short())).collect();
     ToolError::new(format!("{} agents are running here ({})", live.len(), names.join(", ")))
-        .hint("ask the user to start this server with --session SESSION")
+        .with_hint("ask the user to start this server with --session SESSION")
 }

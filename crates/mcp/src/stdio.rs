@@ -16,12 +16,12 @@ use crate::listen::Listeners;
 use crate::protocol;
 use crate::revision::{self, ProtocolEra};
 use crate::rpc::{self, INTERNAL_ERROR, INVALID_REQUEST, Params, Refusal, RpcMessage};
-use crate::service::{McpService, ServiceRequest, client_of};
+use crate::service::{McpService, ServiceRequest, client_name};
 
 /// The longest line that is read, in bytes. A longer one is refused and skipped.
-pub const LONGEST: u64 = 16 << 20;
+pub const MAX_LINE_BYTES: u64 = 16 << 20;
 
-struct Request {
+struct PendingRequest {
     id: Value,
     method: String,
     params: Params,
@@ -30,38 +30,40 @@ struct Request {
 }
 
 /// The state of the connection.
-struct Line<W> {
+struct StdioConnection<W> {
     output: Mutex<W>,
     /// Requests that the client cancelled.
     cancelled: Mutex<HashSet<String>>,
     /// Requests that are not answered yet.
-    open: Mutex<HashSet<String>>,
+    open_requests: Mutex<HashSet<String>>,
     /// Subscriptions to changes.
     listeners: Listeners,
 }
 
 /// Serves until the input ends.
 pub fn serve(service: &dyn McpService, mut input: impl BufRead, output: impl Write + Send) -> io::Result<()> {
-    let line = Line {
+    let connection = StdioConnection {
         output: Mutex::new(output),
         cancelled: Mutex::default(),
-        open: Mutex::default(),
+        open_requests: Mutex::default(),
         listeners: Listeners::default(),
     };
     let served = thread::scope(|threads| {
-        let (queue, work) = mpsc::channel::<Request>();
-        let line = &line;
-        let _stops = Stops(&line.listeners);
-        threads.spawn(move || line.listeners.tell(service, |message| line.send(message)));
+        let (queue, work) = mpsc::channel::<PendingRequest>();
+        let connection = &connection;
+        let _stops = StopGuard(&connection.listeners);
+        threads.spawn(move || {
+            connection.listeners.send_notifications(service, |message| connection.send(message))
+        });
         threads.spawn(move || {
             for request in work {
-                line.work(service, &request);
+                connection.process_request(service, &request);
             }
         });
         let mut introduced: Option<Option<String>> = None;
         let mut bytes = Vec::new();
         while read_line(&mut input, &mut bytes)? {
-            let message = match bytes.len() as u64 > LONGEST {
+            let message = match bytes.len() as u64 > MAX_LINE_BYTES {
                 true => {
                     Err((None, Refusal::new(INVALID_REQUEST, "a message must not be larger than 16 MiB")))
                 }
@@ -69,47 +71,51 @@ pub fn serve(service: &dyn McpService, mut input: impl BufRead, output: impl Wri
             };
             match message {
                 Ok(RpcMessage::Request { id, method, params }) => {
-                    match line.admit(&mut introduced, &method, &params) {
-                        Err(refusal) => line.send(&rpc::refused(Some(&id), &refusal)),
+                    match connection.admit(&mut introduced, &method, &params) {
+                        Err(refusal) => connection.send(&rpc::error_response(Some(&id), &refusal)),
                         Ok(era) if era == ProtocolEra::Legacy && method == "ping" => {
-                            line.send(&rpc::answer(&id, Ok(serde_json::json!({}))));
+                            connection.send(&rpc::response(&id, Ok(serde_json::json!({}))));
                         }
                         Ok(era) => {
-                            let client = client_of(&params).map(str::to_owned);
+                            let client = client_name(&params).map(str::to_owned);
                             let client = client.or_else(|| introduced.clone().flatten());
                             let tool = params.get("name").and_then(Value::as_str).unwrap_or_default();
                             let slow = method == "tools/call" && service.is_slow(tool);
-                            let request = Request { id, method, params, era, client };
-                            locked(&line.open).insert(request.id.to_string());
+                            let request = PendingRequest { id, method, params, era, client };
+                            lock(&connection.open_requests).insert(request.id.to_string());
                             match slow {
-                                true => drop(threads.spawn(move || line.work(service, &request))),
+                                true => {
+                                    drop(threads.spawn(move || connection.process_request(service, &request)))
+                                }
                                 // Cannot fail: the worker lives as long as the queue.
                                 false => drop(queue.send(request)),
                             }
                         }
                     }
                 }
-                Ok(RpcMessage::Notification { method, params }) => line.told(&method, &params),
-                Ok(RpcMessage::Answer) => {}
-                Err((id, refusal)) => line.send(&rpc::refused(id.as_ref(), &refusal)),
+                Ok(RpcMessage::Notification { method, params }) => {
+                    connection.handle_notification(&method, &params)
+                }
+                Ok(RpcMessage::Response) => {}
+                Err((id, refusal)) => connection.send(&rpc::error_response(id.as_ref(), &refusal)),
             }
         }
         Ok(())
     });
-    line.listeners.ended(service).iter().for_each(|message| line.send(message));
+    connection.listeners.end_messages(service).iter().for_each(|message| connection.send(message));
     served
 }
 
 /// Stops notifications when the input ends, also after an error.
-struct Stops<'l>(&'l Listeners);
+struct StopGuard<'l>(&'l Listeners);
 
-impl Drop for Stops<'_> {
+impl Drop for StopGuard<'_> {
     fn drop(&mut self) {
         self.0.stop();
     }
 }
 
-impl<W: Write + Send> Line<W> {
+impl<W: Write + Send> StdioConnection<W> {
     /// The protocol era of a request, if the request is allowed now.
     fn admit(
         &self,
@@ -117,7 +123,7 @@ impl<W: Write + Send> Line<W> {
         method: &str,
         params: &Params,
     ) -> Result<ProtocolEra, Refusal> {
-        if revision::stated(params).is_some() || method == "server/discover" {
+        if revision::stated_version(params).is_some() || method == "server/discover" {
             return Ok(ProtocolEra::Modern);
         }
         match method {
@@ -135,9 +141,9 @@ impl<W: Write + Send> Line<W> {
         }
     }
 
-    fn work(&self, service: &dyn McpService, request: &Request) {
+    fn process_request(&self, service: &dyn McpService, request: &PendingRequest) {
         let key = request.id.to_string();
-        let unwanted = || locked(&self.cancelled).contains(&key);
+        let unwanted = || lock(&self.cancelled).contains(&key);
         if !unwanted() {
             let out = |message: Value| {
                 if !unwanted() {
@@ -148,19 +154,20 @@ impl<W: Write + Send> Line<W> {
                 era: request.era,
                 params: &request.params,
                 client: request.client.as_deref(),
-                pushes: true,
-                out: &out,
+                can_push: true,
+                send: &out,
             };
             // A bug in one tool must not end the server.
-            let answer = panic::catch_unwind(AssertUnwindSafe(|| self.answer(service, request, &asked)));
+            let answer =
+                panic::catch_unwind(AssertUnwindSafe(|| self.answer_request(service, request, &asked)));
             let answer = answer
                 .unwrap_or_else(|_| Some(Err(Refusal::new(INTERNAL_ERROR, "an internal error occurred"))));
             match answer {
-                Some(answer) if !unwanted() => self.send(&rpc::answer(&request.id, answer)),
+                Some(answer) if !unwanted() => self.send(&rpc::response(&request.id, answer)),
                 Some(_) => {}
                 None => {
                     // It stays open, unless the client cancelled it meanwhile; holding this lock keeps a cancellation out.
-                    let _open = locked(&self.open);
+                    let _open = lock(&self.open_requests);
                     if !unwanted() {
                         return;
                     }
@@ -168,52 +175,52 @@ impl<W: Write + Send> Line<W> {
                 }
             }
         }
-        locked(&self.open).remove(&key);
-        locked(&self.cancelled).remove(&key);
+        lock(&self.open_requests).remove(&key);
+        lock(&self.cancelled).remove(&key);
     }
 
     /// The response to a request; `None` for one that is answered when the connection ends.
-    fn answer(
+    fn answer_request(
         &self,
         service: &dyn McpService,
-        request: &Request,
-        asked: &ServiceRequest<'_>,
+        request: &PendingRequest,
+        service_request: &ServiceRequest<'_>,
     ) -> Option<Result<Value, Refusal>> {
         match (request.method.as_str(), request.era) {
-            ("resources/subscribe", ProtocolEra::Legacy) if service.tells() => {
-                Some(self.listeners.subscribe(service, asked))
+            ("resources/subscribe", ProtocolEra::Legacy) if service.can_subscribe() => {
+                Some(self.listeners.subscribe(service, service_request))
             }
-            ("resources/unsubscribe", ProtocolEra::Legacy) if service.tells() => {
-                Some(self.listeners.unsubscribe(asked))
+            ("resources/unsubscribe", ProtocolEra::Legacy) if service.can_subscribe() => {
+                Some(self.listeners.unsubscribe(service_request))
             }
-            ("subscriptions/listen", ProtocolEra::Modern) if service.tells() => {
-                self.listeners.open(service, asked, &request.id).err().map(Err)
+            ("subscriptions/listen", ProtocolEra::Modern) if service.can_subscribe() => {
+                self.listeners.open(service, service_request, &request.id).err().map(Err)
             }
-            (method, _) => Some(protocol::answer(service, method, asked)),
+            (method, _) => Some(protocol::handle_request(service, method, service_request)),
         }
     }
 
-    fn told(&self, method: &str, params: &Params) {
+    fn handle_notification(&self, method: &str, params: &Params) {
         // A request that is already answered cannot be cancelled; its id would stay in the set for ever.
         if let ("notifications/cancelled", Some(id)) = (method, params.get("requestId")) {
             let key = id.to_string();
-            let mut open = locked(&self.open);
+            let mut open = lock(&self.open_requests);
             if self.listeners.cancel(id) {
                 open.remove(&key);
             } else if open.contains(&key) {
-                locked(&self.cancelled).insert(key);
+                lock(&self.cancelled).insert(key);
             }
         }
     }
 
     fn send(&self, message: &Value) {
-        let mut output = locked(&self.output);
+        let mut output = lock(&self.output);
         // A client that stopped reading closes the input too, which ends the server.
         let _ = writeln!(output, "{message}").and_then(|()| output.flush());
     }
 }
 
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // After a panic elsewhere the data is still consistent: no update takes more than one step.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -223,10 +230,10 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 fn read_line(input: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<bool> {
     loop {
         line.clear();
-        if input.by_ref().take(LONGEST + 1).read_until(b'\n', line)? == 0 {
+        if input.by_ref().take(MAX_LINE_BYTES + 1).read_until(b'\n', line)? == 0 {
             return Ok(false);
         }
-        if line.len() as u64 > LONGEST && !line.ends_with(b"\n") {
+        if line.len() as u64 > MAX_LINE_BYTES && !line.ends_with(b"\n") {
             input.skip_until(b'\n')?;
             return Ok(true);
         }

@@ -25,13 +25,13 @@ impl ToolError {
 
     /// Adds what to do about it.
     #[must_use]
-    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+    pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
     /// Message and hint in one text.
-    pub fn text(&self) -> String {
+    pub fn to_text(&self) -> String {
         match &self.hint {
             Some(hint) => format!("{}. Hint: {hint}.", self.message),
             None => format!("{}.", self.message),
@@ -41,21 +41,21 @@ impl ToolError {
 
 impl From<EngineError> for ToolError {
     fn from(error: EngineError) -> Self {
-        let hint = failure::of(&error).1.map(str::to_owned);
+        let hint = failure::classify_engine_error(&error).1.map(str::to_owned);
         Self { message: error.to_string(), hint }
     }
 }
 
 impl From<BoardError> for ToolError {
     fn from(error: BoardError) -> Self {
-        let hint = failure::of_board(&error).1.map(str::to_owned);
+        let hint = failure::classify_board_error(&error).1.map(str::to_owned);
         Self { message: error.to_string(), hint }
     }
 }
 
 impl From<HistoryError> for ToolError {
     fn from(error: HistoryError) -> Self {
-        let hint = failure::of_history(&error).1.map(str::to_owned);
+        let hint = failure::classify_history_error(&error).1.map(str::to_owned);
         Self { message: error.to_string(), hint }
     }
 }

@@ -51,10 +51,10 @@ pub struct ToolHints {
 const MAX_SUMMARY_CHARS: usize = 160;
 
 /// For a tool that only reads.
-const LOOKS: ToolHints =
+const READ_ONLY: ToolHints =
     ToolHints { read_only: true, destructive: false, idempotent: true, open_world: false };
 /// For a tool that adds something to the record, which can be taken back.
-const ADDS: ToolHints =
+const ADDITIVE: ToolHints =
     ToolHints { read_only: false, destructive: false, idempotent: false, open_world: false };
 
 /// A tool.
@@ -73,16 +73,16 @@ pub struct Tool {
     /// What a client may assume about it.
     pub hints: ToolHints,
     /// Whether a call may take minutes.
-    pub slow: bool,
+    pub is_slow: bool,
     /// Whether a call may register a workspace that is not known yet.
-    pub makes: bool,
+    pub creates_workspace: bool,
     /// The implementation.
     pub run: fn(&ToolContext<'_>, &Args) -> Result<ToolReply, ToolError>,
 }
 
 impl Tool {
     /// The tool as it is listed to clients.
-    pub fn document(&self) -> Value {
+    pub fn to_json(&self) -> Value {
         json!({
             "name": self.name,
             "title": self.title,
@@ -100,42 +100,42 @@ impl Tool {
 }
 
 /// Every tool, in the order they are listed.
-pub fn all(allow_others: bool) -> Vec<Tool> {
+pub fn list_tools(allow_others: bool) -> Vec<Tool> {
     let mut tools = vec![
-        board::recover(),
-        board::mind(),
-        board::next(),
-        hypothesis::hypothesis(),
-        hypothesis::evidence(),
-        gap::gap(),
-        gap::note(),
-        belief::belief(),
-        belief::impact(),
-        hypothesis::contradiction(),
-        check::add(),
-        check::run(),
-        experiment::experiment(),
-        experiment::merge(),
-        board::undo(),
-        history::timeline(),
-        history::show(),
-        history::search(),
-        blame::why(),
-        files::diff(),
-        files::checkpoint(),
-        rewind::rewind(),
-        rewind::switch(),
-        rewind::undo(),
-        apply::apply(),
-        files::branch(),
-        files::compare(),
+        board::recover_tool(),
+        board::mind_tool(),
+        board::next_tool(),
+        hypothesis::hypothesis_tool(),
+        hypothesis::evidence_tool(),
+        gap::gap_tool(),
+        gap::note_tool(),
+        belief::belief_tool(),
+        belief::impact_tool(),
+        hypothesis::contradiction_tool(),
+        check::add_tool(),
+        check::run_tool(),
+        experiment::experiment_tool(),
+        experiment::merge_tool(),
+        board::undo_tool(),
+        history::timeline_tool(),
+        history::show_tool(),
+        history::search_tool(),
+        blame::why_tool(),
+        files::diff_tool(),
+        files::checkpoint_tool(),
+        rewind::rewind_tool(),
+        rewind::switch_tool(),
+        rewind::undo_tool(),
+        apply::apply_tool(),
+        files::branch_tool(),
+        files::compare_tool(),
     ];
     for tool in &mut tools {
         if (tool.hints.read_only || allow_others)
             && let Some(properties) = tool.input["properties"].as_object_mut()
         {
             let whose = "Another session: the beginning of its id";
-            properties.insert("session".into(), schema::text(whose));
+            properties.insert("session".into(), schema::string(whose));
         }
     }
     tools
@@ -145,32 +145,32 @@ pub fn all(allow_others: bool) -> Vec<Tool> {
 #[derive(Clone, Debug)]
 pub struct Args {
     tool: &'static str,
-    all: Map<String, Value>,
+    values: Map<String, Value>,
 }
 
 impl Args {
     /// Wraps arguments that were checked.
     pub fn new(tool: &'static str, all: Value) -> Self {
         match all {
-            Value::Object(all) => Self { tool, all },
-            _ => Self { tool, all: Map::new() },
+            Value::Object(all) => Self { tool, values: all },
+            _ => Self { tool, values: Map::new() },
         }
     }
 
     /// A string argument, if it is present and not blank.
     pub fn text(&self, name: &str) -> Option<&str> {
-        self.all.get(name).and_then(Value::as_str).filter(|text| !text.trim().is_empty())
+        self.values.get(name).and_then(Value::as_str).filter(|text| !text.trim().is_empty())
     }
 
     /// The same, owned.
-    pub fn owned(&self, name: &str) -> Option<String> {
+    pub fn owned_text(&self, name: &str) -> Option<String> {
         self.text(name).map(str::to_owned)
     }
 
     /// A string argument that the requested action requires.
-    pub fn need(&self, name: &str) -> Result<&str, ToolError> {
+    pub fn require_text(&self, name: &str) -> Result<&str, ToolError> {
         self.text(name).ok_or_else(|| {
-            let what = match self.all.get("do").and_then(Value::as_str) {
+            let what = match self.values.get("do").and_then(Value::as_str) {
                 Some(word) => format!("{} with do: {word}", self.tool),
                 None => self.tool.to_owned(),
             };
@@ -180,134 +180,143 @@ impl Args {
 
     /// A list of strings.
     pub fn texts(&self, name: &str) -> Vec<String> {
-        let items = self.all.get(name).and_then(Value::as_array).into_iter().flatten();
+        let items = self.values.get(name).and_then(Value::as_array).into_iter().flatten();
         items.filter_map(Value::as_str).map(str::to_owned).collect()
     }
 
     /// A number.
     pub fn number(&self, name: &str) -> Option<f64> {
-        self.all.get(name).and_then(Value::as_f64)
+        self.values.get(name).and_then(Value::as_f64)
     }
 
     /// An integer.
     pub fn count(&self, name: &str) -> Option<u64> {
-        self.all.get(name).and_then(Value::as_u64)
+        self.values.get(name).and_then(Value::as_u64)
     }
 
     /// A list of integers.
     pub fn counts(&self, name: &str) -> Vec<u64> {
-        self.all.get(name).and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_u64).collect()
+        self.values
+            .get(name)
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_u64)
+            .collect()
     }
 
     /// A boolean; false if absent.
     pub fn flag(&self, name: &str) -> bool {
-        self.all.get(name).and_then(Value::as_bool).unwrap_or_default()
+        self.values.get(name).and_then(Value::as_bool).unwrap_or_default()
     }
 
     /// Any value.
     pub fn value(&self, name: &str) -> Option<&Value> {
-        self.all.get(name)
+        self.values.get(name)
     }
 
     /// A list of item names.
-    pub fn names<T: std::str::FromStr<Err = MindError>>(&self, name: &str) -> Result<Vec<T>, ToolError> {
+    pub fn item_ids<T: std::str::FromStr<Err = MindError>>(&self, name: &str) -> Result<Vec<T>, ToolError> {
         self.texts(name).iter().map(|text| Ok(text.trim().parse()?)).collect()
     }
 
     /// The name of an item, if given.
-    pub fn name<T: std::str::FromStr<Err = MindError>>(&self, name: &str) -> Result<Option<T>, ToolError> {
+    pub fn optional_item<T: std::str::FromStr<Err = MindError>>(
+        &self,
+        name: &str,
+    ) -> Result<Option<T>, ToolError> {
         Ok(self.text(name).map(|text| text.trim().parse()).transpose()?)
     }
 
     /// The name of an item that is required.
-    pub fn item<T: std::str::FromStr<Err = MindError>>(&self, name: &str) -> Result<T, ToolError> {
-        Ok(self.need(name)?.trim().parse()?)
+    pub fn required_item<T: std::str::FromStr<Err = MindError>>(&self, name: &str) -> Result<T, ToolError> {
+        Ok(self.require_text(name)?.trim().parse()?)
     }
 
     /// What a cursor is bound to: all arguments except the position in the list.
-    fn question(&self) -> String {
-        let mut all = self.all.clone();
+    fn cursor_scope(&self) -> String {
+        let mut all = self.values.clone();
         all.remove("cursor");
         all.remove("limit");
         format!("{} {}", self.tool, Value::Object(all))
     }
 
     /// Where the page begins, from the cursor.
-    pub fn place<T: std::str::FromStr>(&self) -> Result<Option<T>, ToolError> {
+    pub fn page_start<T: std::str::FromStr>(&self) -> Result<Option<T>, ToolError> {
         let Some(cursor) = self.text("cursor") else { return Ok(None) };
-        page_cursor::decode(cursor, &self.question()).map(Some).ok_or_else(|| {
+        page_cursor::decode(cursor, &self.cursor_scope()).map(Some).ok_or_else(|| {
             ToolError::new("the cursor does not belong to this list")
-                .hint("use next_cursor of the page before, with the same arguments")
+                .with_hint("use next_cursor of the page before, with the same arguments")
         })
     }
 
     /// How many items were on the pages before this one.
-    pub fn seen(&self) -> Result<usize, ToolError> {
-        Ok(self.place()?.unwrap_or(0))
+    pub fn page_offset(&self) -> Result<usize, ToolError> {
+        Ok(self.page_start()?.unwrap_or(0))
     }
 
     /// The cursor of a page that ends at `place`.
     pub fn cursor(&self, place: impl std::fmt::Display) -> String {
-        page_cursor::encode(place, &self.question())
+        page_cursor::encode(place, &self.cursor_scope())
     }
 }
 
 /// The number of items per page.
-fn limit(args: &Args, usual: usize) -> usize {
+fn page_limit(args: &Args, usual: usize) -> usize {
     args.count("limit").map_or(usual, |limit| usize::try_from(limit).unwrap_or(usual))
 }
 
 fn limit_schema(usual: u64, most: u64) -> Value {
-    schema::count(&format!("Maximum number of items (default {usual})"), 1, most)
+    schema::bounded_integer(&format!("Maximum number of items (default {usual})"), 1, most)
 }
 
 fn cursor_schema() -> Value {
-    schema::text("next_cursor of the page before")
+    schema::string("next_cursor of the page before")
 }
 
 fn point_schema(what: &str) -> Value {
-    schema::text(what)
+    schema::string(what)
 }
 
 /// The step that a point names.
-fn resolved(ground: &ToolContext<'_>, point: &str) -> Result<StepRow, ToolError> {
-    Ok(ground.workspace.resolve(point, ground.now, &TimeZone::system)?)
+fn resolve_step(context: &ToolContext<'_>, point: &str) -> Result<StepRow, ToolError> {
+    Ok(context.workspace.resolve(point, context.now, &TimeZone::system)?)
 }
 
 /// The moment of a board that a point names; the present if there is no point.
-fn moment(ground: &ToolContext<'_>, point: Option<&str>) -> Result<BoardMoment, ToolError> {
+fn resolve_moment(context: &ToolContext<'_>, point: Option<&str>) -> Result<BoardMoment, ToolError> {
     match point {
         None => Ok(BoardMoment::Now),
         Some(point) => {
-            Ok(stepback_board::resolve_moment(ground.workspace, point, ground.now, &TimeZone::system)?)
+            Ok(stepback_board::resolve_moment(context.workspace, point, context.now, &TimeZone::system)?)
         }
     }
 }
 
 /// A point in time as a user writes it.
-fn time(ground: &ToolContext<'_>, args: &Args, name: &str) -> Result<Option<Timestamp>, ToolError> {
+fn parse_time(context: &ToolContext<'_>, args: &Args, name: &str) -> Result<Option<Timestamp>, ToolError> {
     let parse = |text| {
-        stepback_model::time_expr::parse(text, ground.now, &TimeZone::system()).map_err(|error| {
+        stepback_model::time_expr::parse(text, context.now, &TimeZone::system()).map_err(|error| {
             ToolError::new(format!("{name}: {error}"))
-                .hint("use 2 hours ago, yesterday 14:00 or 2026-01-23T12:00")
+                .with_hint("use 2 hours ago, yesterday 14:00 or 2026-01-23T12:00")
         })
     };
     args.text(name).map(parse).transpose()
 }
 
 /// The first line of a text, cut to `most` characters.
-pub(crate) fn short(text: &str, most: usize) -> String {
+pub(crate) fn first_line(text: &str, most: usize) -> String {
     clip::first(text.lines().next().unwrap_or_default(), most)
 }
 
 /// A step as one entry of a list.
-pub(crate) fn brief(stored: &StepRow) -> Value {
+pub(crate) fn step_summary(stored: &StepRow) -> Value {
     let (checkpoint, step) = (&stored, &stored.step);
     let mut brief = json!({
         "step": step.number,
         "kind": step.kind.as_str(),
         "at": step.at,
-        "summary": short(&step.summary, MAX_SUMMARY_CHARS),
+        "summary": first_line(&step.summary, MAX_SUMMARY_CHARS),
     });
     if let Some(tool) = &step.meta.tool {
         brief["tool"] = json!(tool);
@@ -325,26 +334,26 @@ pub(crate) fn brief(stored: &StepRow) -> Value {
 }
 
 /// The schema of [`brief`].
-fn brief_schema() -> Value {
+fn step_summary_schema() -> Value {
     schema::object(
         &[
-            ("step", schema::whole("")),
-            ("kind", schema::text("")),
-            ("at", schema::text("")),
-            ("summary", schema::text("")),
-            ("tool", schema::text("The tool or model")),
-            ("failed", schema::flag("")),
-            ("checkpoint", schema::flag("Its files are kept")),
-            ("label", schema::text("")),
+            ("step", schema::integer("")),
+            ("kind", schema::string("")),
+            ("at", schema::string("")),
+            ("summary", schema::string("")),
+            ("tool", schema::string("The tool or model")),
+            ("failed", schema::boolean("")),
+            ("checkpoint", schema::boolean("Its files are kept")),
+            ("label", schema::string("")),
         ],
         &["step", "kind", "at", "summary"],
     )
 }
 
 /// [`brief`] as a line of text.
-pub(crate) fn brief_line(stored: &StepRow, now: Timestamp) -> String {
+pub(crate) fn step_line(stored: &StepRow, now: Timestamp) -> String {
     let (checkpoint, step) = (&stored, &stored.step);
-    let summary = short(&step.summary, MAX_SUMMARY_CHARS);
+    let summary = first_line(&step.summary, MAX_SUMMARY_CHARS);
     let tool = step.meta.tool.as_ref().map_or(String::new(), |tool| format!(" {tool}"));
     let failed = if step.meta.failed { " FAILED" } else { "" };
     let label = checkpoint.annotation.label.as_ref().map_or(String::new(), |label| format!(" \"{label}\""));
@@ -352,9 +361,9 @@ pub(crate) fn brief_line(stored: &StepRow, now: Timestamp) -> String {
 }
 
 /// Changes the board of the session that a call is about.
-fn change_board(ground: &ToolContext<'_>, mutation: &BoardMutation) -> Result<ToolReply, ToolError> {
-    let session = ground.session()?;
-    Ok(edit_reply(&BoardEditor::new(ground.workspace, &session).apply(mutation)?))
+fn change_board(context: &ToolContext<'_>, mutation: &BoardMutation) -> Result<ToolReply, ToolError> {
+    let session = context.target_session()?;
+    Ok(edit_reply(&BoardEditor::new(context.workspace, &session).apply(mutation)?))
 }
 
 /// The reply to a change of a board.
@@ -374,21 +383,21 @@ fn edit_reply(edit: &BoardEdit) -> ToolReply {
 fn edit_schema() -> Value {
     schema::object(
         &[
-            ("item", schema::text("What was created or changed")),
-            ("said", schema::texts("")),
-            ("step", schema::whole("For mind_undo")),
-            ("checkpoint", schema::whole("Made for it")),
+            ("item", schema::string("What was created or changed")),
+            ("said", schema::string_array("")),
+            ("step", schema::integer("For mind_undo")),
+            ("checkpoint", schema::integer("Made for it")),
         ],
         &["item", "said", "step"],
     )
 }
 
 /// The value of a word; the schema has already checked that it is one of those allowed.
-fn parsed<T>(what: Option<T>, name: &str) -> Result<T, ToolError> {
+fn require_known<T>(what: Option<T>, name: &str) -> Result<T, ToolError> {
     what.ok_or_else(|| ToolError::new(format!("\"{name}\" has an unknown value")))
 }
 
 /// All words of a kind, for a schema.
-fn words<T: Copy>(all: &[T], text: impl Fn(T) -> &'static str) -> Vec<&'static str> {
+fn enum_names<T: Copy>(all: &[T], text: impl Fn(T) -> &'static str) -> Vec<&'static str> {
     all.iter().map(|word| text(*word)).collect()
 }

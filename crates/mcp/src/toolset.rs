@@ -29,7 +29,7 @@ pub trait Host: Send + Sync {
     /// Opens the workspace and runs some work in it. A workspace that is not known yet is registered if `make` is set.
     fn with_workspace(
         &self,
-        make: bool,
+        create: bool,
         work: &mut dyn FnMut(&Workspace) -> Result<(), ToolError>,
     ) -> Result<(), ToolError>;
 }
@@ -38,7 +38,7 @@ pub trait Host: Send + Sync {
 #[derive(Clone, Debug, Default)]
 pub struct ToolServerOptions {
     /// Which session this server acts for.
-    pub whose: SessionHint,
+    pub session_hint: SessionHint,
     /// Whether it may write to sessions of others, and take back what they did.
     pub allow_others: bool,
     /// Whether it may run commands for checks. A user who starts the server could run them anyway; a client that connects
@@ -50,7 +50,7 @@ pub struct ToolServerOptions {
 pub struct ToolServer<H> {
     host: H,
     options: ToolServerOptions,
-    joined: SessionCache,
+    session_cache: SessionCache,
     tools: Vec<Tool>,
 }
 
@@ -59,32 +59,32 @@ pub struct ToolContext<'g> {
     /// The workspace that the call works on.
     pub workspace: &'g Workspace,
     /// The request.
-    pub asked: &'g ServiceRequest<'g>,
+    pub request: &'g ServiceRequest<'g>,
     /// The time of the call.
     pub now: Timestamp,
     /// Whether other sessions may be written to.
     pub allow_others: bool,
     /// Whether commands may be run.
     pub allow_commands: bool,
-    whose: &'g SessionHint,
-    joined: &'g SessionCache,
-    named: Option<&'g str>,
-    writes: bool,
+    session_hint: &'g SessionHint,
+    session_cache: &'g SessionCache,
+    session_name: Option<&'g str>,
+    is_write: bool,
 }
 
 impl ToolContext<'_> {
     /// The session this server acts for.
-    pub fn own(&self) -> Result<Session, ToolError> {
-        self.whose.find(self.workspace, self.joined, self.asked.client, self.now)
+    pub fn own_session(&self) -> Result<Session, ToolError> {
+        self.session_hint.resolve_session(self.workspace, self.session_cache, self.request.client, self.now)
     }
 
     /// The session that a call is about: the one it names, else our own. Only our own may be written to, unless
     /// `allow_others` is set.
-    pub fn session(&self) -> Result<Session, ToolError> {
-        let Some(named) = self.named else { return self.own() };
+    pub fn target_session(&self) -> Result<Session, ToolError> {
+        let Some(named) = self.session_name else { return self.own_session() };
         let session = self.workspace.find_session(named)?;
-        if self.writes && !self.allow_others {
-            let own = self.own()?;
+        if self.is_write && !self.allow_others {
+            let own = self.own_session()?;
             if own.id != session.id {
                 return Err(ToolError::new(format!(
                     "session {} is not yours: you can read it, but change only your own ({} {})",
@@ -92,7 +92,7 @@ impl ToolContext<'_> {
                     own.agent,
                     own.id.short()
                 ))
-                .hint(
+                .with_hint(
                     "omit \"session\"; the user can allow more by starting this server with --allow-others",
                 ));
             }
@@ -101,12 +101,12 @@ impl ToolContext<'_> {
     }
 
     /// Sessions of agents that are active here, our own among them.
-    pub fn at_work(&self) -> Result<Vec<Session>, ToolError> {
-        session_lookup::at_work(self.workspace, self.now)
+    pub fn active_sessions(&self) -> Result<Vec<Session>, ToolError> {
+        session_lookup::active_sessions(self.workspace, self.now)
     }
 
     /// A path as the agent writes it, relative to the root of the workspace.
-    pub fn relative(&self, path: &str) -> String {
+    pub fn relative_path(&self, path: &str) -> String {
         let inside = std::path::Path::new(path).strip_prefix(&self.workspace.root);
         let path = inside.map_or_else(|_| path.to_owned(), |inside| inside.to_string_lossy().into_owned());
         path.trim_start_matches("./").to_owned()
@@ -114,45 +114,45 @@ impl ToolContext<'_> {
 
     /// The session that the call names, if any.
     pub fn named_session(&self) -> Result<Option<Session>, ToolError> {
-        self.named.map(|_| self.session()).transpose()
+        self.session_name.map(|_| self.target_session()).transpose()
     }
 }
 
 impl<H: Host> ToolServer<H> {
     /// A server over the workspace that `host` opens.
     pub fn new(host: H, options: ToolServerOptions) -> Self {
-        let tools = tools::all(options.allow_others);
-        Self { host, options, joined: SessionCache::default(), tools }
+        let tools = tools::list_tools(options.allow_others);
+        Self { host, options, session_cache: SessionCache::default(), tools }
     }
 
-    fn tool(&self, name: &str) -> Option<&Tool> {
+    fn find_tool(&self, name: &str) -> Option<&Tool> {
         self.tools.iter().find(|tool| tool.name == name)
     }
 
     /// Runs some work in the workspace.
-    pub(crate) fn on_ground<T>(
+    pub(crate) fn with_context<T>(
         &self,
-        asked: &ServiceRequest<'_>,
-        (make, writes): (bool, bool),
-        named: Option<&str>,
+        request: &ServiceRequest<'_>,
+        (create, writes): (bool, bool),
+        session_name: Option<&str>,
         work: impl FnOnce(&ToolContext<'_>) -> Result<T, ToolError>,
     ) -> Result<T, ToolError> {
         let mut work = Some(work);
         let mut done = None;
-        self.host.with_workspace(make, &mut |workspace| {
-            let ground = ToolContext {
+        self.host.with_workspace(create, &mut |workspace| {
+            let context = ToolContext {
                 workspace,
-                asked,
+                request,
                 now: workspace.engine.env.now(),
                 allow_others: self.options.allow_others,
                 allow_commands: self.options.allow_commands,
-                whose: &self.options.whose,
-                joined: &self.joined,
-                named,
-                writes,
+                session_hint: &self.options.session_hint,
+                session_cache: &self.session_cache,
+                session_name,
+                is_write: writes,
             };
             if let Some(work) = work.take() {
-                done = Some(work(&ground)?);
+                done = Some(work(&context)?);
             }
             Ok(())
         })?;
@@ -161,7 +161,7 @@ impl<H: Host> ToolServer<H> {
 
     fn call_tool(
         &self,
-        asked: &ServiceRequest<'_>,
+        request: &ServiceRequest<'_>,
         tool: &Tool,
         arguments: Map<String, Value>,
     ) -> Result<tools::ToolReply, ToolError> {
@@ -171,7 +171,7 @@ impl<H: Host> ToolServer<H> {
             let declared = tool.input["properties"].get("session").is_some();
             if declared { arguments.get("session").cloned() } else { arguments.remove("session") }
         });
-        if let Some(why) = schema::misfit(&tool.input, &arguments) {
+        if let Some(why) = schema::find_mismatch(&tool.input, &arguments) {
             return Err(ToolError::new(format!("{}: {why}", tool.name)));
         }
         let named = match &named {
@@ -180,12 +180,12 @@ impl<H: Host> ToolServer<H> {
             Some(_) => return Err(ToolError::new(format!("{}: session must be a text", tool.name))),
         };
         let args = Args::new(tool.name, arguments);
-        self.on_ground(asked, (tool.makes, !tool.hints.read_only), named, |ground| {
+        self.with_context(request, (tool.creates_workspace, !tool.hints.read_only), named, |context| {
             if named.is_some() {
                 // Checked even for a tool that ignores it: a client that names another session means it.
-                ground.session()?;
+                context.target_session()?;
             }
-            (tool.run)(ground, &args)
+            (tool.run)(context, &args)
         })
     }
 }
@@ -201,104 +201,112 @@ impl<H: Host> McpService for ToolServer<H> {
     }
 
     fn tools(&self) -> Vec<Value> {
-        self.tools.iter().map(Tool::document).collect()
+        self.tools.iter().map(Tool::to_json).collect()
     }
 
     fn is_slow(&self, tool: &str) -> bool {
-        self.tool(tool).is_some_and(|tool| tool.slow)
+        self.find_tool(tool).is_some_and(|tool| tool.is_slow)
     }
 
     fn call(
         &self,
-        asked: &ServiceRequest<'_>,
+        request: &ServiceRequest<'_>,
         tool: &str,
         arguments: Map<String, Value>,
     ) -> Result<Value, Refusal> {
-        let Some(tool) = self.tool(tool) else {
+        let Some(tool) = self.find_tool(tool) else {
             let shown: String = tool.chars().take(80).collect();
-            return Err(Refusal::params(format!("unknown tool \"{shown}\"; tools/list lists all")));
+            return Err(Refusal::invalid_params(format!("unknown tool \"{shown}\"; tools/list lists all")));
         };
-        Ok(match self.call_tool(asked, tool, arguments) {
+        Ok(match self.call_tool(request, tool, arguments) {
             Ok(reply) => json!({
                 "content": [{ "type": "text", "text": reply.text }],
                 "structuredContent": reply.structured,
                 "isError": false,
             }),
             Err(trouble) => json!({
-                "content": [{ "type": "text", "text": trouble.text() }],
+                "content": [{ "type": "text", "text": trouble.to_text() }],
                 "isError": true,
             }),
         })
     }
 
-    fn resources(&self, asked: &ServiceRequest<'_>, cursor: Option<&str>) -> Result<Value, Refusal> {
-        let listed = self.on_ground(asked, (false, false), None, |ground| resources::list(ground, cursor));
+    fn resources(&self, request: &ServiceRequest<'_>, cursor: Option<&str>) -> Result<Value, Refusal> {
+        let listed = self.with_context(request, (false, false), None, |context| {
+            resources::list_resources(context, cursor)
+        });
         match (listed, cursor) {
             // Where nothing is recorded yet, list the fixed resources; reading one of them reports what is missing.
-            (Err(_), None) => Ok(resources::always()),
-            (listed, _) => listed.map_err(refused),
+            (Err(_), None) => Ok(resources::list_fixed_resources()),
+            (listed, _) => listed.map_err(to_refusal),
         }
     }
 
     fn templates(&self) -> Vec<Value> {
-        resources::templates()
+        resources::list_templates()
     }
 
-    fn read(&self, asked: &ServiceRequest<'_>, uri: &str) -> Result<Option<Value>, Refusal> {
-        self.on_ground(asked, (true, false), None, |ground| resources::read(ground, uri)).map_err(refused)
+    fn read(&self, request: &ServiceRequest<'_>, uri: &str) -> Result<Option<Value>, Refusal> {
+        self.with_context(request, (true, false), None, |context| resources::read_resource(context, uri))
+            .map_err(to_refusal)
     }
 
-    fn tells(&self) -> bool {
+    fn can_subscribe(&self) -> bool {
         true
     }
 
-    fn mark(&self, asked: &ServiceRequest<'_>, uri: &str) -> Result<Option<String>, Refusal> {
-        self.on_ground(asked, (true, false), None, |ground| resources::mark(ground, uri)).map_err(refused)
+    fn resource_version(&self, request: &ServiceRequest<'_>, uri: &str) -> Result<Option<String>, Refusal> {
+        self.with_context(request, (true, false), None, |context| resources::resource_version(context, uri))
+            .map_err(to_refusal)
     }
 
-    fn wait(&self, seen: Option<u64>, patience: Duration) -> Result<u64, Refusal> {
+    fn wait_for_change(&self, seen: Option<u64>, timeout: Duration) -> Result<u64, Refusal> {
         let mut now = 0;
         let waited = self.host.with_workspace(true, &mut |workspace| {
             let store = workspace.store();
             now = match seen {
-                Some(seen) => store.wait_for_commit(CommitMark(seen), patience)?.0,
+                Some(seen) => store.wait_for_commit(CommitMark(seen), timeout)?.0,
                 None => store.commit_seq()?.0,
             };
             Ok(())
         });
-        waited.map(|()| now).map_err(refused)
+        waited.map(|()| now).map_err(to_refusal)
     }
 
     fn prompts(&self) -> Vec<Value> {
-        prompts::all()
+        prompts::list_prompts()
     }
 
     fn prompt(
         &self,
-        asked: &ServiceRequest<'_>,
+        request: &ServiceRequest<'_>,
         name: &str,
         arguments: &Map<String, Value>,
     ) -> Result<Value, Refusal> {
-        prompts::check(name, arguments)?;
+        prompts::check_arguments(name, arguments)?;
         let named = arguments.get("session").and_then(Value::as_str);
-        self.on_ground(asked, (true, false), named, |ground| prompts::get(ground, name, arguments))
-            .map_err(refused)
+        self.with_context(request, (true, false), named, |context| {
+            prompts::get_prompt(context, name, arguments)
+        })
+        .map_err(to_refusal)
     }
 
     fn complete(
         &self,
-        asked: &ServiceRequest<'_>,
+        request: &ServiceRequest<'_>,
         reference: &Map<String, Value>,
         argument: &str,
-        begins: &str,
+        prefix: &str,
     ) -> Result<Vec<String>, Refusal> {
-        completion::check(reference)?;
-        self.on_ground(asked, (true, false), None, |ground| completion::of(ground, argument, begins))
-            .map_err(refused)
+        completion::check_reference(reference)?;
+        self.with_context(request, (true, false), None, |context| {
+            completion::complete_argument(context, argument, prefix)
+        })
+        .map_err(to_refusal)
     }
 }
 
 /// Turns an error outside of tools into a protocol error.
-fn refused(trouble: ToolError) -> Refusal {
-    Refusal::new(INTERNAL_ERROR, trouble.text())
+fn to_refusal(error: ToolError) -> Refusal {
+    Refusal::new(INTERNAL_ERROR, error.to_text())
 }

@@ -19,8 +19,8 @@ use crate::RerunError;
 use crate::change::RerunChange;
 use crate::history;
 use crate::replay_responder::{Directories, OnDifference};
-use crate::run::{self, Ready, RerunRequest, RunEnv, io};
-use crate::sandbox::{Inside, Strength};
+use crate::run::{self, PreparedAgent, RerunRequest, RunEnv, io_error};
+use crate::sandbox::{Isolation, SandboxedCommand};
 
 /// Variables that point an agent outside of the home it is given, or that are stepback's own.
 const REMOVED_VARIABLES: [&str; 12] = [
@@ -51,89 +51,98 @@ fn directory_below(work: &Path, below: &Path) -> std::io::Result<PathBuf> {
 }
 
 /// Prepares a recorded agent: settings, command, environment.
-pub(crate) fn ready<'a>(
+pub(crate) fn prepare_agent<'a>(
     agent: Agent,
-    wish: &RerunRequest<'_>,
+    request: &RerunRequest<'_>,
     from: &StepRow,
     original: &Workspace,
-    stage: &'a RunEnv<'a>,
-    goes_on: Option<String>,
-) -> Result<Ready<'a>, RerunError> {
+    run_env: &'a RunEnv<'a>,
+    resume_session: Option<String>,
+) -> Result<PreparedAgent<'a>, RerunError> {
     let (work, own_home, temp) =
-        (stage.scratch.root.clone(), stage.around.dir.join("home"), stage.around.dir.join("tmp"));
-    let aside = run::aside(stage);
+        (run_env.scratch.root.clone(), run_env.host.dir.join("home"), run_env.host.dir.join("tmp"));
+    let aside = run::run_dir(run_env);
     for dir in [&own_home, &temp, &aside] {
-        fs::create_dir_all(dir).map_err(io("make a directory for the rerun"))?;
+        fs::create_dir_all(dir).map_err(io_error("make a directory for the rerun"))?;
     }
-    if goes_on.is_none() {
-        sandbox_home::furnish(agent, stage.around.home, &own_home)
-            .map_err(io("copy the agent's settings"))?;
+    if resume_session.is_none() {
+        sandbox_home::populate_home(agent, run_env.host.home, &own_home)
+            .map_err(io_error("copy the agent's settings"))?;
     }
 
-    let started = wish.tape.session.info.started.clone().unwrap_or_default();
-    let directories = directories(stage, &started, &work, &own_home, &temp);
-    let below = Path::new(&started.directory).strip_prefix(stage.original_root).unwrap_or(Path::new(""));
-    let directory = directory_below(&work, below).map_err(io("make a directory for the rerun"))?;
-    let goes_on = match goes_on {
-        None if wish.prompt > 0 || history::is_there(agent, wish, from, original)? => {
-            Some(history::put(agent, wish, from, original, stage, &own_home, &directory)?)
+    let started = request.recorded.session.info.started.clone().unwrap_or_default();
+    let directories = map_directories(run_env, &started, &work, &own_home, &temp);
+    let below = Path::new(&started.directory).strip_prefix(run_env.original_root).unwrap_or(Path::new(""));
+    let directory = directory_below(&work, below).map_err(io_error("make a directory for the rerun"))?;
+    let goes_on = match resume_session {
+        None if request.prompt > 0 || history::has_history(agent, request, from, original)? => {
+            Some(history::write_history(agent, request, from, original, run_env, &own_home, &directory)?)
         }
         other => other,
     };
     let argv: Vec<OsString> =
-        command(agent, wish, &started, goes_on.as_deref()).into_iter().map(OsString::from).collect();
-    if which(&argv, stage.around.environment).is_none() {
+        build_command(agent, request, &started, goes_on.as_deref()).into_iter().map(OsString::from).collect();
+    if find_program(&argv, run_env.host.environment).is_none() {
         let program = argv.first().map(|word| word.to_string_lossy().into_owned()).unwrap_or_default();
-        return Err(RerunError::NoAgent { agent, program });
+        return Err(RerunError::AgentNotInstalled { agent, program });
     }
-    let environment = environment(agent, stage, wish, &own_home, &temp, &aside);
-    let place = SettingsPaths::usual(&own_home, &work);
-    let routes = install::routes(agent, &asked(&argv, &directory, &environment, &place, stage, &aside));
+    let environment = build_environment(agent, run_env, request, &own_home, &temp, &aside);
+    let place = SettingsPaths::from_home(&own_home, &work);
+    let routes = install::find_routes(
+        agent,
+        &hooked_command(&argv, &directory, &environment, &place, run_env, &aside),
+    );
     if routes.is_empty() {
         return Err(RerunError::NoRoute(agent));
     }
-    let inside = move |told: &[(Route, String)], _: &Strength| -> Result<Inside, RerunError> {
-        let run = asked(&argv, &directory, &environment, &place, stage, &aside);
-        let mut plan = install::run_command(agent, &run)?;
-        install::through(agent, &run, told, &mut plan)?;
+    let inside = move |told: &[(Route, String)], _: &Isolation| -> Result<SandboxedCommand, RerunError> {
+        let run = hooked_command(&argv, &directory, &environment, &place, run_env, &aside);
+        let mut plan = install::plan_run(agent, &run)?;
+        install::route_through_proxy(agent, &run, told, &mut plan)?;
         for (path, bytes) in &plan.files {
-            fs::write(path, bytes).map_err(io("write the agent's settings"))?;
+            fs::write(path, bytes).map_err(io_error("write the agent's settings"))?;
         }
         for edit in &plan.edits {
-            install::carry_out(edit)?;
+            install::apply_plan(edit)?;
         }
         let text = |word: &OsString| word.to_string_lossy().into_owned();
         let mut env: Vec<(String, String)> =
             environment.iter().map(|(name, value)| (text(name), text(value))).collect();
         env.retain(|(name, _)| !plan.env.iter().any(|(set, _)| set == name));
         env.extend(plan.env.iter().cloned());
-        Ok(Inside { argv: plan.argv.iter().map(text).collect(), env, directory: directory.clone() })
+        Ok(SandboxedCommand { argv: plan.argv.iter().map(text).collect(), env, directory: directory.clone() })
     };
-    Ok(Ready { agent: agent.name(), routes, inside: Box::new(inside), directories, records: true })
+    Ok(PreparedAgent {
+        agent: agent.name(),
+        routes,
+        build_command: Box::new(inside),
+        directories,
+        proxy_records: true,
+    })
 }
 
-fn asked<'r>(
+fn hooked_command<'r>(
     argv: &'r [OsString],
     cwd: &'r Path,
     environment: &'r [(OsString, OsString)],
-    place: &'r SettingsPaths,
-    stage: &'r RunEnv<'_>,
+    paths: &'r SettingsPaths,
+    run_env: &'r RunEnv<'_>,
     temp_dir: &'r Path,
 ) -> HookedCommand<'r> {
-    HookedCommand { argv, cwd, environment, place, binary: stage.around.program, strict: false, temp_dir }
+    HookedCommand { argv, cwd, environment, paths, binary: run_env.host.program, strict: false, temp_dir }
 }
 
 /// Returns the directories of the recording and those that replace them in the rerun.
-fn directories(
-    stage: &RunEnv<'_>,
+fn map_directories(
+    run_env: &RunEnv<'_>,
     started: &LaunchCommand,
     work: &Path,
     home: &Path,
     temp: &Path,
 ) -> Directories {
-    let mut all = vec![("{workspace}", stage.original_root.to_path_buf(), work.to_path_buf())];
+    let mut all = vec![("{workspace}", run_env.original_root.to_path_buf(), work.to_path_buf())];
     let then = |text: &str| (!text.is_empty()).then(|| PathBuf::from(text));
-    let own = then(&started.home).unwrap_or_else(|| stage.around.home.to_path_buf());
+    let own = then(&started.home).unwrap_or_else(|| run_env.host.home.to_path_buf());
     all.push(("{home}", own, home.to_path_buf()));
     if let Some(then) = then(&started.temp) {
         all.push(("{temp}", then, temp.to_path_buf()));
@@ -141,18 +150,19 @@ fn directories(
     Directories { all }
 }
 
-fn command(
+fn build_command(
     agent: Agent,
-    wish: &RerunRequest<'_>,
+    request: &RerunRequest<'_>,
     started: &LaunchCommand,
     resume: Option<&str>,
 ) -> Vec<String> {
-    let said = wish.tape.prompts.get(wish.prompt).map(|prompt| prompt.text.as_str()).unwrap_or_default();
-    let changed = wish.changes.iter().find_map(|change| match change {
-        RerunChange::Prompt { nth, new, .. } if *nth == wish.prompt => Some(new.as_str()),
+    let said =
+        request.recorded.prompts.get(request.prompt).map(|prompt| prompt.text.as_str()).unwrap_or_default();
+    let changed = request.changes.iter().find_map(|change| match change {
+        RerunChange::Prompt { nth, new, .. } if *nth == request.prompt => Some(new.as_str()),
         _ => None,
     });
-    let mut tools: Vec<String> = wish.tape.calls.iter().map(|call| call.tool.clone()).collect();
+    let mut tools: Vec<String> = request.recorded.calls.iter().map(|call| call.tool.clone()).collect();
     tools.sort();
     tools.dedup();
     let mut words = started.argv.iter();
@@ -160,26 +170,26 @@ fn command(
     RerunCommand {
         agent,
         argv: &started.argv,
-        said,
+        recorded_prompt: said,
         prompt: changed.unwrap_or(said),
         resume,
         tools: &tools,
         model,
     }
-    .command()
+    .build_command()
 }
 
-fn environment(
+fn build_environment(
     agent: Agent,
-    stage: &RunEnv<'_>,
-    wish: &RerunRequest<'_>,
+    run_env: &RunEnv<'_>,
+    request: &RerunRequest<'_>,
     home: &Path,
     temp: &Path,
     aside: &Path,
 ) -> Vec<(OsString, OsString)> {
-    let mut all: Vec<(OsString, OsString)> = stage.around.environment.to_vec();
+    let mut all: Vec<(OsString, OsString)> = run_env.host.environment.to_vec();
     // Its model server is on the sandbox's own loopback, which no network proxy can reach.
-    let left_out = || REMOVED_VARIABLES.iter().chain(&install::IN_THE_WAY);
+    let left_out = || REMOVED_VARIABLES.iter().chain(&install::PROXY_BLOCKING_VARIABLES);
     all.retain(|(name, _)| !left_out().any(|left| name == left));
     let mut set = |name: &str, value: OsString| {
         all.retain(|(known, _)| known != name);
@@ -187,11 +197,11 @@ fn environment(
     };
     set("HOME", home.into());
     set("TMPDIR", temp.into());
-    set("STEPBACK_HOME", stage.around.store.into());
+    set("STEPBACK_HOME", run_env.host.store.into());
     set(policy::VARIABLE, aside.join("policy.json").into());
     set(model_call_inbox::VARIABLE, "1".into());
-    if wish.on_difference != OnDifference::Live {
-        let missing = |key: &&&str| !stage.around.environment.iter().any(|(name, _)| name == **key);
+    if request.on_difference != OnDifference::Live {
+        let missing = |key: &&&str| !run_env.host.environment.iter().any(|(name, _)| name == **key);
         let keys: Vec<&str> = API_KEY_VARIABLES.iter().filter(missing).copied().collect();
         for key in keys.into_iter().filter(|_| matches!(agent, Agent::Claude | Agent::Gemini)) {
             set(key, "a-recording-needs-no-key".into());
@@ -201,7 +211,7 @@ fn environment(
 }
 
 /// Returns the path of a command's program.
-fn which(argv: &[OsString], environment: &[(OsString, OsString)]) -> Option<PathBuf> {
+fn find_program(argv: &[OsString], environment: &[(OsString, OsString)]) -> Option<PathBuf> {
     let program = Path::new(argv.first()?);
     if program.components().count() > 1 {
         return program.is_file().then(|| program.to_path_buf());

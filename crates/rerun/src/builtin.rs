@@ -29,15 +29,15 @@ use crate::RerunError;
 use crate::change::RerunChange;
 use crate::recorded_session::{RecordedSession, ToolCall};
 use crate::replay_responder::Directories;
-use crate::run::{self, Ready, RerunRequest, RunEnv, io};
-use crate::sandbox::{Inside, Strength};
+use crate::run::{self, PreparedAgent, RerunRequest, RunEnv, io_error};
+use crate::sandbox::{Isolation, SandboxedCommand};
 
 /// The option of stepback's own program that starts the agent from such a file.
-pub const OPTION: &str = "--again";
+pub const RERUN_OPTION: &str = "--again";
 
 /// How the agent begins.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Beginning {
+pub struct BuiltinRunSpec {
     /// The session to continue; `None` for a new one.
     session: Option<String>,
     prompt: Option<String>,
@@ -52,7 +52,7 @@ pub struct Beginning {
     tools: ToolHandling,
     /// The root of the workspace whose calls were recorded.
     original: PathBuf,
-    recorded: Vec<Recorded>,
+    recorded: Vec<RecordedToolCall>,
     /// The user's decisions about calls.
     decided: DecidedCalls,
     /// The user's messages to the running agent, by the id of the first model call that got them.
@@ -64,7 +64,7 @@ pub struct Beginning {
 
 /// A recorded call: the numbers of its steps, its input, and its result.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-struct Recorded {
+struct RecordedToolCall {
     steps: (u64, Option<u64>),
     tool: String,
     input: Value,
@@ -72,64 +72,71 @@ struct Recorded {
 }
 
 /// Prepares the built-in agent to begin at `from`, or to continue with the next prompt in the session of the rerun.
-pub(crate) fn ready<'a>(
-    wish: &RerunRequest<'_>,
+pub(crate) fn prepare_agent<'a>(
+    request: &RerunRequest<'_>,
     from: &StepRow,
     original: &Workspace,
-    stage: &'a RunEnv<'a>,
-    goes_on: Option<&Session>,
-) -> Result<Ready<'a>, RerunError> {
-    let (aside, temp) = (run::aside(stage), stage.around.dir.join("tmp"));
+    run_env: &'a RunEnv<'a>,
+    resume_session: Option<&Session>,
+) -> Result<PreparedAgent<'a>, RerunError> {
+    let (aside, temp) = (run::run_dir(run_env), run_env.host.dir.join("tmp"));
     for dir in [&aside, &temp] {
-        fs::create_dir_all(dir).map_err(io("make a directory for the rerun"))?;
+        fs::create_dir_all(dir).map_err(io_error("make a directory for the rerun"))?;
     }
     let directories = Directories {
-        all: vec![("{workspace}", stage.original_root.to_path_buf(), stage.scratch.root.clone())],
+        all: vec![("{workspace}", run_env.original_root.to_path_buf(), run_env.scratch.root.clone())],
     };
-    let mut beginning = beginning(wish, from, original, goes_on)?;
-    beginning.decided = directories.decided(wish.tape);
-    let base = stage.around.environment.iter().find(|(name, _)| name == "ANTHROPIC_BASE_URL");
+    let mut beginning = build_run_spec(request, from, original, resume_session)?;
+    beginning.decided = directories.decided_calls(request.recorded);
+    let base = run_env.host.environment.iter().find(|(name, _)| name == "ANTHROPIC_BASE_URL");
     let base = base.and_then(|(_, value)| value.to_str()).filter(|base| !base.is_empty());
     let upstream = base.unwrap_or("https://api.anthropic.com").to_owned();
     let routes = vec![Route { name: NAME.to_owned(), upstream }];
-    let inside = move |told: &[(Route, String)], strength: &Strength| -> Result<Inside, RerunError> {
-        if *strength != Strength::Namespaces && beginning.tools == ToolHandling::Real {
-            // It is not known what a command would do outside of the rerun.
-            beginning.tools = ToolHandling::Deny;
-        }
-        beginning.base_url = told.first().map(|(_, url)| url.clone()).unwrap_or_default();
-        let file = aside.join("beginning.json");
-        let text = serde_json::to_vec(&beginning).unwrap_or_default();
-        fs::write(&file, text).map_err(io("write into the rerun's directory"))?;
-        let words = [stage.around.program, Path::new("agent"), Path::new(OPTION), &file];
-        let text = |word: &std::ffi::OsString| word.to_string_lossy().into_owned();
-        let mut env: Vec<(String, String)> =
-            stage.around.environment.iter().map(|(name, value)| (text(name), text(value))).collect();
-        // Commands need a temporary directory, and in the sandbox there is no other one.
-        for (name, dir) in [("STEPBACK_HOME", stage.around.store), ("TMPDIR", &temp)] {
-            env.retain(|(known, _)| known != name);
-            env.push((name.to_owned(), dir.display().to_string()));
-        }
-        Ok(Inside {
-            argv: words.iter().map(|word| word.display().to_string()).collect(),
-            env,
-            directory: stage.scratch.root.clone(),
-        })
-    };
-    Ok(Ready { agent: NAME, routes, inside: Box::new(inside), directories, records: false })
+    let inside =
+        move |told: &[(Route, String)], strength: &Isolation| -> Result<SandboxedCommand, RerunError> {
+            if *strength != Isolation::Namespaces && beginning.tools == ToolHandling::Real {
+                // It is not known what a command would do outside of the rerun.
+                beginning.tools = ToolHandling::Deny;
+            }
+            beginning.base_url = told.first().map(|(_, url)| url.clone()).unwrap_or_default();
+            let file = aside.join("beginning.json");
+            let text = serde_json::to_vec(&beginning).unwrap_or_default();
+            fs::write(&file, text).map_err(io_error("write into the rerun's directory"))?;
+            let words = [run_env.host.program, Path::new("agent"), Path::new(RERUN_OPTION), &file];
+            let text = |word: &std::ffi::OsString| word.to_string_lossy().into_owned();
+            let mut env: Vec<(String, String)> =
+                run_env.host.environment.iter().map(|(name, value)| (text(name), text(value))).collect();
+            // Commands need a temporary directory, and in the sandbox there is no other one.
+            for (name, dir) in [("STEPBACK_HOME", run_env.host.store), ("TMPDIR", &temp)] {
+                env.retain(|(known, _)| known != name);
+                env.push((name.to_owned(), dir.display().to_string()));
+            }
+            Ok(SandboxedCommand {
+                argv: words.iter().map(|word| word.display().to_string()).collect(),
+                env,
+                directory: run_env.scratch.root.clone(),
+            })
+        };
+    Ok(PreparedAgent {
+        agent: NAME,
+        routes,
+        build_command: Box::new(inside),
+        directories,
+        proxy_records: false,
+    })
 }
 
-fn beginning(
-    wish: &RerunRequest<'_>,
+fn build_run_spec(
+    request: &RerunRequest<'_>,
     from: &StepRow,
     original: &Workspace,
-    goes_on: Option<&Session>,
-) -> Result<Beginning, RerunError> {
-    let tape = wish.tape;
-    let damaged = || RerunError::NotHere("the recorded conversation is damaged".into());
+    resume_session: Option<&Session>,
+) -> Result<BuiltinRunSpec, RerunError> {
+    let recorded_session = request.recorded;
+    let damaged = || RerunError::NotApplicable("the recorded conversation is damaged".into());
     let state = WorkspaceState::load(original.store(), from.step.state).map_err(EngineError::from)?;
     // Both workspaces are in one store.
-    let (said_so_far, remembered) = match goes_on {
+    let (said_so_far, remembered) = match resume_session {
         Some(session) => (session.info.tip, session.info.slots.memory),
         None => (state.conversation, state.memory),
     };
@@ -137,9 +144,9 @@ fn beginning(
     let mut history = stepback_builtin_agent::resumable(&lines).ok_or_else(damaged)?;
     let mut prompt = None;
     let number = from.step.number;
-    if goes_on.is_some() {
-        prompt = tape.prompts.get(wish.prompt).map(|said| said.text.clone());
-    } else if let Some(said) = tape.prompts.iter().find(|said| said.number == number) {
+    if resume_session.is_some() {
+        prompt = recorded_session.prompts.get(request.prompt).map(|said| said.text.clone());
+    } else if let Some(said) = recorded_session.prompts.iter().find(|said| said.number == number) {
         // The rerun sends it again.
         stepback_builtin_agent::take_back_prompt(&mut history);
         prompt = Some(said.text.clone());
@@ -154,18 +161,21 @@ fn beginning(
         Some(Value::Object(environment)) => environment,
         _ => Map::new(),
     };
-    let asked = tape
+    let asked = recorded_session
         .exchanges
         .first()
         .and_then(|exchange| Some(semantics::asked(exchange.request.wire?, &exchange.request)));
-    let mut model = tape.session.info.model.clone().or_else(|| asked.and_then(|asked| asked.model));
+    let mut model =
+        recorded_session.session.info.model.clone().or_else(|| asked.and_then(|asked| asked.model));
     let mut system = None;
-    for change in wish.changes {
+    for change in request.changes {
         match change {
             RerunChange::Model(name) => model = Some(name.clone()),
             RerunChange::System(text) => system = Some(text.clone()),
-            RerunChange::Memory { path, value } if goes_on.is_none() => set(&mut memory, path, value.clone()),
-            RerunChange::Prompt { nth, new, .. } if *nth == wish.prompt => {
+            RerunChange::Memory { path, value } if resume_session.is_none() => {
+                set_memory(&mut memory, path, value.clone())
+            }
+            RerunChange::Prompt { nth, new, .. } if *nth == request.prompt => {
                 prompt = prompt.map(|_| new.clone());
             }
             RerunChange::Memory { .. }
@@ -174,8 +184,8 @@ fn beginning(
             | RerunChange::Output { .. } => {}
         }
     }
-    Ok(Beginning {
-        session: goes_on.and_then(|session| session.info.external.clone()),
+    Ok(BuiltinRunSpec {
+        session: resume_session.and_then(|session| session.info.external.clone()),
         prompt,
         history,
         memory,
@@ -183,30 +193,39 @@ fn beginning(
         environment,
         model: model.unwrap_or_default(),
         base_url: String::new(),
-        tools: wish.tools,
+        tools: request.tools,
         original: original.root.clone(),
-        recorded: if wish.tools == ToolHandling::Recorded { recorded(tape) } else { Vec::new() },
+        recorded: if request.tools == ToolHandling::Recorded {
+            recorded_calls(recorded_session)
+        } else {
+            Vec::new()
+        },
         decided: DecidedCalls::default(),
         // Messages from before that point are part of the conversation already.
-        told: (tape.injections.iter().filter(|said| said.number > number))
+        told: (recorded_session.injections.iter().filter(|said| said.number > number))
             .map(|said| (said.call.clone(), said.text.clone()))
             .collect(),
-        until: wish.until,
-        max_steps: wish.max_steps,
-        timeout: wish.timeout,
+        until: request.until,
+        max_steps: request.max_steps,
+        timeout: request.timeout,
     })
 }
 
-fn recorded(tape: &RecordedSession) -> Vec<Recorded> {
+fn recorded_calls(recorded_session: &RecordedSession) -> Vec<RecordedToolCall> {
     let known = |call: &ToolCall| {
         let result = serde_json::from_value(call.output.clone()?).ok()?;
-        Some(Recorded { steps: call.steps, tool: call.tool.clone(), input: call.input.clone(), result })
+        Some(RecordedToolCall {
+            steps: call.steps,
+            tool: call.tool.clone(),
+            input: call.input.clone(),
+            result,
+        })
     };
-    tape.calls.iter().filter_map(known).collect()
+    recorded_session.calls.iter().filter_map(known).collect()
 }
 
 /// Sets a value in the memory; creates missing objects on the path.
-fn set(memory: &mut Map<String, Value>, path: &[String], value: Value) {
+fn set_memory(memory: &mut Map<String, Value>, path: &[String], value: Value) {
     match path {
         [] => {}
         [last] => {
@@ -218,33 +237,33 @@ fn set(memory: &mut Map<String, Value>, path: &[String], value: Value) {
                 *inner = json!({});
             }
             if let Value::Object(inner) = inner {
-                set(inner, rest, value);
+                set_memory(inner, rest, value);
             }
         }
     }
 }
 
-impl Beginning {
+impl BuiltinRunSpec {
     /// Reads the file.
     pub fn load(file: &Path) -> std::io::Result<Self> {
         Ok(serde_json::from_slice(&fs::read(file)?)?)
     }
 
     /// Runs the agent in `workspace` with the answers of `provider`.
-    pub fn play(
+    pub fn run(
         self,
         workspace: &Workspace,
         provider: &mut dyn Provider,
         stop: Arc<AtomicBool>,
         price: &Price<'_>,
-        watch: &mut dyn FnMut(RunEvent<'_>),
+        on_event: &mut dyn FnMut(RunEvent<'_>),
     ) -> Result<RunOutcome, EngineError> {
-        let original = workspace.engine.known_workspace(&self.original).ok();
+        let original = workspace.engine.open_known_workspace(&self.original).ok();
         let mut recorded = self.recorded;
         let recall = |tool: &str, input: &Value| {
             let at = recorded.iter().position(|call| call.tool == tool && call.input == *input)?;
             let call = recorded.remove(at);
-            put_in_place(original.as_ref()?, workspace, call.steps)?;
+            apply_recorded_changes(original.as_ref()?, workspace, call.steps)?;
             Some(call.result)
         };
         let tools = match self.tools {
@@ -267,18 +286,22 @@ impl Beginning {
             timeout: self.timeout,
             stop,
             price,
-            ..RunOptions::new(self.model, watch)
+            ..RunOptions::new(self.model, on_event)
         };
         stepback_builtin_agent::run(workspace, provider, options)
     }
 }
 
 /// Applies the changes that a recorded call made in `original` to the files of `workspace`.
-fn put_in_place(original: &Workspace, workspace: &Workspace, steps: (u64, Option<u64>)) -> Option<()> {
+fn apply_recorded_changes(
+    original: &Workspace,
+    workspace: &Workspace,
+    steps: (u64, Option<u64>),
+) -> Option<()> {
     let state = |number: u64| {
         let stored = original.store().step_numbered(original.record.id, number).ok()??;
-        original.state_of(&stored).ok()
+        original.load_state(&stored).ok()
     };
     let (before, after) = (state(steps.0)?, state(steps.1?)?);
-    original.carry_over(&before, &after, &workspace.root).ok()?.map(|_| ())
+    original.update_materialized_dir(&before, &after, &workspace.root).ok()?.map(|_| ())
 }

@@ -62,13 +62,13 @@ pub enum RerunChange {
 pub enum ChangeError {
     /// The text does not have the form PATH=VALUE.
     #[error("\"{0}\" is not PATH=VALUE")]
-    Form(String),
+    InvalidForm(String),
     /// The path begins with an unknown name.
     #[error(
         "\"{0}\" cannot be changed; use model, system, prompt, prompt[N], memory.KEY, #STEP.input… or \
          #STEP.output…"
     )]
-    Unknown(String),
+    UnknownPath(String),
     /// There is no such prompt.
     #[error("there is no prompt[{nth}]: the session has {have}, counted from 0")]
     NoPrompt {
@@ -95,7 +95,7 @@ pub enum ChangeError {
     },
     /// The value has the wrong type.
     #[error("{path} must be {wanted}")]
-    Misfit {
+    WrongType {
         /// The path.
         path: String,
         /// The required type.
@@ -105,8 +105,8 @@ pub enum ChangeError {
 
 impl RerunChange {
     /// Parses `PATH=VALUE`. The value is JSON if it parses as such, otherwise a text.
-    pub fn parse(text: &str, tape: &RecordedSession) -> Result<Self, ChangeError> {
-        let (path, value) = text.split_once('=').ok_or_else(|| ChangeError::Form(text.to_owned()))?;
+    pub fn parse(text: &str, recorded: &RecordedSession) -> Result<Self, ChangeError> {
+        let (path, value) = text.split_once('=').ok_or_else(|| ChangeError::InvalidForm(text.to_owned()))?;
         let (path, literal) = (path.trim(), value);
         let value: Value = serde_json::from_str(literal).unwrap_or_else(|_| Value::from(literal));
         let plain = || value.as_str().unwrap_or(literal).to_owned();
@@ -116,32 +116,33 @@ impl RerunChange {
             _ => {}
         }
         if let Some(nth) = prompt_index(path) {
-            let old = tape.prompts.get(nth).map(|prompt| prompt.text.clone());
-            let old = old.ok_or(ChangeError::NoPrompt { nth, have: tape.prompts.len() })?;
+            let old = recorded.prompts.get(nth).map(|prompt| prompt.text.clone());
+            let old = old.ok_or(ChangeError::NoPrompt { nth, have: recorded.prompts.len() })?;
             return Ok(Self::Prompt { nth, old, new: plain() });
         }
         if let Some(rest) = path.strip_prefix("memory.").filter(|rest| !rest.is_empty()) {
             return Ok(Self::Memory { path: rest.split('.').map(str::to_owned).collect(), value });
         }
-        let unknown = || ChangeError::Unknown(path.to_owned());
+        let unknown = || ChangeError::UnknownPath(path.to_owned());
         let (number, rest) =
             path.strip_prefix('#').and_then(|rest| rest.split_once('.')).ok_or_else(unknown)?;
         let number: u64 = number.parse().map_err(|_| unknown())?;
-        let call = tape.calls.iter().position(|call| call.steps.0 == number || call.steps.1 == Some(number));
-        let call = call.ok_or_else(|| ChangeError::NoCall { number, calls: calls(tape) })?;
+        let call =
+            recorded.calls.iter().position(|call| call.steps.0 == number || call.steps.1 == Some(number));
+        let call = call.ok_or_else(|| ChangeError::NoCall { number, calls: list_calls(recorded) })?;
         let (side, inner) = rest.split_once('.').map_or((rest, None), |(side, inner)| (side, Some(inner)));
         match side {
             "input" => {
-                let mut input = tape.calls[call].input.clone();
+                let mut input = recorded.calls[call].input.clone();
                 match inner {
                     None => input = value,
-                    Some(inner) => *place(&mut input, inner, path)? = value,
+                    Some(inner) => *value_at_path(&mut input, inner, path)? = value,
                 }
                 Ok(Self::Input { call, input })
             }
             "output" => {
-                let output = tape.calls[call].output.clone().unwrap_or_default();
-                let part = inner.map(|inner| part(output, inner, path)).transpose()?;
+                let output = recorded.calls[call].output.clone().unwrap_or_default();
+                let part = inner.map(|inner| text_at_path(output, inner, path)).transpose()?;
                 Ok(Self::Output { call, part, text: plain() })
             }
             _ => Err(unknown()),
@@ -150,10 +151,10 @@ impl RerunChange {
 }
 
 /// Returns the text at a path into an output.
-fn part(mut output: Value, inner: &str, path: &str) -> Result<String, ChangeError> {
-    let found = place(&mut output, inner, path)?;
+fn text_at_path(mut output: Value, inner: &str, path: &str) -> Result<String, ChangeError> {
+    let found = value_at_path(&mut output, inner, path)?;
     let text = found.as_str().filter(|text| !text.is_empty());
-    text.map(str::to_owned).ok_or(ChangeError::Misfit {
+    text.map(str::to_owned).ok_or(ChangeError::WrongType {
         path: path.to_owned(),
         wanted: "a text; to replace the whole result, omit the part after .output",
     })
@@ -167,15 +168,15 @@ fn prompt_index(path: &str) -> Option<usize> {
     }
 }
 
-fn calls(tape: &RecordedSession) -> String {
+fn list_calls(recorded: &RecordedSession) -> String {
     let shown: Vec<String> =
-        tape.calls.iter().take(8).map(|call| format!("#{} ({})", call.steps.0, call.tool)).collect();
-    let more = if tape.calls.len() > shown.len() { ", …" } else { "" };
+        recorded.calls.iter().take(8).map(|call| format!("#{} ({})", call.steps.0, call.tool)).collect();
+    let more = if recorded.calls.len() > shown.len() { ", …" } else { "" };
     if shown.is_empty() { "none".to_owned() } else { format!("{}{more}", shown.join(", ")) }
 }
 
 /// Returns the value at the path `inner`: `a.b[2].c`.
-fn place<'v>(value: &'v mut Value, inner: &str, path: &str) -> Result<&'v mut Value, ChangeError> {
+fn value_at_path<'v>(value: &'v mut Value, inner: &str, path: &str) -> Result<&'v mut Value, ChangeError> {
     let words = inner.replace('[', ".").replace(']', "");
     let mut at = value;
     for word in words.split('.') {
@@ -222,7 +223,7 @@ mod tests {
             output: Some(json!({ "stdout": "a.txt", "code": 0 })),
             ..ToolCall::default()
         };
-        let prompts = vec![RecordedPrompt { number: 3, text: "do it".into(), told: Vec::new() }];
+        let prompts = vec![RecordedPrompt { number: 3, text: "do it".into(), messages: Vec::new() }];
         let (steps, exchanges, injections) = (Vec::new(), Vec::new(), Vec::new());
         RecordedSession { session, steps, exchanges, calls: vec![call], prompts, injections }
     }

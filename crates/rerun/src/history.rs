@@ -8,54 +8,54 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use stepback_agents::Agent;
-use stepback_agents::fork::{self, ForkSource, Mode};
-use stepback_agents::transcript::{Home, MessageRole, TranscriptLocation, messages};
+use stepback_agents::fork::{self, ForkMode, ForkSource};
+use stepback_agents::transcript::{AgentDirs, MessageRole, TranscriptLocation, parse_messages};
 use stepback_engine::{EngineError, Workspace};
 use stepback_model::conversation;
 use stepback_model::record::StepRow;
 use stepback_model::state::WorkspaceState;
 
 use crate::RerunError;
-use crate::run::{RerunRequest, RunEnv, io};
+use crate::run::{RerunRequest, RunEnv, io_error};
 
 /// Whether there is an answer of the model before the prompt at `from`. A session that was forked or resumed begins with the
 /// conversation that it continues.
-pub(crate) fn is_there(
+pub(crate) fn has_history(
     agent: Agent,
-    wish: &RerunRequest<'_>,
+    request: &RerunRequest<'_>,
     from: &StepRow,
     original: &Workspace,
 ) -> Result<bool, RerunError> {
     // opencode keeps conversations in a database, which may have the answer already when the prompt is recorded.
-    if agent == Agent::Opencode && wish.tape.session.info.forked_from.is_none() {
+    if agent == Agent::Opencode && request.recorded.session.info.forked_from.is_none() {
         return Ok(false);
     }
     let state = WorkspaceState::load(original.store(), from.step.state).map_err(EngineError::from)?;
     let lines = conversation::texts(original.store(), state.conversation).map_err(EngineError::from)?;
-    Ok(messages(agent, &lines)
+    Ok(parse_messages(agent, &lines)
         .iter()
         .any(|said| said.role == MessageRole::Assistant && said.worker.is_none()))
 }
 
 /// Writes the conversation as it was at `from` into `home`; returns the session, or the file, to continue.
-pub(crate) fn put(
+pub(crate) fn write_history(
     agent: Agent,
-    wish: &RerunRequest<'_>,
+    request: &RerunRequest<'_>,
     from: &StepRow,
     original: &Workspace,
-    stage: &RunEnv<'_>,
+    run_env: &RunEnv<'_>,
     home: &Path,
     directory: &Path,
 ) -> Result<String, RerunError> {
-    let info = &wish.tape.session.info;
+    let info = &request.recorded.session.info;
     let cannot = |why: String| {
-        RerunError::NotHere(format!(
+        RerunError::NotApplicable(format!(
             "the conversation cannot continue from that prompt: {why}; start with an earlier one"
         ))
     };
     let state = WorkspaceState::load(original.store(), from.step.state).map_err(EngineError::from)?;
     let lines = conversation::texts(original.store(), state.conversation).map_err(EngineError::from)?;
-    let home = Home::below(home);
+    let home = AgentDirs::from_home(home);
     let transcript =
         info.transcript.as_ref().map(Path::new).ok_or_else(|| cannot("it was not stored".into()))?;
     // Forks are written beside the original if an agent has no better place; so the original is copied into this home first.
@@ -65,7 +65,7 @@ pub(crate) fn put(
             let name = transcript.file_name().unwrap_or_default();
             let copy = home.gemini.join("tmp/rerun/chats").join(name);
             if let Some(dir) = copy.parent() {
-                fs::create_dir_all(dir).map_err(io("make a directory for the conversation"))?;
+                fs::create_dir_all(dir).map_err(io_error("make a directory for the conversation"))?;
             }
             match fs::copy(transcript, &copy) {
                 Ok(_) => copy,
@@ -74,27 +74,27 @@ pub(crate) fn put(
         }
     };
     let place = TranscriptLocation { agent, path, session: info.external.clone().unwrap_or_default() };
-    let then = info.directory.as_ref().map_or(stage.original_root, Path::new);
-    let source = ForkSource { place: &place, cwd: then, home: &home, lines: &lines };
+    let then = info.directory.as_ref().map_or(run_env.original_root, Path::new);
+    let source = ForkSource { location: &place, cwd: then, home: &home, lines: &lines };
     let fork = fork::plan(
         &source,
         &fork::ForkOptions {
             keep: lines.len(),
             cwd: directory,
-            id: stage.scratch.engine.env.fresh_id(),
-            now: stage.scratch.engine.env.now(),
-            mode: Mode::Interactive,
+            id: run_env.scratch.engine.env.fresh_id(),
+            now: run_env.scratch.engine.env.now(),
+            mode: ForkMode::Interactive,
         },
     )
     .map_err(|error| cannot(error.to_string()))?;
     for write in &fork.writes {
         if let Some(dir) = write.path.parent() {
-            fs::create_dir_all(dir).map_err(io("make a directory for the conversation"))?;
+            fs::create_dir_all(dir).map_err(io_error("make a directory for the conversation"))?;
         }
-        fs::write(&write.path, &write.bytes).map_err(io("write the conversation"))?;
+        fs::write(&write.path, &write.bytes).map_err(io_error("write the conversation"))?;
     }
     if let Some(prepare) = &fork.prepare {
-        import(&prepare.command, stage, directory).map_err(cannot)?;
+        run_import(&prepare.command, run_env, directory).map_err(cannot)?;
     }
     // Gemini CLI finds a conversation by its file if it does not know the directory.
     let by_file = fork.command.iter().position(|word| word == "--session-file");
@@ -103,13 +103,13 @@ pub(crate) fn put(
 }
 
 /// Runs the agent's own import of a conversation, in the home of the rerun.
-fn import(command: &[String], stage: &RunEnv<'_>, directory: &Path) -> Result<(), String> {
-    let home = stage.around.dir.join("home");
+fn run_import(command: &[String], run_env: &RunEnv<'_>, directory: &Path) -> Result<(), String> {
+    let home = run_env.host.dir.join("home");
     let Some((program, arguments)) = command.split_first() else { return Ok(()) };
     let done = Command::new(program)
         .args(arguments)
         .current_dir(directory)
-        .envs(stage.around.environment.iter().map(|(name, value)| (name, value)))
+        .envs(run_env.host.environment.iter().map(|(name, value)| (name, value)))
         .env("HOME", &home)
         .env("XDG_DATA_HOME", home.join(".local/share"))
         .env("XDG_CONFIG_HOME", home.join(".config"))

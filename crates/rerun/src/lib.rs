@@ -78,10 +78,10 @@ pub enum RerunError {
     NoPrompt,
     /// The session belongs to an agent that stepback cannot start.
     #[error("a session of \"{0}\" cannot be rerun: stepback does not know how to start this agent")]
-    Unknown(String),
+    UnknownAgent(String),
     /// The agent is not installed.
     #[error("{} is not installed: program \"{program}\" not found", .agent.title())]
-    NoAgent {
+    AgentNotInstalled {
         /// The agent of the session.
         agent: Agent,
         /// The program that was looked for.
@@ -92,7 +92,7 @@ pub enum RerunError {
     NoRoute(Agent),
     /// The change does not apply to this kind of session.
     #[error("{0}")]
-    NotHere(String),
+    NotApplicable(String),
     /// An I/O error.
     #[error("cannot {what}: {source}")]
     Io {
@@ -105,22 +105,22 @@ pub enum RerunError {
 
 impl RerunError {
     /// Returns the kind of the error, and a hint on what to do about it.
-    pub fn advice(&self) -> (FailureKind, Option<&'static str>) {
+    pub fn kind_and_hint(&self) -> (FailureKind, Option<&'static str>) {
         let (kind, hint) = match self {
-            Self::Engine(error) => return failure::of(error),
+            Self::Engine(error) => return failure::classify_engine_error(error),
             Self::NoCalls => (
                 FailureKind::Nothing,
                 "start agents with \"stepback run -- …\" or point them at \"stepback proxy\" to record their model calls",
             ),
-            Self::NoPrompt | Self::Unknown(_) => {
+            Self::NoPrompt | Self::UnknownAgent(_) => {
                 (FailureKind::Nothing, "\"stepback sessions\" lists the sessions")
             }
             Self::Change(_) => (FailureKind::Usage, "\"stepback replay\" shows the steps with their numbers"),
-            Self::NotHere(_) => (
+            Self::NotApplicable(_) => (
                 FailureKind::Usage,
                 "\"stepback replay\" shows the session, \"stepback rerun --help\" explains the options",
             ),
-            Self::NoAgent { .. } => {
+            Self::AgentNotInstalled { .. } => {
                 (FailureKind::System, "install it, or add it to the PATH; the recording is unchanged")
             }
             Self::Install(_) | Self::NoRoute(_) => (FailureKind::Refused, "nothing was changed"),
@@ -159,7 +159,7 @@ pub struct RerunResult {
     /// Its record in the workspace.
     pub rerun: Rerun,
     /// How the run ended.
-    pub ran: RunResult,
+    pub run: RunResult,
     /// The tip of its branch.
     pub tip: StepRow,
     /// The step it began at.
@@ -191,36 +191,36 @@ pub fn rerun(
     workspace: &Workspace,
     session: Session,
     options: &RerunOptions,
-    around: &RerunHost<'_>,
-    begun: &mut dyn FnMut(&Rerun),
+    host: &RerunHost<'_>,
+    on_started: &mut dyn FnMut(&Rerun),
 ) -> Result<RerunResult, RerunError> {
-    let tape = RecordedSession::of(workspace, session)?;
+    let recorded = RecordedSession::load(workspace, session)?;
     let changes: Vec<RerunChange> =
-        options.set.iter().map(|text| RerunChange::parse(text, &tape)).collect::<Result<_, _>>()?;
-    if tape.exchanges.is_empty() {
+        options.set.iter().map(|text| RerunChange::parse(text, &recorded)).collect::<Result<_, _>>()?;
+    if recorded.exchanges.is_empty() {
         return Err(RerunError::NoCalls);
     }
-    let who = match Agent::parse(&tape.session.agent) {
-        Some(agent) => Who::Agent(agent),
-        None if tape.session.agent == stepback_builtin_agent::NAME => Who::BuiltIn,
-        None => return Err(RerunError::Unknown(tape.session.agent.clone())),
+    let who = match Agent::parse(&recorded.session.agent) {
+        Some(agent) => RerunAgent::Agent(agent),
+        None if recorded.session.agent == stepback_builtin_agent::NAME => RerunAgent::BuiltIn,
+        None => return Err(RerunError::UnknownAgent(recorded.session.agent.clone())),
     };
-    check(who, &changes)?;
+    check_changes(who, &changes)?;
     let number = options.from.as_ref().map(|from| from.step.number);
-    if let Some(number) = number.filter(|number| tape.step(*number).is_none()) {
-        let id = tape.session.id.short();
-        return Err(RerunError::NotHere(format!("#{number} is not a step of session {id}")));
+    if let Some(number) = number.filter(|number| recorded.step(*number).is_none()) {
+        let id = recorded.session.id.short();
+        return Err(RerunError::NotApplicable(format!("#{number} is not a step of session {id}")));
     }
-    let prompt = number.and_then(|number| tape.prompt_at(number)).unwrap_or(0);
-    let said = tape.prompts.get(prompt).ok_or(RerunError::NoPrompt)?;
-    let prompted = tape.step(said.number).ok_or(RerunError::NoPrompt)?.clone();
+    let prompt = number.and_then(|number| recorded.prompt_at(number)).unwrap_or(0);
+    let said = recorded.prompts.get(prompt).ok_or(RerunError::NoPrompt)?;
+    let prompted = recorded.step(said.number).ok_or(RerunError::NoPrompt)?.clone();
     // Agents other than the built-in one can only be started with a prompt.
     let from = match (who, &options.from) {
-        (Who::BuiltIn, Some(from)) if tape.step(from.step.number).is_some() => from.clone(),
+        (RerunAgent::BuiltIn, Some(from)) if recorded.step(from.step.number).is_some() => from.clone(),
         _ => prompted,
     };
-    let wish = RerunRequest {
-        tape: &tape,
+    let request = RerunRequest {
+        recorded: &recorded,
         prompt,
         changes: &changes,
         tools: options.tools,
@@ -237,11 +237,11 @@ pub fn rerun(
             workspace.check_new_branch(name)?;
             name.clone()
         }
-        None => workspace.free_rerun_name()?,
+        None => workspace.next_rerun_name()?,
     };
     let mut rerun = Rerun {
         branch,
-        of: tape.session.id,
+        of: recorded.session.id,
         from: from.step.id,
         // What a user types can hold a secret too.
         changes: options.set.iter().map(|change| stepback_redact::redact(change).into_owned()).collect(),
@@ -250,29 +250,29 @@ pub fn rerun(
         session: None,
         process: std::process::id(),
     };
-    workspace.note_rerun(&rerun)?;
+    workspace.record_rerun(&rerun)?;
     drop(lock);
-    let ran = play(workspace, who, &wish, &from, around, &mut rerun, begun);
+    let ran = run_in_scratch(workspace, who, &request, &from, host, &mut rerun, on_started);
     let (ran, state) = match ran {
         Ok(ran) => ran,
         Err(error) => {
             rerun.status = RerunStatus::Failed;
             rerun.reason = Some(error.to_string());
             // The error of the rerun matters more than a failure to record it.
-            let _ = workspace.note_rerun(&rerun);
+            let _ = workspace.record_rerun(&rerun);
             return Err(error);
         }
     };
     rerun.session = ran.session.as_ref().map(|session| session.id);
-    (rerun.status, rerun.reason) = fate(&ran, options);
-    let tip = workspace.adopt_rerun(&rerun, &state)?;
-    workspace.note_rerun(&rerun)?;
-    Ok(RerunResult { rerun, ran, tip, from })
+    (rerun.status, rerun.reason) = rerun_status(&ran, options);
+    let tip = workspace.create_rerun_branch(&rerun, &state)?;
+    workspace.record_rerun(&rerun)?;
+    Ok(RerunResult { rerun, run: ran, tip, from })
 }
 
 /// The agent whose session is rerun.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Who {
+enum RerunAgent {
     /// An agent other than the built-in one.
     Agent(Agent),
     /// The built-in agent.
@@ -280,10 +280,10 @@ enum Who {
 }
 
 /// Refuses changes that would have no effect.
-fn check(who: Who, changes: &[RerunChange]) -> Result<(), RerunError> {
+fn check_changes(who: RerunAgent, changes: &[RerunChange]) -> Result<(), RerunError> {
     let memory = changes.iter().any(|change| matches!(change, RerunChange::Memory { .. }));
     match who {
-        Who::Agent(agent) if memory => Err(RerunError::NotHere(format!(
+        RerunAgent::Agent(agent) if memory => Err(RerunError::NotApplicable(format!(
             "{} has no memory that stepback can change; only the built-in agent has",
             agent.title()
         ))),
@@ -291,31 +291,31 @@ fn check(who: Who, changes: &[RerunChange]) -> Result<(), RerunError> {
     }
 }
 
-fn play(
+fn run_in_scratch(
     workspace: &Workspace,
-    who: Who,
-    wish: &RerunRequest<'_>,
+    who: RerunAgent,
+    request: &RerunRequest<'_>,
     from: &StepRow,
-    around: &RerunHost<'_>,
+    host: &RerunHost<'_>,
     rerun: &mut Rerun,
-    begun: &mut dyn FnMut(&Rerun),
+    on_started: &mut dyn FnMut(&Rerun),
 ) -> Result<(RunResult, WorkspaceState), RerunError> {
-    let work = make_apart(around.dir)
+    let work = make_apart(host.dir)
         .map_err(|source| RerunError::Io { what: "make the scratch directory", source })?;
     let lock = workspace.lock_shared()?;
-    workspace.materialize(&workspace.state_of(from)?, &work, true)?;
+    workspace.materialize(&workspace.load_state(from)?, &work, true)?;
     drop(lock);
     let work = work
         .canonicalize()
         .map_err(|source| RerunError::Io { what: "find the scratch directory", source })?;
-    let scratch = workspace.engine.workspace(&work)?;
+    let scratch = workspace.engine.open_workspace_root(&work)?;
     let label = Some(format!("{} begins", rerun.branch));
     scratch.create_checkpoint(Annotation { label, ..Annotation::default() }, Trigger::Automatic)?;
     rerun.status = RerunStatus::Running;
-    workspace.note_rerun(rerun)?;
-    begun(rerun);
-    let stage = RunEnv { around, scratch: &scratch, original_root: &workspace.root };
-    let mut ran = prompts(who, wish, from, workspace, &stage)?;
+    workspace.record_rerun(rerun)?;
+    on_started(rerun);
+    let run_env = RunEnv { host, scratch: &scratch, original_root: &workspace.root };
+    let mut ran = run_prompts(who, request, from, workspace, &run_env)?;
     let label = Some(format!("{} ends", rerun.branch));
     let last =
         scratch.create_checkpoint(Annotation { label, ..Annotation::default() }, Trigger::Automatic)?;
@@ -324,43 +324,47 @@ fn play(
         let set = Mutation::SetSessionInfo { session: session.id, info: Box::new(session.info.clone()) };
         scratch.store().commit(None, &[set]).map_err(EngineError::from)?;
     }
-    let state = scratch.state_of(&last.stored)?;
+    let state = scratch.load_state(&last.stored)?;
     Ok((ran, state))
 }
 
 /// Gives an agent one prompt after the other, as the user did.
-fn prompts(
-    who: Who,
-    wish: &RerunRequest<'_>,
+fn run_prompts(
+    who: RerunAgent,
+    request: &RerunRequest<'_>,
     from: &StepRow,
     original: &Workspace,
-    stage: &RunEnv<'_>,
+    run_env: &RunEnv<'_>,
 ) -> Result<RunResult, RerunError> {
-    let one = |wish: &RerunRequest<'_>, goes_on: Option<&Session>| {
+    let one = |request: &RerunRequest<'_>, goes_on: Option<&Session>| {
         let ready = match who {
-            Who::Agent(agent) => {
+            RerunAgent::Agent(agent) => {
                 let session = goes_on.and_then(|session| session.info.external.clone());
-                agent::ready(agent, wish, from, original, stage, session)?
+                agent::prepare_agent(agent, request, from, original, run_env, session)?
             }
-            Who::BuiltIn => builtin::ready(wish, from, original, stage, goes_on)?,
+            RerunAgent::BuiltIn => builtin::prepare_agent(request, from, original, run_env, goes_on)?,
         };
-        run::run(ready, wish, stage)
+        run::run_agent(ready, request, run_env)
     };
     let begun = Instant::now();
-    let mut ran = one(wish, None)?;
-    for prompt in wish.prompt + 1..wish.tape.prompts.len() {
+    let mut ran = one(request, None)?;
+    for prompt in request.prompt + 1..request.recorded.prompts.len() {
         let session = ran.session.as_ref().filter(|session| session.info.external.is_some());
         let (RunEnd::Exited(0), Some(session)) = (&ran.ended, session) else { break };
-        let timeout = wish.timeout.map(|limit| limit.saturating_sub(begun.elapsed()));
-        let then = one(&RerunRequest { prompt, timeout, ..*wish }, Some(session))?;
-        ran = RunResult { tally: ran.tally.and(then.tally), session: then.session.or(ran.session), ..then };
+        let timeout = request.timeout.map(|limit| limit.saturating_sub(begun.elapsed()));
+        let then = one(&RerunRequest { prompt, timeout, ..*request }, Some(session))?;
+        ran = RunResult {
+            counts: ran.counts.merge(then.counts),
+            session: then.session.or(ran.session),
+            ..then
+        };
     }
     Ok(ran)
 }
 
 /// Returns the status of a rerun, and a sentence about it.
-fn fate(ran: &RunResult, options: &RerunOptions) -> (RerunStatus, Option<String>) {
-    let parted = ran.tally.parted.as_ref().map(|parted| match parted.differences.first() {
+fn rerun_status(ran: &RunResult, options: &RerunOptions) -> (RerunStatus, Option<String>) {
+    let parted = ran.counts.parted.as_ref().map(|parted| match parted.differences.first() {
         Some(first) => format!("diverged from the recording at model call {}: {}", parted.call, first.path),
         None => format!("diverged from the recording at model call {}", parted.call),
     });

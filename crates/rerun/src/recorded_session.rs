@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use serde_json::Value;
-use stepback_agents::breakpoints::timed_out;
+use stepback_agents::breakpoints::timeout_refusal;
 use stepback_agents::decisions::{DecidedCall, RecordedDecision, RecordedReply};
 use stepback_agents::record::MESSAGE_PREFIX;
 use stepback_engine::{EngineError, Workspace};
@@ -72,16 +72,16 @@ pub struct RecordedPrompt {
     /// Text of the prompt.
     pub text: String,
     /// Other messages that the model got with it.
-    pub told: Vec<String>,
+    pub messages: Vec<String>,
 }
 
 impl RecordedSession {
     /// Reads a session of `workspace`.
-    pub fn of(workspace: &Workspace, session: Session) -> Result<Self, EngineError> {
+    pub fn load(workspace: &Workspace, session: Session) -> Result<Self, EngineError> {
         let query = StepQuery { session: Some(session.id), ..StepQuery::default() };
         let mut steps = workspace.store().steps(workspace.record.id, &query)?;
         steps.sort_by_key(|stored| stored.step.number);
-        let mut tape = Self {
+        let mut recorded = Self {
             session,
             steps: Vec::new(),
             exchanges: Vec::new(),
@@ -102,65 +102,66 @@ impl RecordedSession {
                     if let Some(id) = &call {
                         let said = waiting.drain(..);
                         let said = said.map(|(number, text)| Injection { number, call: id.clone(), text });
-                        tape.injections.extend(said);
+                        recorded.injections.extend(said);
                     }
-                    if let (Some(id), Some(input)) = (call, detail(workspace, stored)?.remove("input")) {
+                    if let (Some(id), Some(input)) = (call, load_detail(workspace, stored)?.remove("input")) {
                         order.push(id.clone());
                         asked.insert(id, input);
                     }
                 }
                 StepKind::ModelEnd => {
                     let Some(id) = call else { continue };
-                    let output = detail(workspace, stored)?.remove("output");
+                    let output = load_detail(workspace, stored)?.remove("output");
                     let both = asked.remove(&id).zip(output);
                     let exchange = both.and_then(|(request, response)| {
-                        stepback_agents::model_call_inbox::exchange(&id, &request, &response)
+                        stepback_agents::model_call_inbox::parse_exchange(&id, &request, &response)
                     });
                     answered.extend(exchange.map(|exchange| (id, exchange)));
                 }
-                StepKind::ToolStart => tape.calls.push(ToolCall {
+                StepKind::ToolStart => recorded.calls.push(ToolCall {
                     steps: (step.number, None),
                     id: call,
                     tool: step.meta.tool.clone().unwrap_or_default(),
                     worker: step.meta.worker.clone(),
-                    input: detail(workspace, stored)?.remove("input").unwrap_or_default(),
+                    input: load_detail(workspace, stored)?.remove("input").unwrap_or_default(),
                     ..ToolCall::default()
                 }),
                 StepKind::ToolEnd => {
-                    let output = detail(workspace, stored)?.remove("output");
-                    let open = tape.calls.iter_mut().find(|open| open.steps.1.is_none() && open.id == call);
+                    let output = load_detail(workspace, stored)?.remove("output");
+                    let open =
+                        recorded.calls.iter_mut().find(|open| open.steps.1.is_none() && open.id == call);
                     if let Some(open) = open {
                         open.steps.1 = Some(step.number);
                         open.output = output;
                     }
                 }
                 StepKind::UserInput => {
-                    let input = detail(workspace, stored)?.remove("input").unwrap_or_default();
+                    let input = load_detail(workspace, stored)?.remove("input").unwrap_or_default();
                     let text = input["prompt"].as_str().unwrap_or(&step.summary).to_owned();
-                    tape.prompts.push(RecordedPrompt { number: step.number, text, told: Vec::new() });
+                    recorded.prompts.push(RecordedPrompt { number: step.number, text, messages: Vec::new() });
                 }
                 StepKind::BreakpointHit => stopped.clone_from(&step.summary),
                 StepKind::Decision => {
-                    let input = detail(workspace, stored)?.remove("input").unwrap_or_default();
-                    tape.take_decision(step, input, &stopped);
+                    let input = load_detail(workspace, stored)?.remove("input").unwrap_or_default();
+                    recorded.add_decision(step, input, &stopped);
                 }
                 StepKind::AgentStep if step.summary.starts_with(MESSAGE_PREFIX) => {
-                    let mut input = detail(workspace, stored)?.remove("input").unwrap_or_default();
+                    let mut input = load_detail(workspace, stored)?.remove("input").unwrap_or_default();
                     if let Value::String(text) = input["text"].take() {
-                        waiting.extend(tape.take_told(&input, text).map(|text| (step.number, text)));
+                        waiting.extend(recorded.add_message(&input, text).map(|text| (step.number, text)));
                     }
                 }
                 _ => {}
             }
         }
-        tape.exchanges = order.iter().filter_map(|id| answered.remove(id)).collect();
-        tape.find_refusals();
-        tape.steps = steps;
-        Ok(tape)
+        recorded.exchanges = order.iter().filter_map(|id| answered.remove(id)).collect();
+        recorded.find_refusals();
+        recorded.steps = steps;
+        Ok(recorded)
     }
 
     /// Stores the user's decision about a call that was stopped.
-    fn take_decision(&mut self, step: &Step, input: Value, stopped: &str) {
+    fn add_decision(&mut self, step: &Step, input: Value, stopped: &str) {
         // Agents report decisions of their own, which have no answer.
         if input.get("answer").is_none() {
             return;
@@ -173,20 +174,20 @@ impl RecordedSession {
         };
         let Some(call) = self.calls.iter_mut().rev().find(is_it) else { return };
         let summary = step.summary.clone();
-        let timeout = Some(timed_out(stopped.strip_prefix("stopped: ").unwrap_or(stopped)));
-        call.reply().decision = Some(RecordedDecision { summary, input, timeout });
+        let timeout = Some(timeout_refusal(stopped.strip_prefix("stopped: ").unwrap_or(stopped)));
+        call.current_reply().decision = Some(RecordedDecision { summary, input, timeout });
     }
 
     /// Stores a message of the user to the agent: with a call, or with a prompt. Returns the text if it belongs to neither,
     /// but to the next model call.
-    fn take_told(&mut self, input: &Value, text: String) -> Option<String> {
+    fn add_message(&mut self, input: &Value, text: String) -> Option<String> {
         let call = input["call"].as_str();
         let call = self.calls.iter_mut().rev().find(|known| call.is_some() && known.id.as_deref() == call);
         let told = match (call, self.prompts.last_mut()) {
             // A call that was refused has ended by then.
             (Some(call), _) if input["with"] == "start" => &mut call.before.told,
             (Some(call), _) => &mut call.after.told,
-            (None, Some(prompt)) if input["with"] == "prompt" => &mut prompt.told,
+            (None, Some(prompt)) if input["with"] == "prompt" => &mut prompt.messages,
             _ => return Some(text),
         };
         told.push(text);
@@ -203,7 +204,7 @@ impl RecordedSession {
         let results = recorded_results(&self.exchanges);
         for call in self.calls.iter_mut().filter(|call| is_open(call)) {
             let result = call.id.as_ref().and_then(|id| results.get(id));
-            call.before.refused = result.and_then(refusal);
+            call.before.refused = result.and_then(refusal_text);
         }
     }
 
@@ -243,7 +244,7 @@ const REFUSALS: [&str; 7] = [
 ];
 
 /// Returns the text of a result that says that the call did not run.
-fn refusal(result: &Value) -> Option<String> {
+fn refusal_text(result: &Value) -> Option<String> {
     let text = match result.get("content").or_else(|| result.get("output")) {
         Some(Value::String(text)) => text.clone(),
         Some(Value::Array(parts)) => {
@@ -256,13 +257,13 @@ fn refusal(result: &Value) -> Option<String> {
 
 impl ToolCall {
     /// Returns the reply for the call's current state: until the call has ended, decisions are about its start.
-    fn reply(&mut self) -> &mut RecordedReply {
+    fn current_reply(&mut self) -> &mut RecordedReply {
         if self.steps.1.is_some() { &mut self.after } else { &mut self.before }
     }
 }
 
 /// Returns the recorded details of a step.
-pub(crate) fn detail(
+pub(crate) fn load_detail(
     workspace: &Workspace,
     stored: &StepRow,
 ) -> Result<serde_json::Map<String, Value>, EngineError> {
@@ -282,12 +283,13 @@ mod tests {
     #[test]
     fn a_result_that_says_that_the_call_did_not_run_is_known() {
         let text = "The user doesn't want to proceed with this tool use. The tool use was rejected.";
-        let of =
-            |content: Value| refusal(&json!({ "tool_use_id": "t", "is_error": true, "content": content }));
+        let of = |content: Value| {
+            refusal_text(&json!({ "tool_use_id": "t", "is_error": true, "content": content }))
+        };
         assert_eq!(of(json!(text)).as_deref(), Some(text));
         assert_eq!(of(json!([{ "type": "text", "text": text }])).as_deref(), Some(text));
         assert_eq!(of(json!("make: *** [all] Error 2")), None);
         let output = json!({ "call_id": "c", "type": "function_call_output", "output": "rejected by user" });
-        assert_eq!(refusal(&output).as_deref(), Some("rejected by user"));
+        assert_eq!(refusal_text(&output).as_deref(), Some("rejected by user"));
     }
 }

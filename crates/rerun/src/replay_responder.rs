@@ -34,7 +34,7 @@ pub enum OnDifference {
 
 /// Where a rerun diverged from the recording.
 #[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct Parted {
+pub struct Divergence {
     /// The number of the model call in the rerun, counted from 1.
     pub call: u64,
     /// What differs.
@@ -51,15 +51,15 @@ pub struct ReplayCounts {
     /// How many were refused.
     pub refused: u64,
     /// Where the rerun diverged from the recording; `None` if it did not.
-    pub parted: Option<Parted>,
+    pub parted: Option<Divergence>,
 }
 
 impl ReplayCounts {
     /// Returns the sum of this tally and that of a later run.
     #[must_use]
-    pub fn and(self, then: Self) -> Self {
+    pub fn merge(self, then: Self) -> Self {
         let before = self.recorded + self.live + self.refused;
-        let later = then.parted.map(|parted| Parted { call: before + parted.call, ..parted });
+        let later = then.parted.map(|parted| Divergence { call: before + parted.call, ..parted });
         Self {
             recorded: self.recorded + then.recorded,
             live: self.live + then.live,
@@ -74,36 +74,36 @@ impl ReplayCounts {
 pub struct Replayer {
     on_difference: OnDifference,
     timing: Timing,
-    changes: Vec<Applied>,
+    changes: Vec<WireChange>,
     /// Recorded directories and those that replace them in the rerun.
-    moved: Vec<(String, String)>,
+    moved_paths: Vec<(String, String)>,
     /// The recorded results of calls that do not run in the rerun, by their ids.
     results: HashMap<String, Value>,
     /// Whether a change shows in the instructions. Otherwise they may differ, because they describe the machine.
-    instructs: bool,
-    state: Mutex<State>,
+    changes_instructions: bool,
+    state: Mutex<ReplayState>,
 }
 
 #[derive(Debug)]
-struct State {
+struct ReplayState {
     recording: Recording,
-    asked: u64,
-    tally: ReplayCounts,
+    request_count: u64,
+    counts: ReplayCounts,
 }
 
 /// A change in terms of the wire format.
 #[derive(Clone, PartialEq, Debug)]
-enum Applied {
+enum WireChange {
     Model(String),
     System(String),
     Prompt { old: String, new: String },
-    Result { call: Place, part: Option<String>, text: String },
-    Input { call: Place, input: Value },
+    Result { call: CallMatcher, part: Option<String>, text: String },
+    Input { call: CallMatcher, input: Value },
 }
 
 /// Identifies a call in requests and answers.
 #[derive(Clone, PartialEq, Debug)]
-struct Place {
+struct CallMatcher {
     id: Option<String>,
     name: String,
     input: Value,
@@ -120,7 +120,7 @@ pub struct Directories {
 
 impl Directories {
     /// Returns the directories whose path differs, the longest first.
-    fn moved(&self) -> Vec<(String, String)> {
+    fn moved_paths(&self) -> Vec<(String, String)> {
         let text = |path: &PathBuf| path.display().to_string();
         let all = self.all.iter().map(|(_, then, now)| (text(then), text(now)));
         let mut moved: Vec<(String, String)> =
@@ -130,21 +130,21 @@ impl Directories {
     }
 
     /// Returns the user's decisions about the recorded calls, with paths mapped to the directories of the rerun.
-    pub(crate) fn decided(&self, tape: &RecordedSession) -> DecidedCalls {
-        let moved = self.moved();
-        let mut calls = tape.decided_calls();
+    pub(crate) fn decided_calls(&self, recorded: &RecordedSession) -> DecidedCalls {
+        let moved = self.moved_paths();
+        let mut calls = recorded.decided_calls();
         for call in &mut calls {
-            replace_in_value(&mut call.input, &moved);
+            replace_paths_in_value(&mut call.input, &moved);
             for reply in [&mut call.before, &mut call.after] {
                 if let Some(decision) = &mut reply.decision {
-                    replace_in_value(&mut decision.input, &moved);
+                    replace_paths_in_value(&mut decision.input, &moved);
                 }
             }
         }
-        DecidedCalls::of(calls)
+        DecidedCalls::from_calls(calls)
     }
 
-    fn places(&self) -> Places {
+    fn to_places(&self) -> Places {
         let side = |pick: fn(&(&'static str, PathBuf, PathBuf)) -> PathBuf| {
             self.all.iter().map(|place| (pick(place), place.0)).collect()
         };
@@ -155,7 +155,7 @@ impl Directories {
 impl Replayer {
     /// Creates a replayer for `tape`, with `changes`.
     pub fn new(
-        tape: &RecordedSession,
+        recorded: &RecordedSession,
         changes: &[RerunChange],
         directories: &Directories,
         on_difference: OnDifference,
@@ -164,19 +164,27 @@ impl Replayer {
         let instructs = changes
             .iter()
             .any(|change| matches!(change, RerunChange::System(_) | RerunChange::Memory { .. }));
-        let changes = changes.iter().filter_map(|change| applied(tape, change)).collect();
-        let moved = directories.moved();
-        let recording = Recording::new(tape.exchanges.clone(), directories.places());
-        let state = Mutex::new(State { recording, asked: 0, tally: ReplayCounts::default() });
+        let changes = changes.iter().filter_map(|change| to_wire_change(recorded, change)).collect();
+        let moved = directories.moved_paths();
+        let recording = Recording::new(recorded.exchanges.clone(), directories.to_places());
+        let state = Mutex::new(ReplayState { recording, request_count: 0, counts: ReplayCounts::default() });
         // For a call that the user refused in the agent, the model gets the recorded text: a refusal by a hook has other words.
-        let refused = tape.calls.iter().filter(|call| call.before.refused.is_some());
+        let refused = recorded.calls.iter().filter(|call| call.before.refused.is_some());
         let refused: Vec<&String> = refused.filter_map(|call| call.id.as_ref()).collect();
         let mut results = HashMap::new();
         if !refused.is_empty() {
-            results = recorded_results(&tape.exchanges);
+            results = recorded_results(&recorded.exchanges);
             results.retain(|id, _| refused.contains(&id));
         }
-        Self { on_difference, timing, changes, moved, results, instructs, state }
+        Self {
+            on_difference,
+            timing,
+            changes,
+            moved_paths: moved,
+            results,
+            changes_instructions: instructs,
+            state,
+        }
     }
 
     /// Makes the model get the recorded results of calls, whatever their results in the rerun are.
@@ -190,11 +198,11 @@ impl Replayer {
     }
 
     /// Returns how the model calls so far were answered.
-    pub fn tally(&self) -> ReplayCounts {
-        self.state().tally.clone()
+    pub fn counts(&self) -> ReplayCounts {
+        self.state().counts.clone()
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, ReplayState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -203,22 +211,24 @@ impl Replayer {
         let before = (request.path.clone(), request.body.clone());
         for change in &self.changes {
             match change {
-                Applied::Model(model) => edit::set_model(wire, &mut request.path, &mut request.body, model),
-                Applied::System(text) => edit::set_system(wire, &mut request.body, text),
-                Applied::Prompt { old, new } => {
+                WireChange::Model(model) => {
+                    edit::set_model(wire, &mut request.path, &mut request.body, model)
+                }
+                WireChange::System(text) => edit::set_system(wire, &mut request.body, text),
+                WireChange::Prompt { old, new } => {
                     edit::set_prompt(wire, &mut request.body, old, new);
                 }
-                Applied::Result { call, part, text } => {
+                WireChange::Result { call, part, text } => {
                     set_result(wire, request, call, part.as_deref(), text)
                 }
-                Applied::Input { .. } => {}
+                WireChange::Input { .. } => {}
             }
         }
         before != (request.path.clone(), request.body.clone())
     }
 
     /// Returns a recorded answer, with paths mapped to the directories of the rerun and with changed inputs.
-    fn retold(&self, wire: Wire, exchange: &Exchange) -> Response {
+    fn adapt_response(&self, wire: Wire, exchange: &Exchange) -> Response {
         let said = semantics::answered(wire, &exchange.response);
         let before = calls_in(&semantics::asked(wire, &exchange.request).messages).count();
         let mut nth = before;
@@ -227,8 +237,8 @@ impl Replayer {
             if let AnswerText::Input { id, name } = &part {
                 let own = calls_in(&said.said).nth(nth - before);
                 for change in &self.changes {
-                    if let (Applied::Input { call, input }, Some(own)) = (change, own)
-                        && call.is(*id, name, &own.input, nth)
+                    if let (WireChange::Input { call, input }, Some(own)) = (change, own)
+                        && call.matches(*id, name, &own.input, nth)
                     {
                         told = input.to_string();
                     }
@@ -236,40 +246,40 @@ impl Replayer {
                 nth += 1;
             }
             let in_document = matches!(part, AnswerText::Input { .. });
-            let told = self.in_the_directories_of_now(&told, in_document);
+            let told = self.map_paths(&told, in_document);
             (told != text).then_some(told)
         });
         changed.unwrap_or_else(|| exchange.response.clone())
     }
 
     /// Replaces directories, each occurrence in a text once: a new directory may be inside an old one.
-    fn in_the_directories_of_now(&self, text: &str, in_document: bool) -> String {
+    fn map_paths(&self, text: &str, in_document: bool) -> String {
         let escaped = |path: &str| match in_document {
             true => Value::from(path).to_string().trim_matches('"').to_owned(),
             false => path.to_owned(),
         };
         let moved: Vec<(String, String)> =
-            self.moved.iter().map(|(then, now)| (escaped(then), escaped(now))).collect();
+            self.moved_paths.iter().map(|(then, now)| (escaped(then), escaped(now))).collect();
         replace_paths(text, &moved)
     }
 
-    fn recorded(&self, state: &mut State, wire: Wire, at: usize) -> Decision {
-        state.tally.recorded += 1;
-        let response = self.retold(wire, &state.recording.exchanges()[at]);
+    fn answer_recorded(&self, state: &mut ReplayState, wire: Wire, at: usize) -> Decision {
+        state.counts.recorded += 1;
+        let response = self.adapt_response(wire, &state.recording.exchanges()[at]);
         Decision::Recorded { response, timing: self.timing }
     }
 
     /// A request that matches a recorded one except for changed instructions is a different request.
-    fn otherwise_instructed(
+    fn check_instructions(
         &self,
-        state: &State,
+        state: &ReplayState,
         wire: Wire,
         at: usize,
         request: &ModelRequest,
     ) -> MatchResult {
         let recorded = semantics::asked(wire, &state.recording.exchanges()[at].request).system;
         let present = semantics::asked(wire, request).system;
-        if !self.instructs || recorded == present {
+        if !self.changes_instructions || recorded == present {
             return MatchResult::Same(at);
         }
         let path = "system".to_owned();
@@ -277,8 +287,8 @@ impl Replayer {
         MatchResult::Different { nearest: Some(at), differences: vec![difference] }
     }
 
-    fn refused(state: &mut State, status: u16, message: String) -> Decision {
-        state.tally.refused += 1;
+    fn refuse(state: &mut ReplayState, status: u16, message: String) -> Decision {
+        state.counts.refused += 1;
         Decision::Refuse { status, message }
     }
 }
@@ -303,45 +313,47 @@ impl Responder for Replayer {
         stepback_redact::redact_value(&mut known.body);
         let mut state = self.state();
         let state = &mut *state;
-        state.asked += 1;
-        if state.tally.parted.is_some() {
+        state.request_count += 1;
+        if state.counts.parted.is_some() {
             match self.on_difference {
                 OnDifference::Stop => {
-                    return Self::refused(
+                    return Self::refuse(
                         state,
                         400,
                         "the rerun diverged from the recording and has ended".into(),
                     );
                 }
                 OnDifference::Live => {
-                    state.tally.live += 1;
+                    state.counts.live += 1;
                     return if is_changed { Decision::LiveChanged } else { Decision::Live };
                 }
                 OnDifference::Nearest => {}
             }
         }
         let found = match state.recording.find(&known) {
-            MatchResult::Same(at) => self.otherwise_instructed(state, wire, at, &known),
+            MatchResult::Same(at) => self.check_instructions(state, wire, at, &known),
             other => other,
         };
         match found {
-            MatchResult::Same(at) | MatchResult::Background(Some(at)) => self.recorded(state, wire, at),
+            MatchResult::Same(at) | MatchResult::Background(Some(at)) => {
+                self.answer_recorded(state, wire, at)
+            }
             MatchResult::Background(None) => {
-                Self::refused(state, 404, "this call was not recorded, and nothing depends on it".into())
+                Self::refuse(state, 404, "this call was not recorded, and nothing depends on it".into())
             }
             MatchResult::Different { nearest, differences } => {
-                let call = state.asked;
-                state.tally.parted.get_or_insert(Parted { call, differences });
+                let call = state.request_count;
+                state.counts.parted.get_or_insert(Divergence { call, differences });
                 match (self.on_difference, nearest) {
                     (OnDifference::Live, _) => {
-                        state.tally.live += 1;
+                        state.counts.live += 1;
                         if is_changed { Decision::LiveChanged } else { Decision::Live }
                     }
                     (OnDifference::Nearest, Some(at)) => {
                         state.recording.give(at);
-                        self.recorded(state, wire, at)
+                        self.answer_recorded(state, wire, at)
                     }
-                    _ => Self::refused(state, 400, "the recording contains no such request".into()),
+                    _ => Self::refuse(state, 400, "the recording contains no such request".into()),
                 }
             }
         }
@@ -355,8 +367,8 @@ fn calls_in(said: &[ContentPart]) -> impl Iterator<Item = &semantics::WireCall> 
     })
 }
 
-impl Place {
-    fn is(&self, id: Option<&str>, name: &str, input: &Value, nth: usize) -> bool {
+impl CallMatcher {
+    fn matches(&self, id: Option<&str>, name: &str, input: &Value, nth: usize) -> bool {
         match (&self.id, id) {
             (Some(own), Some(id)) => own == id,
             _ => self.name == name && self.nth == nth && self.input == *input,
@@ -365,32 +377,34 @@ impl Place {
 }
 
 /// Returns a change in terms of the wire format; `None` if no model call shows it.
-fn applied(tape: &RecordedSession, change: &RerunChange) -> Option<Applied> {
+fn to_wire_change(recorded: &RecordedSession, change: &RerunChange) -> Option<WireChange> {
     match change {
-        RerunChange::Model(model) => Some(Applied::Model(model.clone())),
-        RerunChange::System(text) => Some(Applied::System(text.clone())),
-        RerunChange::Prompt { old, new, .. } => Some(Applied::Prompt { old: old.clone(), new: new.clone() }),
+        RerunChange::Model(model) => Some(WireChange::Model(model.clone())),
+        RerunChange::System(text) => Some(WireChange::System(text.clone())),
+        RerunChange::Prompt { old, new, .. } => {
+            Some(WireChange::Prompt { old: old.clone(), new: new.clone() })
+        }
         RerunChange::Memory { .. } => None,
         RerunChange::Input { call, input } => {
-            let call = place(tape, tape.calls.get(*call)?)?;
-            Some(Applied::Input { call, input: input.clone() })
+            let call = find_call(recorded, recorded.calls.get(*call)?)?;
+            Some(WireChange::Input { call, input: input.clone() })
         }
         RerunChange::Output { call, part, text } => {
-            let call = place(tape, tape.calls.get(*call)?)?;
-            Some(Applied::Result { call, part: part.clone(), text: text.clone() })
+            let call = find_call(recorded, recorded.calls.get(*call)?)?;
+            Some(WireChange::Result { call, part: part.clone(), text: text.clone() })
         }
     }
 }
 
 /// Returns the model's call that led to a recorded tool call.
-fn place(tape: &RecordedSession, wanted: &ToolCall) -> Option<Place> {
+fn find_call(recorded: &RecordedSession, wanted: &ToolCall) -> Option<CallMatcher> {
     let mut by_input = None;
-    for exchange in &tape.exchanges {
+    for exchange in &recorded.exchanges {
         let Some(wire) = exchange.request.wire else { continue };
         let before = calls_in(&semantics::asked(wire, &exchange.request).messages).count();
         let answered = semantics::answered(wire, &exchange.response);
         for (at, call) in calls_in(&answered.said).enumerate() {
-            let found = || Place {
+            let found = || CallMatcher {
                 id: call.id.clone(),
                 name: call.name.clone(),
                 input: call.input.clone(),
@@ -408,7 +422,7 @@ fn place(tape: &RecordedSession, wanted: &ToolCall) -> Option<Place> {
 }
 
 /// Replaces the result of a call in a request, if the request has one.
-fn set_result(wire: Wire, request: &mut ModelRequest, call: &Place, part: Option<&str>, text: &str) {
+fn set_result(wire: Wire, request: &mut ModelRequest, call: &CallMatcher, part: Option<&str>, text: &str) {
     let said = semantics::asked(wire, request).messages;
     let mut results = said.iter().filter_map(|said| match said {
         ContentPart::Result { id, text, .. } => Some((id.clone(), text.clone())),
@@ -429,7 +443,7 @@ fn set_result(wire: Wire, request: &mut ModelRequest, call: &Place, part: Option
 }
 
 /// Returns the id of the call whose result a part of a request is, in any wire format.
-fn result_of(part: &Value) -> Option<&str> {
+fn result_call_id(part: &Value) -> Option<&str> {
     let is_output = part["type"].as_str().is_some_and(|kind| kind.ends_with("_output"));
     let id = part.get("tool_use_id").or_else(|| part.get("tool_call_id"));
     let id = id.or_else(|| part.get("call_id").filter(|_| is_output));
@@ -447,7 +461,7 @@ pub(crate) fn recorded_results(exchanges: &[Exchange]) -> HashMap<String, Value>
 }
 
 fn collect_results(value: &Value, found: &mut HashMap<String, Value>) {
-    if let Some(id) = result_of(value) {
+    if let Some(id) = result_call_id(value) {
         found.insert(id.to_owned(), value.clone());
         return;
     }
@@ -459,7 +473,7 @@ fn collect_results(value: &Value, found: &mut HashMap<String, Value>) {
 }
 
 fn restore_results(value: &mut Value, known: &HashMap<String, Value>) {
-    if let Some(recorded) = result_of(value).and_then(|id| known.get(id)) {
+    if let Some(recorded) = result_call_id(value).and_then(|id| known.get(id)) {
         *value = recorded.clone();
         return;
     }
@@ -497,11 +511,11 @@ fn replace_paths(text: &str, moved: &[(String, String)]) -> String {
 }
 
 /// Replaces paths in every text of a value.
-fn replace_in_value(value: &mut Value, moved: &[(String, String)]) {
+fn replace_paths_in_value(value: &mut Value, moved: &[(String, String)]) {
     match value {
         Value::String(text) => *text = replace_paths(text, moved),
-        Value::Array(items) => items.iter_mut().for_each(|item| replace_in_value(item, moved)),
-        Value::Object(fields) => fields.values_mut().for_each(|field| replace_in_value(field, moved)),
+        Value::Array(items) => items.iter_mut().for_each(|item| replace_paths_in_value(item, moved)),
+        Value::Object(fields) => fields.values_mut().for_each(|field| replace_paths_in_value(field, moved)),
         _ => {}
     }
 }

@@ -24,7 +24,7 @@ use stepback_store::port::StepQuery;
 use crate::change::RerunChange;
 use crate::recorded_session::RecordedSession;
 use crate::replay_responder::{Directories, OnDifference, ReplayCounts, Replayer};
-use crate::sandbox::{self, Fence, Inside, SandboxAllow, Strength};
+use crate::sandbox::{self, Isolation, SandboxAllow, SandboxProcess, SandboxedCommand};
 use crate::{RerunError, RerunHost};
 
 /// How often a running agent is checked.
@@ -35,7 +35,7 @@ const GRACE: Duration = Duration::from_secs(3);
 /// What to rerun, and how.
 pub struct RerunRequest<'a> {
     /// The recorded session.
-    pub tape: &'a RecordedSession,
+    pub recorded: &'a RecordedSession,
     /// Index of the prompt to begin with.
     pub prompt: usize,
     /// The changes to make.
@@ -57,7 +57,7 @@ pub struct RerunRequest<'a> {
 /// The environment of one run.
 pub struct RunEnv<'a> {
     /// The host of the rerun; the files are in `work` below its directory.
-    pub around: &'a RerunHost<'a>,
+    pub host: &'a RerunHost<'a>,
     /// The workspace over those files.
     pub scratch: &'a Workspace,
     /// The root of the workspace when it was recorded.
@@ -86,9 +86,9 @@ pub struct RunResult {
     /// Why it ended.
     pub ended: RunEnd,
     /// How its model calls were answered.
-    pub tally: ReplayCounts,
+    pub counts: ReplayCounts,
     /// What kept it from having effects elsewhere.
-    pub strength: Strength,
+    pub isolation: Isolation,
     /// Its session in the scratch workspace, if it recorded one.
     pub session: Option<Session>,
     /// The last lines it printed.
@@ -96,87 +96,98 @@ pub struct RunResult {
 }
 
 /// Returns the command and environment of an agent, given the addresses of its model calls.
-pub(crate) type Prepare<'a> = dyn FnOnce(&[(Route, String)], &Strength) -> Result<Inside, RerunError> + 'a;
+pub(crate) type CommandBuilder<'a> =
+    dyn FnOnce(&[(Route, String)], &Isolation) -> Result<SandboxedCommand, RerunError> + 'a;
 
 /// An agent that is ready to run.
-pub(crate) struct Ready<'a> {
+pub(crate) struct PreparedAgent<'a> {
     /// Its name in the record.
     pub agent: &'a str,
     /// The addresses that its model calls would go to.
     pub routes: Vec<Route>,
     /// Its command and environment, once the addresses of the proxies are known.
-    pub inside: Box<Prepare<'a>>,
+    pub build_command: Box<CommandBuilder<'a>>,
     /// Directories of the recording and those that replace them in the rerun.
     pub directories: Directories,
     /// Whether the proxy records its model calls; otherwise the agent does that itself.
-    pub records: bool,
+    pub proxy_records: bool,
 }
 
 /// Returns the directory of a rerun for files that belong neither to the workspace nor to the home.
-pub(crate) fn aside(stage: &RunEnv<'_>) -> PathBuf {
-    stage.around.dir.join("run")
+pub(crate) fn run_dir(run_env: &RunEnv<'_>) -> PathBuf {
+    run_env.host.dir.join("run")
 }
 
 /// Returns a function that wraps an I/O error of the operation `what`.
-pub(crate) fn io(what: &'static str) -> impl FnOnce(io::Error) -> RerunError {
+pub(crate) fn io_error(what: &'static str) -> impl FnOnce(io::Error) -> RerunError {
     move |source| RerunError::Io { what, source }
 }
 
 /// Runs a prepared agent.
-pub(crate) fn run(
-    ready: Ready<'_>,
-    wish: &RerunRequest<'_>,
-    stage: &RunEnv<'_>,
+pub(crate) fn run_agent(
+    ready: PreparedAgent<'_>,
+    request: &RerunRequest<'_>,
+    run_env: &RunEnv<'_>,
 ) -> Result<RunResult, RerunError> {
-    let Ready { agent, routes, inside, directories, records } = ready;
+    let PreparedAgent { agent, routes, build_command: inside, directories, proxy_records: records } = ready;
     let openings = SandboxAllow {
-        writable: vec![stage.around.dir.to_path_buf(), stage.around.store.to_path_buf()],
+        writable: vec![run_env.host.dir.to_path_buf(), run_env.host.store.to_path_buf()],
         sockets: routes.len(),
     };
-    let printed = aside(stage).join("output");
-    let output = File::create(&printed).map_err(io("write into the rerun's directory"))?;
-    let mut fence =
-        Fence::raise(stage.around.program, &openings, &output).map_err(io("start a sandboxed process"))?;
+    let printed = run_dir(run_env).join("output");
+    let output = File::create(&printed).map_err(io_error("write into the rerun's directory"))?;
+    let mut fence = SandboxProcess::start(run_env.host.program, &openings, &output)
+        .map_err(io_error("start a sandboxed process"))?;
     let policy = Policy {
-        tools: wish.tools,
-        root: stage.scratch.root.clone(),
-        fenced: matches!(fence.strength, Strength::Namespaces),
-        original: (wish.tools == ToolHandling::Recorded).then(|| stage.original_root.to_path_buf()),
-        session: wish.tape.session.id,
-        decided: directories.decided(wish.tape),
-        told_with_prompt: wish.tape.prompts.get(wish.prompt).map_or_else(Vec::new, |said| said.told.clone()),
+        tools: request.tools,
+        root: run_env.scratch.root.clone(),
+        fenced: matches!(fence.isolation, Isolation::Namespaces),
+        original: (request.tools == ToolHandling::Recorded).then(|| run_env.original_root.to_path_buf()),
+        session: request.recorded.session.id,
+        decided: directories.decided_calls(request.recorded),
+        told_with_prompt: request
+            .recorded
+            .prompts
+            .get(request.prompt)
+            .map_or_else(Vec::new, |said| said.messages.clone()),
     };
     let text = serde_json::to_vec(&policy).unwrap_or_default();
-    fs::write(aside(stage).join("policy.json"), text).map_err(io("write the policy"))?;
+    fs::write(run_dir(run_env).join("policy.json"), text).map_err(io_error("write the policy"))?;
 
     let replayer = Arc::new(
-        Replayer::new(wish.tape, wish.changes, &directories, wish.on_difference, wish.timing)
-            .with_recorded_results(wish.tools == ToolHandling::Recorded),
+        Replayer::new(request.recorded, request.changes, &directories, request.on_difference, request.timing)
+            .with_recorded_results(request.tools == ToolHandling::Recorded),
     );
     let writer = ModelCallWriter {
-        dir: stage.scratch.cache_dir()?.unwrap_or_default(),
+        dir: run_env.scratch.cache_dir()?.unwrap_or_default(),
         agent: Some(agent.to_owned()),
         session: None,
         started: None,
-        since: stage.scratch.engine.env.now(),
-        prices: stage.around.prices.clone(),
+        since: run_env.scratch.engine.env.now(),
+        prices: run_env.host.prices.clone(),
     };
     let (recorder, notes) = ModelCallSink::new(writer);
     let sink: Arc<dyn Sink> = if records { Arc::new(recorder) } else { Arc::new(DiscardingSink) };
-    let (proxies, told) = proxies(routes, &mut fence, &sink, &replayer, stage)?;
-    let inside = inside(&told, &fence.strength)?;
+    let (proxies, told) = start_proxies(routes, &mut fence, &sink, &replayer, run_env)?;
+    let inside = inside(&told, &fence.isolation)?;
 
-    let strength = fence.strength.clone();
+    let strength = fence.isolation.clone();
     let namespace = fence.namespace();
-    let (mut child, outside) = fence.run(&inside).map_err(io("start the agent"))?;
-    let ended = watch(&mut child, wish, stage, &replayer, &notes);
-    end_all(&child, namespace.as_deref());
+    let (mut child, outside) = fence.run(&inside).map_err(io_error("start the agent"))?;
+    let ended = wait_for_end(&mut child, request, run_env, &replayer, &notes);
+    kill_all(&child, namespace.as_deref());
     let _ = child.wait();
     drop((proxies, outside));
-    record::record_inbox(stage.scratch)?;
+    record::record_inbox(run_env.scratch)?;
     let ended = ended?;
-    let session = stage.scratch.agent_sessions()?.into_iter().find(|session| session.agent == agent);
-    Ok(RunResult { ended, tally: replayer.tally(), strength, session, output: last_lines(&printed) })
+    let session = run_env.scratch.agent_sessions()?.into_iter().find(|session| session.agent == agent);
+    Ok(RunResult {
+        ended,
+        counts: replayer.counts(),
+        isolation: strength,
+        session,
+        output: read_last_lines(&printed),
+    })
 }
 
 /// A sink that records nothing.
@@ -195,21 +206,21 @@ impl Sink for DiscardingSink {
     fn ended(&self, _: &str, _: &stepback_llm_wire::Exchange) {}
 }
 
-type Told = Vec<(Route, String)>;
+type RouteAddresses = Vec<(Route, String)>;
 
 /// Starts a proxy for each route, listening inside the sandbox.
-fn proxies(
+fn start_proxies(
     routes: Vec<Route>,
-    fence: &mut Fence,
+    sandbox: &mut SandboxProcess,
     sink: &Arc<dyn Sink>,
     replayer: &Arc<Replayer>,
-    stage: &RunEnv<'_>,
-) -> Result<(Vec<Proxy>, Told), RerunError> {
+    run_env: &RunEnv<'_>,
+) -> Result<(Vec<Proxy>, RouteAddresses), RerunError> {
     let (mut proxies, mut told) = (Vec::new(), Vec::new());
-    for (route, socket) in routes.into_iter().zip(std::mem::take(&mut fence.sockets)) {
-        let address = socket.local_addr().map_err(io("open a socket"))?;
-        let listen = match fence.strength {
-            Strength::Policy { .. } => Listen::Socket(socket),
+    for (route, socket) in routes.into_iter().zip(std::mem::take(&mut sandbox.sockets)) {
+        let address = socket.local_addr().map_err(io_error("open a socket"))?;
+        let listen = match sandbox.isolation {
+            Isolation::Policy { .. } => Listen::Socket(socket),
             _ => Listen::Elsewhere(socket),
         };
         let proxy = stepback_proxy::start(ProxyConfig {
@@ -218,77 +229,78 @@ fn proxies(
             sink: sink.clone(),
             answers: Some(replayer.clone()),
             limits: ProxyLimits::default(),
-            certificates: stage.around.certificates.map(Path::to_path_buf),
+            certificates: run_env.host.certificates.map(Path::to_path_buf),
             access: ProxyAccess::default(),
         })
-        .map_err(io("start the proxy"))?;
+        .map_err(io_error("start the proxy"))?;
         proxies.push(proxy);
         told.push((route, format!("http://{address}")));
     }
     Ok((proxies, told))
 }
 
-fn watch(
+fn wait_for_end(
     child: &mut Child,
-    wish: &RerunRequest<'_>,
-    stage: &RunEnv<'_>,
+    request: &RerunRequest<'_>,
+    run_env: &RunEnv<'_>,
     replayer: &Replayer,
     notes: &Receiver<()>,
 ) -> Result<RunEnd, RerunError> {
     let begun = Instant::now();
-    let limited = wish.until.is_some() || wish.max_steps.is_some();
+    let limited = request.until.is_some() || request.max_steps.is_some();
     let mut parted_at: Option<Instant> = None;
     loop {
-        let exited = child.try_wait().map_err(io("wait for the agent"))?;
+        let exited = child.try_wait().map_err(io_error("wait for the agent"))?;
         // The agent's hooks record what it does; the proxy records its model calls.
         if notes.recv_timeout(POLL_INTERVAL).is_ok() {
             while notes.try_recv().is_ok() {}
-            record::record_inbox(stage.scratch)?;
+            record::record_inbox(run_env.scratch)?;
         }
-        let parted = wish.on_difference == OnDifference::Stop && replayer.tally().parted.is_some();
+        let parted = request.on_difference == OnDifference::Stop && replayer.counts().parted.is_some();
         if let Some(status) = exited {
             let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default());
             return Ok(match parted {
                 true => RunEnd::Parted,
                 // The built-in agent checks its limits itself.
-                false if limited && has_reached(wish, stage)? => RunEnd::Reached,
+                false if limited && has_reached_limit(request, run_env)? => RunEnd::Reached,
                 false => RunEnd::Exited(code),
             });
         }
-        if stage.around.interrupted.load(Ordering::Relaxed) {
+        if run_env.host.interrupted.load(Ordering::Relaxed) {
             return Ok(RunEnd::Interrupted);
         }
-        if wish.timeout.is_some_and(|limit| begun.elapsed() > limit) {
+        if request.timeout.is_some_and(|limit| begun.elapsed() > limit) {
             return Ok(RunEnd::TimedOut);
         }
         if parted && parted_at.get_or_insert_with(Instant::now).elapsed() > GRACE {
             return Ok(RunEnd::Parted);
         }
-        if limited && has_reached(wish, stage)? {
+        if limited && has_reached_limit(request, run_env)? {
             return Ok(RunEnd::Reached);
         }
     }
 }
 
-fn has_reached(wish: &RerunRequest<'_>, stage: &RunEnv<'_>) -> Result<bool, RerunError> {
-    let sessions = stage.scratch.agent_sessions()?;
+fn has_reached_limit(request: &RerunRequest<'_>, run_env: &RunEnv<'_>) -> Result<bool, RerunError> {
+    let sessions = run_env.scratch.agent_sessions()?;
     let Some(session) = sessions.first() else { return Ok(false) };
     let query = StepQuery { session: Some(session.id), ..StepQuery::default() };
-    let steps = stage.scratch.store().steps(stage.scratch.record.id, &query).map_err(EngineError::from)?;
-    let kind = wish.until.is_some_and(|kind| steps.iter().any(|stored| stored.step.kind == kind));
-    Ok(kind || wish.max_steps.is_some_and(|most| steps.len() as u64 >= most))
+    let steps =
+        run_env.scratch.store().steps(run_env.scratch.record.id, &query).map_err(EngineError::from)?;
+    let kind = request.until.is_some_and(|kind| steps.iter().any(|stored| stored.step.kind == kind));
+    Ok(kind || request.max_steps.is_some_and(|most| steps.len() as u64 >= most))
 }
 
 /// Kills everything that was started: the agent's process group, and processes that left it but not the namespace.
-fn end_all(child: &Child, namespace: Option<&Path>) {
+fn kill_all(child: &Child, namespace: Option<&Path>) {
     let Some(group) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) else { return };
     let _ = kill_process_group(group, Signal::KILL);
     let own = fs::read_link("/proc/self/ns/net").ok();
     let Some(namespace) = namespace.filter(|theirs| own.as_deref() != Some(theirs)) else { return };
-    sandbox::end_everything_in(namespace, rustix::process::getpid());
+    sandbox::kill_namespace(namespace, rustix::process::getpid());
 }
 
-fn last_lines(printed: &Path) -> String {
+fn read_last_lines(printed: &Path) -> String {
     let text = String::from_utf8_lossy(&fs::read(printed).unwrap_or_default()).into_owned();
     let lines: Vec<&str> = text.lines().collect();
     lines[lines.len().saturating_sub(20)..].join("\n")

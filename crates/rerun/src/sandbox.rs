@@ -30,14 +30,14 @@ use rustix::thread::UnshareFlags;
 use serde::{Deserialize, Serialize};
 
 /// The argument that makes stepback's own program the process inside.
-pub const WORD: &str = "fenced";
+pub const SANDBOX_ARGUMENT: &str = "fenced";
 /// The variable that says how a stepback process uses the watcher. In the sandbox it neither connects to one nor starts one:
 /// the mounts are different there, and processes started there are killed with the rerun.
 pub const WATCHER_VARIABLE: &str = "STEPBACK_WATCHER";
 /// Most sockets that can be passed at once.
 const MAX_PASSED_SOCKETS: usize = 16;
 /// The argument after `WORD` that makes stepback's program kill everything inside once the process outside is gone.
-const GUARD: &str = "guard";
+const GUARD_ARGUMENT: &str = "guard";
 /// The directory of shared memory.
 const SHARED_MEMORY: &str = "/dev/shm";
 
@@ -52,7 +52,7 @@ pub struct SandboxAllow {
 
 /// The command to run inside.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Inside {
+pub struct SandboxedCommand {
     /// The program and its arguments.
     pub argv: Vec<String>,
     /// The whole environment.
@@ -64,7 +64,7 @@ pub struct Inside {
 /// What keeps a rerun from having effects elsewhere.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "kebab-case", tag = "fence")]
-pub enum Strength {
+pub enum Isolation {
     /// Namespaces: no network but loopback, and everything but the listed directories is read-only.
     Namespaces,
     /// A network namespace only.
@@ -79,7 +79,7 @@ pub enum Strength {
     },
 }
 
-impl Strength {
+impl Isolation {
     /// Describes the protection for the user.
     pub fn describe(&self) -> String {
         match self {
@@ -95,47 +95,47 @@ impl Strength {
 }
 
 #[derive(Serialize, Deserialize)]
-enum Report {
+enum SandboxReport {
     Ready { files: Option<String> },
     Impossible { why: String },
 }
 
 /// A process that waits inside the sandbox for a command to run.
 #[derive(Debug)]
-pub struct Fence {
+pub struct SandboxProcess {
     child: Child,
     channel: UnixStream,
     /// The sockets that listen inside.
     pub sockets: Vec<TcpListener>,
     /// The protection that is in force.
-    pub strength: Strength,
+    pub isolation: Isolation,
 }
 
-impl Fence {
+impl SandboxProcess {
     /// Starts `program`, stepback's own, as the process inside. The command's output goes to `output`.
-    pub fn raise(program: &Path, openings: &SandboxAllow, output: &File) -> io::Result<Self> {
+    pub fn start(program: &Path, allow: &SandboxAllow, output: &File) -> io::Result<Self> {
         let (mut channel, theirs) = UnixStream::pair()?;
         let child = Command::new(program)
-            .arg(WORD)
+            .arg(SANDBOX_ARGUMENT)
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .stdout(output.try_clone()?)
             .stderr(output.try_clone()?)
             .process_group(0)
             .spawn()?;
-        write_line(&mut channel, openings)?;
-        let (report, handed) = receive(&mut channel, openings.sockets)?;
-        let mut fence = Self { child, channel, sockets: Vec::new(), strength: Strength::Namespaces };
+        write_line(&mut channel, allow)?;
+        let (report, handed) = receive_report(&mut channel, allow.sockets)?;
+        let mut fence = Self { child, channel, sockets: Vec::new(), isolation: Isolation::Namespaces };
         match report {
-            Report::Ready { files } => {
+            SandboxReport::Ready { files } => {
                 fence.sockets = handed.into_iter().map(TcpListener::from).collect();
                 if let Some(why) = files {
-                    fence.strength = Strength::Network { why };
+                    fence.isolation = Isolation::Network { why };
                 }
             }
-            Report::Impossible { why } => {
-                fence.strength = Strength::Policy { why };
+            SandboxReport::Impossible { why } => {
+                fence.isolation = Isolation::Policy { why };
                 let own = || TcpListener::bind("127.0.0.1:0");
-                fence.sockets = (0..openings.sockets).map(|_| own()).collect::<io::Result<_>>()?;
+                fence.sockets = (0..allow.sockets).map(|_| own()).collect::<io::Result<_>>()?;
             }
         }
         Ok(fence)
@@ -143,15 +143,15 @@ impl Fence {
 
     /// Runs a command inside, as the leader of its own process group. When the returned connection is dropped, everything
     /// inside is killed.
-    pub fn run(mut self, inside: &Inside) -> io::Result<(Child, UnixStream)> {
+    pub fn run(mut self, inside: &SandboxedCommand) -> io::Result<(Child, UnixStream)> {
         write_line(&mut self.channel, inside)?;
         Ok((self.child, self.channel))
     }
 
     /// Returns the file that identifies the network namespace, by which all processes inside can be found.
     pub fn namespace(&self) -> Option<PathBuf> {
-        match self.strength {
-            Strength::Policy { .. } => None,
+        match self.isolation {
+            Isolation::Policy { .. } => None,
             _ => fs::read_link(format!("/proc/{}/ns/net", self.child.id())).ok(),
         }
     }
@@ -161,8 +161,8 @@ impl Fence {
 pub fn run_sandbox_child(arguments: &[OsString]) -> Option<io::Error> {
     let words: Vec<&OsString> = arguments.iter().skip(1).collect();
     let ended = match words.as_slice() {
-        [word] if *word == WORD => be_inside(),
-        [word, guard] if *word == WORD && *guard == GUARD => be_guard(),
+        [word] if *word == SANDBOX_ARGUMENT => run_inside(),
+        [word, guard] if *word == SANDBOX_ARGUMENT && *guard == GUARD_ARGUMENT => run_guard(),
         _ => return None,
     };
     match ended {
@@ -175,7 +175,7 @@ pub fn run_sandbox_child(arguments: &[OsString]) -> Option<io::Error> {
 fn start_guard(channel: &UnixStream) -> io::Result<()> {
     let program = std::env::current_exe()?;
     Command::new(program)
-        .args([WORD, GUARD])
+        .args([SANDBOX_ARGUMENT, GUARD_ARGUMENT])
         .stdin(OwnedFd::from(channel.try_clone()?))
         .stdout(Stdio::null())
         .stderr(Stdio::null())
@@ -186,16 +186,16 @@ fn start_guard(channel: &UnixStream) -> io::Result<()> {
 
 /// Waits until the process that started the sandbox is gone, even if it was killed, and kills what is left in this network
 /// namespace.
-fn be_guard() -> io::Result<std::convert::Infallible> {
+fn run_guard() -> io::Result<std::convert::Infallible> {
     let own = fs::read_link("/proc/self/ns/net")?;
     // No data is sent; this returns when the other end is closed.
     while matches!(io::stdin().read(&mut [0; 64]), Ok(1..)) {}
-    end_everything_in(&own, rustix::process::getpid());
+    kill_namespace(&own, rustix::process::getpid());
     std::process::exit(0)
 }
 
 /// Kills every process in a network namespace but one.
-pub(crate) fn end_everything_in(namespace: &Path, but: Pid) {
+pub(crate) fn kill_namespace(namespace: &Path, except: Pid) {
     // A process that is started during one scan is found in the next.
     for _ in 0..100 {
         let mut found = false;
@@ -203,7 +203,7 @@ pub(crate) fn end_everything_in(namespace: &Path, but: Pid) {
             let id = entry.file_name().to_str().and_then(|name| name.parse().ok()).and_then(Pid::from_raw);
             let theirs = fs::read_link(entry.path().join("ns/net"));
             if let (Some(id), true) = (id, theirs.is_ok_and(|theirs| theirs == namespace))
-                && id != but
+                && id != except
             {
                 found |= kill_process(id, Signal::KILL).is_ok();
             }
@@ -215,26 +215,26 @@ pub(crate) fn end_everything_in(namespace: &Path, but: Pid) {
     }
 }
 
-fn be_inside() -> io::Result<std::convert::Infallible> {
+fn run_inside() -> io::Result<std::convert::Infallible> {
     // If the process that runs the agent is killed, no other process would end the agent.
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
     // The channel came as standard input, which the agent must not get.
     let mut channel = UnixStream::from(rustix::io::fcntl_dupfd_cloexec(io::stdin().as_fd(), 3)?);
     let openings: SandboxAllow = read_line(&mut channel)?;
-    let report = match leave(&openings) {
-        Ok(files) => Report::Ready { files },
-        Err(error) => Report::Impossible { why: error.to_string() },
+    let report = match enter_namespaces(&openings) {
+        Ok(files) => SandboxReport::Ready { files },
+        Err(error) => SandboxReport::Impossible { why: error.to_string() },
     };
     let mut sockets = Vec::new();
-    if matches!(report, Report::Ready { .. }) {
+    if matches!(report, SandboxReport::Ready { .. }) {
         for _ in 0..openings.sockets.min(MAX_PASSED_SOCKETS) {
             sockets.push(TcpListener::bind("127.0.0.1:0")?);
         }
     }
-    send(&mut channel, &report, &sockets)?;
+    send_report(&mut channel, &report, &sockets)?;
     drop(sockets);
-    let inside: Inside = read_line(&mut channel)?;
-    if matches!(report, Report::Ready { .. }) {
+    let inside: SandboxedCommand = read_line(&mut channel)?;
+    if matches!(report, SandboxReport::Ready { .. }) {
         // If this process is killed, no other one would end what the agent started.
         start_guard(&channel)?;
     }
@@ -248,7 +248,7 @@ fn be_inside() -> io::Result<std::convert::Infallible> {
 }
 
 /// Leaves the network and, if possible, makes files read-only. Returns why if files could not be protected.
-fn leave(openings: &SandboxAllow) -> io::Result<Option<String>> {
+fn enter_namespaces(allow: &SandboxAllow) -> io::Result<Option<String>> {
     let (user, group) = (rustix::process::geteuid(), rustix::process::getegid());
     let both = UnshareFlags::NEWNET | UnshareFlags::NEWNS;
     if rustix::process::geteuid().is_root() {
@@ -259,8 +259,8 @@ fn leave(openings: &SandboxAllow) -> io::Result<Option<String>> {
         fs::write("/proc/self/uid_map", format!("{0} {0} 1", user.as_raw()))?;
         fs::write("/proc/self/gid_map", format!("{0} {0} 1", group.as_raw()))?;
     }
-    raise_loopback()?;
-    Ok(protect_files(&openings.writable).err().map(|error| error.to_string()))
+    enable_loopback()?;
+    Ok(protect_files(&allow.writable).err().map(|error| error.to_string()))
 }
 
 fn unshare(flags: UnshareFlags) -> io::Result<()> {
@@ -268,7 +268,7 @@ fn unshare(flags: UnshareFlags) -> io::Result<()> {
     Ok(unsafe { rustix::thread::unshare_unsafe(flags) }?)
 }
 
-fn raise_loopback() -> io::Result<()> {
+fn enable_loopback() -> io::Result<()> {
     let socket = std::net::UdpSocket::bind("0.0.0.0:0")?;
     // SAFETY: all zeros is a valid `ifreq`, which is plain data.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
@@ -359,7 +359,7 @@ fn read_line<T: for<'de> Deserialize<'de>>(channel: &mut UnixStream) -> io::Resu
 }
 
 /// Sends a report together with sockets.
-fn send(channel: &mut UnixStream, report: &Report, sockets: &[TcpListener]) -> io::Result<()> {
+fn send_report(channel: &mut UnixStream, report: &SandboxReport, sockets: &[TcpListener]) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_PASSED_SOCKETS))];
     let mut attached = SendAncillaryBuffer::new(&mut space);
     let sockets: Vec<_> = sockets.iter().map(AsFd::as_fd).collect();
@@ -370,7 +370,7 @@ fn send(channel: &mut UnixStream, report: &Report, sockets: &[TcpListener]) -> i
     write_line(channel, report)
 }
 
-fn receive(channel: &mut UnixStream, most: usize) -> io::Result<(Report, Vec<OwnedFd>)> {
+fn receive_report(channel: &mut UnixStream, most: usize) -> io::Result<(SandboxReport, Vec<OwnedFd>)> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_PASSED_SOCKETS))];
     let mut attached = RecvAncillaryBuffer::new(&mut space);
     let mut byte = [0];

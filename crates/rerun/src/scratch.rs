@@ -43,7 +43,7 @@ impl ScratchDirectory {
     pub fn create(local: Option<&Path>) -> io::Result<Self> {
         let temp = private_directory(WorkspaceRecord::RERUN_PREFIX)?;
         let path = temp.path().canonicalize()?;
-        let lease = local.map(|local| Lease::take(local, &path)).transpose()?;
+        let lease = local.map(|local| Lease::acquire(local, &path)).transpose()?;
         // From here on, this type removes it.
         let _ = TempDir::keep(temp);
         Ok(Self { path, lease, keep: false })
@@ -72,7 +72,7 @@ impl Drop for ScratchDirectory {
 }
 
 impl Lease {
-    fn take(local: &Path, dir: &Path) -> io::Result<Self> {
+    fn acquire(local: &Path, dir: &Path) -> io::Result<Self> {
         let leases = local.join(LEASES);
         DirBuilder::new().recursive(true).mode(0o700).create(&leases)?;
         // It gets its name once it is locked and complete, so that other processes never see it unlocked.

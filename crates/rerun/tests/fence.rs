@@ -9,7 +9,7 @@ use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use stepback_rerun::sandbox::{Fence, Inside, SandboxAllow, Strength, WATCHER_VARIABLE};
+use stepback_rerun::sandbox::{Isolation, SandboxAllow, SandboxProcess, SandboxedCommand, WATCHER_VARIABLE};
 use stepback_testkit::skip::skip;
 
 /// The program that is started inside is a shell script that starts this test binary with the right arguments.
@@ -31,7 +31,7 @@ fn program(dir: &Path) -> PathBuf {
 #[test]
 fn the_process_inside() {
     if std::env::var_os("STEPBACK_TEST_FENCED").is_some() {
-        let asked = [OsString::from("stepback"), OsString::from(stepback_rerun::sandbox::WORD)];
+        let asked = [OsString::from("stepback"), OsString::from(stepback_rerun::sandbox::SANDBOX_ARGUMENT)];
         panic!("{:?}", stepback_rerun::sandbox::run_sandbox_child(&asked));
     }
 }
@@ -44,14 +44,14 @@ fn inside_there_is_no_network_and_only_one_place_to_write() {
     fs::create_dir(&shut).unwrap();
     let outer = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let output = fs::File::create(dir.path().join("output")).unwrap();
-    let fence = Fence::raise(
+    let fence = SandboxProcess::start(
         &program(dir.path()),
         &SandboxAllow { writable: vec![open.clone()], sockets: 2 },
         &output,
     )
     .unwrap();
-    if !matches!(fence.strength, Strength::Namespaces) {
-        return skip(&format!("this system allows no namespaces: {:?}", fence.strength));
+    if !matches!(fence.isolation, Isolation::Namespaces) {
+        return skip(&format!("this system allows no namespaces: {:?}", fence.isolation));
     }
     assert_eq!(fence.sockets.len(), 2);
     let inner = fence.sockets[1].try_clone().unwrap();
@@ -70,7 +70,7 @@ fn inside_there_is_no_network_and_only_one_place_to_write() {
         open = open.display(),
         shut = shut.display()
     );
-    let inside = Inside {
+    let inside = SandboxedCommand {
         argv: vec!["/bin/bash".into(), "-c".into(), script],
         env: vec![("A".into(), "b".into()), (WATCHER_VARIABLE.into(), "always".into())],
         directory: open.clone(),

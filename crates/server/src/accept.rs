@@ -26,7 +26,7 @@ use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 use tower_service::Service;
 
-use crate::write_timeout::Patient;
+use crate::write_timeout::WriteTimeoutStream;
 
 /// Limits of connections. One that never sent a request ends early, whatever it sent of one.
 pub(crate) const LIMITS: ConnectionLimits = ConnectionLimits {
@@ -51,7 +51,7 @@ pub(crate) async fn serve(
     listener: TcpListener,
     router: Router,
     tls: Option<TlsAcceptor>,
-    patience: Duration,
+    write_timeout: Duration,
     limits: ConnectionLimits,
     mut stopped: oneshot::Receiver<()>,
     close: impl FnOnce(),
@@ -75,11 +75,11 @@ pub(crate) async fn serve(
                 let (router, tls, ending) = (router.clone(), tls.clone(), ending.clone());
                 // Without it answers may be delayed, but still arrive.
                 let _ = stream.set_nodelay(true);
-                let stream = Patient::new(stream, patience);
+                let stream = WriteTimeoutStream::new(stream, write_timeout);
                 connections.spawn(async move {
                     let requests = place.requests();
                     tokio::select! {
-                        () = connection(stream, peer, requests, router, tls, ending) => {}
+                        () = handle_connection(stream, peer, requests, router, tls, ending) => {}
                         () = place.expired() => {}
                     }
                 });
@@ -97,8 +97,8 @@ pub(crate) async fn serve(
     }
 }
 
-async fn connection(
-    stream: Patient<TcpStream>,
+async fn handle_connection(
+    stream: WriteTimeoutStream<TcpStream>,
     peer: SocketAddr,
     requests: RequestCounter,
     router: Router,
@@ -106,17 +106,17 @@ async fn connection(
     ending: watch::Receiver<bool>,
 ) {
     match tls {
-        None => answer(stream, peer, requests, router, ending).await,
+        None => serve_http(stream, peer, requests, router, ending).await,
         // The handshake is part of the time for the first request.
         Some(tls) => {
             if let Ok(stream) = tls.accept(stream).await {
-                answer(stream, peer, requests, router, ending).await;
+                serve_http(stream, peer, requests, router, ending).await;
             }
         }
     }
 }
 
-async fn answer(
+async fn serve_http(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     peer: SocketAddr,
     requests: RequestCounter,

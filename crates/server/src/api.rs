@@ -52,7 +52,7 @@ use crate::strict::{self, KnownNames};
         license(name = "MIT OR Apache-2.0")
     ),
     components(schemas(Problem, StepEventDocument)),
-    modifiers(&NeedsToken),
+    modifiers(&TokenSecurity),
     security(("token" = [])),
     tags(
         (name = "workspaces", description = "Directory trees that agents work in"),
@@ -70,7 +70,7 @@ use crate::strict::{self, KnownNames};
         (name = "upkeep", description = "What the store contains, and pruning it"),
     )
 )]
-struct About;
+struct ApiDescription;
 
 /// Registers every operation at its path.
 fn operations() -> OpenApiRouter<AppState> {
@@ -86,46 +86,46 @@ fn operations() -> OpenApiRouter<AppState> {
         .routes(routes!(steps::next))
         .routes(routes!(steps::previous))
         .routes(routes!(timeline::get))
-        .routes(routes!(timeline::lines))
+        .routes(routes!(timeline::get_lines))
         .routes(routes!(marks::get))
-        .routes(routes!(find::steps))
+        .routes(routes!(find::find_steps))
         .routes(routes!(find::search))
         .routes(routes!(state::get))
-        .routes(routes!(state::file))
-        .routes(routes!(state::conversation))
-        .routes(routes!(state::memory))
-        .routes(routes!(state::task))
-        .routes(routes!(state::env))
+        .routes(routes!(state::get_file))
+        .routes(routes!(state::get_conversation))
+        .routes(routes!(state::get_memory))
+        .routes(routes!(state::get_task))
+        .routes(routes!(state::get_env))
         .routes(routes!(mind::get))
-        .routes(routes!(mind::graph))
-        .routes(routes!(mind::confidence))
-        .routes(routes!(mind::part))
+        .routes(routes!(mind::get_graph))
+        .routes(routes!(mind::get_confidence))
+        .routes(routes!(mind::list_items))
         .routes(routes!(points::get))
         .routes(routes!(checkpoints::list, checkpoints::create))
         .routes(routes!(checkpoints::get, checkpoints::annotate, checkpoints::delete))
-        .routes(routes!(diffs::with_now))
-        .routes(routes!(diffs::between))
-        .routes(routes!(plans::rewind))
-        .routes(routes!(plans::undo))
-        .routes(routes!(plans::redo))
-        .routes(routes!(plans::switch))
+        .routes(routes!(diffs::diff_with_present))
+        .routes(routes!(diffs::diff_checkpoints))
+        .routes(routes!(plans::plan_rewind))
+        .routes(routes!(plans::plan_undo))
+        .routes(routes!(plans::plan_redo))
+        .routes(routes!(plans::plan_switch))
         .routes(routes!(forks::create))
-        .routes(routes!(apply::rewind_plan))
+        .routes(routes!(apply::get_rewind_plan))
         .routes(routes!(apply::rewind))
-        .routes(routes!(apply::undo_plan))
+        .routes(routes!(apply::get_undo_plan))
         .routes(routes!(apply::undo))
-        .routes(routes!(apply::redo_plan))
+        .routes(routes!(apply::get_redo_plan))
         .routes(routes!(apply::redo))
-        .routes(routes!(apply::switch_plan))
+        .routes(routes!(apply::get_switch_plan))
         .routes(routes!(apply::switch))
-        .routes(routes!(apply::operations))
+        .routes(routes!(apply::list_operations))
         .routes(routes!(branches::list, branches::create))
         .routes(routes!(branches::get, branches::rename, branches::delete))
-        .routes(routes!(branches::compared))
-        .routes(routes!(reruns::begin))
+        .routes(routes!(branches::compare_runs))
+        .routes(routes!(reruns::start))
         .routes(routes!(reruns::interrupt))
         .routes(routes!(breakpoints::list, breakpoints::add, breakpoints::clear))
-        .routes(routes!(breakpoints::switch, breakpoints::remove))
+        .routes(routes!(breakpoints::set_enabled, breakpoints::remove))
         .routes(routes!(stops::list))
         .routes(routes!(stops::answer))
         .routes(routes!(stops::pause))
@@ -133,19 +133,19 @@ fn operations() -> OpenApiRouter<AppState> {
         .routes(routes!(stops::inject))
         .routes(routes!(changes::list))
         .routes(routes!(events::follow))
-        .routes(routes!(live::control))
-        .routes(routes!(ingest::take))
-        .routes(routes!(maintenance::statistics))
+        .routes(routes!(live::connect))
+        .routes(routes!(ingest::ingest_batch))
+        .routes(routes!(maintenance::get_statistics))
         .routes(routes!(usage::get))
         .routes(routes!(maintenance::prune));
-    OpenApiRouter::with_openapi(About::openapi()).nest("/api/v1", api)
+    OpenApiRouter::with_openapi(ApiDescription::openapi()).nest("/api/v1", api)
 }
 
 /// The routes of all operations, which refuse unknown names, and the OpenAPI description.
 pub(crate) fn routes() -> (Router<AppState>, Description) {
     let (router, description) = operations().split_for_parts();
-    let known = Arc::new(KnownNames::of(&description));
-    (router.route_layer(middleware::from_fn_with_state(known, strict::check)), description)
+    let known = Arc::new(KnownNames::from_openapi(&description));
+    (router.route_layer(middleware::from_fn_with_state(known, strict::reject_unknown_names)), description)
 }
 
 /// All routes, and the OpenAPI description.
@@ -154,10 +154,10 @@ pub fn router() -> (Router<AppState>, Description) {
     // The router writes catch-all parameters as `{*name}`, which OpenAPI does not know.
     let paths = std::mem::take(&mut description.paths.paths);
     description.paths.paths = paths.into_iter().map(|(path, item)| (path.replace("{*", "{"), item)).collect();
-    name_operations(&mut description);
-    name_problems(&mut description);
+    assign_operation_ids(&mut description);
+    set_problem_media_types(&mut description);
     let document = serde_json::to_value(&description).unwrap_or_default();
-    let page = docs::page(&document);
+    let page = docs::render_page(&document);
     let json = [(header::CONTENT_TYPE, "application/json")];
     let text = document.to_string();
     let router = router
@@ -165,8 +165,8 @@ pub fn router() -> (Router<AppState>, Description) {
         .route("/api/v1/docs", get(move || async move { (docs::HEADERS, page.clone()) }))
         .merge(otlp::router())
         .route("/healthz", get(|| async { "ok\n" }))
-        .route("/readyz", get(ready))
-        .fallback(|| async { Problem::unknown("page", "at this address") })
+        .route("/readyz", get(check_readiness))
+        .fallback(|| async { Problem::not_found("page", "at this address") })
         .method_not_allowed_fallback(|| async {
             Problem::new(
                 StatusCode::METHOD_NOT_ALLOWED,
@@ -178,7 +178,7 @@ pub fn router() -> (Router<AppState>, Description) {
 }
 
 /// Gives every operation a unique id, made of its method and path.
-fn name_operations(description: &mut Description) {
+fn assign_operation_ids(description: &mut Description) {
     for (path, item) in &mut description.paths.paths {
         let words = path.trim_start_matches("/api/v1/").split(|c: char| !c.is_ascii_alphanumeric());
         let name = words.filter(|word| !word.is_empty()).collect::<Vec<_>>().join("_");
@@ -196,7 +196,7 @@ fn name_operations(description: &mut Description) {
 }
 
 /// Describes errors with the media type of problem documents, which is what [`Problem`] sends.
-fn name_problems(description: &mut Description) {
+fn set_problem_media_types(description: &mut Description) {
     for item in description.paths.paths.values_mut() {
         let operations = [&mut item.get, &mut item.post, &mut item.patch, &mut item.delete];
         for operation in operations.into_iter().flatten() {
@@ -213,9 +213,9 @@ fn name_problems(description: &mut Description) {
 }
 
 /// Adds the token to the description as the required security scheme.
-struct NeedsToken;
+struct TokenSecurity;
 
-impl Modify for NeedsToken {
+impl Modify for TokenSecurity {
     fn modify(&self, description: &mut Description) {
         let bearer = SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer));
         description.components.get_or_insert_default().add_security_scheme("token", bearer);
@@ -223,11 +223,14 @@ impl Modify for NeedsToken {
 }
 
 /// The readiness probe: whether the store answers, is still in its place, and accepts commits.
-async fn ready(axum::extract::State(work): axum::extract::State<AppState>) -> Result<&'static str, Problem> {
-    work.run(|engine| {
-        engine.store.gc_generation()?;
-        engine.store.check_writable()?;
-        Ok("ready\n")
-    })
-    .await
+async fn check_readiness(
+    axum::extract::State(state): axum::extract::State<AppState>,
+) -> Result<&'static str, Problem> {
+    state
+        .run(|engine| {
+            engine.store.gc_generation()?;
+            engine.store.check_writable()?;
+            Ok("ready\n")
+        })
+        .await
 }

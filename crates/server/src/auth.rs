@@ -34,8 +34,8 @@ impl std::fmt::Debug for AuthToken {
 
 impl AuthToken {
     /// Reads the token from a file that only its owner can read; creates the file with a new token if there is none.
-    pub fn at(path: &Path) -> io::Result<Self> {
-        match read(path) {
+    pub fn load_or_create(path: &Path) -> io::Result<Self> {
+        match read_token(path) {
             Ok(token) => return Ok(token),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(error),
@@ -48,22 +48,22 @@ impl AuthToken {
         // Another server may have created the file first; then its token counts.
         match new.link() {
             Ok(()) => Ok(Self(token)),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => read(path),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => read_token(path),
             Err(error) => Err(error),
         }
     }
 
     /// The token as text.
-    pub fn text(&self) -> &str {
+    pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    fn is(&self, given: &str) -> bool {
+    fn matches(&self, given: &str) -> bool {
         is_equal(self.0.as_bytes(), given.as_bytes())
     }
 }
 
-fn read(path: &Path) -> io::Result<AuthToken> {
+fn read_token(path: &Path) -> io::Result<AuthToken> {
     let mut text = String::new();
     fs::File::open(path)?.take(200).read_to_string(&mut text)?;
     let token = text.trim();
@@ -115,7 +115,7 @@ impl Guard {
 
     /// Wraps a router so that it answers only authorised requests.
     pub fn protect(self, router: Router) -> Router {
-        router.layer(middleware::from_fn_with_state(self, check))
+        router.layer(middleware::from_fn_with_state(self, authorize))
     }
 
     /// Decides about a request to `host`; an error says why it is refused.
@@ -127,15 +127,15 @@ impl Guard {
         now: SystemTime,
     ) -> Result<Admission, Problem> {
         let text = |name: header::HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
-        if !self.is_ours(host) {
+        if !self.is_allowed_host(host) {
             return Err(Problem::new(StatusCode::MISDIRECTED_REQUEST, "refused", "unknown host name")
-                .hint("use its IP address, or start the server with --allow-host NAME"));
+                .with_hint("use its IP address, or start the server with --allow-host NAME"));
         }
         if let Some(origin) = text(header::ORIGIN) {
             let own = ["http://", "https://"].iter().any(|scheme| origin.strip_prefix(scheme) == Some(host));
             if !own && !self.inner.origins.iter().any(|allowed| allowed == origin) {
                 return Err(Problem::new(StatusCode::FORBIDDEN, "refused", "this origin is not allowed")
-                    .hint("start the server with --allow-origin ORIGIN to allow it"));
+                    .with_hint("start the server with --allow-origin ORIGIN to allow it"));
             }
         }
         if open {
@@ -143,7 +143,8 @@ impl Guard {
         }
         let admitted = match text(header::AUTHORIZATION) {
             Some(given) => {
-                let is_own = given.strip_prefix("Bearer ").is_some_and(|given| self.inner.token.is(given));
+                let is_own =
+                    given.strip_prefix("Bearer ").is_some_and(|given| self.inner.token.matches(given));
                 is_own.then(Admission::default)
             }
             None => {
@@ -154,13 +155,13 @@ impl Guard {
         admitted.ok_or_else(|| {
             let problem = Problem::new(StatusCode::UNAUTHORIZED, "refused", "the token is missing or wrong");
             // The path of the token file is not revealed to a client without the token.
-            problem.hint(
+            problem.with_hint(
                 "send \"Authorization: Bearer TOKEN\" with the token in the file that the server printed at its start",
             )
         })
     }
 
-    fn is_ours(&self, host: &str) -> bool {
+    fn is_allowed_host(&self, host: &str) -> bool {
         let name = match host.strip_prefix('[') {
             Some(rest) => rest.split(']').next().unwrap_or_default(),
             None => host.rsplit_once(':').map_or(host, |(name, _)| name),
@@ -179,7 +180,7 @@ const HEADERS: &str =
     "authorization, content-type, if-none-match, last-event-id, mcp-protocol-version, mcp-method, mcp-name";
 
 /// Middleware that refuses unauthorised requests and answers CORS preflights.
-async fn check(State(guard): State<Guard>, request: Request, next: Next) -> Response {
+async fn authorize(State(guard): State<Guard>, request: Request, next: Next) -> Response {
     let headers = request.headers();
     // In HTTP/2 the host is part of the URI.
     let host = match headers.get(header::HOST) {
@@ -194,8 +195,9 @@ async fn check(State(guard): State<Guard>, request: Request, next: Next) -> Resp
     let asks_first =
         request.method() == Method::OPTIONS && headers.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD);
     let path = request.uri().path();
-    let open =
-        PUBLIC_PATHS.contains(&path) || static_files::is_page(path) || (asks_first && allowed.is_some());
+    let open = PUBLIC_PATHS.contains(&path)
+        || static_files::is_studio_path(path)
+        || (asks_first && allowed.is_some());
     let mut response = match guard.admit(host, headers, open, SystemTime::now()) {
         Err(problem) => problem.into_response(),
         Ok(_) if asks_first && allowed.is_some() => {
@@ -227,46 +229,46 @@ async fn check(State(guard): State<Guard>, request: Request, next: Next) -> Resp
 mod tests {
     use super::*;
 
-    fn guard() -> Guard {
+    fn test_guard() -> Guard {
         let hosts = vec!["localhost".to_owned(), "127.0.0.1".to_owned(), "::1".to_owned()];
         let token = AuthToken("0123456789abcdef0123456789abcdef".into());
         let sessions = BrowserSessions::new(&token, 4000, false);
         Guard::with_sessions(token, sessions, hosts, vec!["https://studio.example".into()])
     }
 
-    fn refused(pairs: &[(&str, &str)]) -> Option<u16> {
+    fn refusal_status(pairs: &[(&str, &str)]) -> Option<u16> {
         let mut headers = HeaderMap::new();
         for (name, value) in pairs {
             let name: header::HeaderName = name.parse().unwrap();
             headers.append(name, value.parse().unwrap());
         }
         let host = pairs.iter().find(|(name, _)| *name == "host").map_or("", |(_, value)| value);
-        guard().admit(host, &headers, false, SystemTime::now()).err().map(|problem| problem.status)
+        test_guard().admit(host, &headers, false, SystemTime::now()).err().map(|problem| problem.status)
     }
 
     #[test]
     fn only_who_has_the_token_and_comes_from_here_is_let_in() {
         let bearer = ("authorization", concat!("Bea", "rer 0123456789abcdef", "0123456789abcdef"));
         let host = ("host", "127.0.0.1:4000");
-        assert_eq!(refused(&[host, bearer]), None);
-        assert_eq!(refused(&[("host", "[::1]:4000"), bearer]), None);
+        assert_eq!(refusal_status(&[host, bearer]), None);
+        assert_eq!(refusal_status(&[("host", "[::1]:4000"), bearer]), None);
         let cookie = ("cookie", "a=b; stepback=0123456789abcdef0123456789abcdef");
-        assert_eq!(refused(&[host, cookie]), Some(401), "the token is not for cookies");
-        let session = guard().inner.sessions.as_ref().unwrap().begin(SystemTime::now()).unwrap();
+        assert_eq!(refusal_status(&[host, cookie]), Some(401), "the token is not for cookies");
+        let session = test_guard().inner.sessions.as_ref().unwrap().begin(SystemTime::now()).unwrap();
         let cookie = session.cookies[0].to_str().unwrap().split(';').next().unwrap();
         let (cookie, key) = (("cookie", cookie), ("x-stepback-page", session.page_key.as_str()));
-        assert_eq!(refused(&[host, cookie, key]), None);
-        assert_eq!(refused(&[host, cookie]), Some(401));
-        assert_eq!(refused(&[host, key]), Some(401));
-        assert_eq!(refused(&[host, cookie, key, ("authorization", "Bearer x")]), Some(401));
-        assert_eq!(refused(&[host, cookie, key, ("origin", "http://127.0.0.1:5000")]), Some(403));
-        assert_eq!(refused(&[host]), Some(401));
-        assert_eq!(refused(&[host, ("authorization", "Bearer 0123")]), Some(401));
-        assert_eq!(refused(&[("host", "evil.example:4000"), bearer]), Some(421));
-        assert_eq!(refused(&[bearer]), Some(421));
-        assert_eq!(refused(&[host, bearer, ("origin", "http://127.0.0.1:4000")]), None);
-        assert_eq!(refused(&[host, bearer, ("origin", "http://127.0.0.1:5000")]), Some(403));
-        assert_eq!(refused(&[host, bearer, ("origin", "https://studio.example")]), None);
-        assert_eq!(refused(&[host, bearer, ("origin", "null")]), Some(403));
+        assert_eq!(refusal_status(&[host, cookie, key]), None);
+        assert_eq!(refusal_status(&[host, cookie]), Some(401));
+        assert_eq!(refusal_status(&[host, key]), Some(401));
+        assert_eq!(refusal_status(&[host, cookie, key, ("authorization", "Bearer x")]), Some(401));
+        assert_eq!(refusal_status(&[host, cookie, key, ("origin", "http://127.0.0.1:5000")]), Some(403));
+        assert_eq!(refusal_status(&[host]), Some(401));
+        assert_eq!(refusal_status(&[host, ("authorization", "Bearer 0123")]), Some(401));
+        assert_eq!(refusal_status(&[("host", "evil.example:4000"), bearer]), Some(421));
+        assert_eq!(refusal_status(&[bearer]), Some(421));
+        assert_eq!(refusal_status(&[host, bearer, ("origin", "http://127.0.0.1:4000")]), None);
+        assert_eq!(refusal_status(&[host, bearer, ("origin", "http://127.0.0.1:5000")]), Some(403));
+        assert_eq!(refusal_status(&[host, bearer, ("origin", "https://studio.example")]), None);
+        assert_eq!(refusal_status(&[host, bearer, ("origin", "null")]), Some(403));
     }
 }

@@ -72,7 +72,7 @@ impl BrowserSessions {
     /// Sessions of the server at `port` that has `token`. The cookie is named after both, so that servers on one host do not
     /// sign each other's browsers out.
     pub(crate) fn new(token: &AuthToken, port: u16, secure: bool) -> Self {
-        let secret = format!("{port} {}", token.text());
+        let secret = format!("{port} {}", token.as_str());
         let key = blake3::derive_key("stepback 2026-11 sessions of browsers", secret.as_bytes());
         let id = hex::encode(&blake3::keyed_hash(&key, b"name").as_bytes()[..4]);
         // The prefix makes browsers refuse such a cookie from a page without TLS or of another host.
@@ -188,7 +188,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("token");
         std::fs::write(&file, "0123456789abcdef0123456789abcdef").unwrap();
-        BrowserSessions::new(&AuthToken::at(&file).unwrap(), port, false)
+        BrowserSessions::new(&AuthToken::load_or_create(&file).unwrap(), port, false)
     }
 
     fn now() -> SystemTime {
@@ -293,7 +293,8 @@ mod tests {
             "the token's own cookie goes"
         );
         let dir = tempfile::tempdir().unwrap();
-        server = BrowserSessions::new(&AuthToken::at(&dir.path().join("token")).unwrap(), 7171, true);
+        server =
+            BrowserSessions::new(&AuthToken::load_or_create(&dir.path().join("token")).unwrap(), 7171, true);
         let cookie = server.begin(now()).unwrap().cookies[0].to_str().unwrap().to_owned();
         assert!(cookie.starts_with("__Host-stepback-") && cookie.ends_with("; Secure"), "{cookie}");
     }

@@ -35,7 +35,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Json<T> {
     async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
         let (parts, body) = request.into_parts();
         let body = Bytes::from_request(Request::from_parts(parts.clone(), body), state).await;
-        let body = body.map_err(|rejection| of_body(&rejection.into()))?;
+        let body = body.map_err(|rejection| body_problem(&rejection.into()))?;
         // serde would also accept a list of the values in the order of the fields.
         if body.trim_ascii_start().first() == Some(&b'[') {
             return Err(Problem::usage("the body must be a JSON object, not a list"));
@@ -52,7 +52,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Json<T> {
         let request = Request::from_parts(parts, body.into());
         match axum::Json::<T>::from_request(request, state).await {
             Ok(axum::Json(value)) => Ok(Self(value)),
-            Err(rejection) => Err(of_body(&rejection)),
+            Err(rejection) => Err(body_problem(&rejection)),
         }
     }
 }
@@ -63,7 +63,7 @@ impl<T: DeserializeOwned + Default, S: Send + Sync> FromRequest<S> for OptionalJ
     async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
         let (parts, body) = request.into_parts();
         let body = Bytes::from_request(Request::from_parts(parts.clone(), body), state).await;
-        let body = body.map_err(|rejection| of_body(&rejection.into()))?;
+        let body = body.map_err(|rejection| body_problem(&rejection.into()))?;
         if body.is_empty() {
             return Ok(Self(T::default()));
         }
@@ -72,12 +72,12 @@ impl<T: DeserializeOwned + Default, S: Send + Sync> FromRequest<S> for OptionalJ
     }
 }
 
-fn of_body(rejection: &JsonRejection) -> Problem {
+fn body_problem(rejection: &JsonRejection) -> Problem {
     let detail = rejection.body_text();
     match rejection {
         JsonRejection::MissingJsonContentType(_) => {
             Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "usage", "the Content-Type is not JSON")
-                .hint("send \"Content-Type: application/json\"")
+                .with_hint("send \"Content-Type: application/json\"")
         }
         _ if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE => {
             Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "usage", "the body is too large")
@@ -98,12 +98,12 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for QueryString<T>
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
         match axum::extract::Query::<T>::from_request_parts(parts, state).await {
             Ok(axum::extract::Query(value)) => Ok(Self(value)),
-            Err(rejection) => Err(of_query(&rejection)),
+            Err(rejection) => Err(query_problem(&rejection)),
         }
     }
 }
 
-fn of_query(rejection: &QueryRejection) -> Problem {
+fn query_problem(rejection: &QueryRejection) -> Problem {
     Problem::usage(rejection.body_text())
 }
 
@@ -113,12 +113,12 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Path<T>
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
         match axum::extract::Path::<T>::from_request_parts(parts, state).await {
             Ok(axum::extract::Path(value)) => Ok(Self(value)),
-            Err(rejection) => Err(of_path(&rejection)),
+            Err(rejection) => Err(path_problem(&rejection)),
         }
     }
 }
 
-fn of_path(rejection: &PathRejection) -> Problem {
+fn path_problem(rejection: &PathRejection) -> Problem {
     match rejection.status() {
         // A route without the parameter that its handler takes is a bug in this server.
         StatusCode::INTERNAL_SERVER_ERROR => Problem::internal(rejection.body_text()),
@@ -127,16 +127,16 @@ fn of_path(rejection: &PathRejection) -> Problem {
 }
 
 /// Parses a path inside a workspace, as a client wrote it.
-pub fn relative(bytes: impl Into<Vec<u8>>) -> Result<RelPath, Problem> {
+pub fn parse_relative_path(bytes: impl Into<Vec<u8>>) -> Result<RelPath, Problem> {
     let bytes = bytes.into();
     let shown = stepback_model::path::display_bytes(&bytes).chars().take(200).collect::<String>();
     RelPath::parse(bytes).map_err(|error| {
-        Problem::usage(format!("{shown}: {error}")).hint("use a path inside the workspace, with /")
+        Problem::usage(format!("{shown}: {error}")).with_hint("use a path inside the workspace, with /")
     })
 }
 
 /// Decodes a percent-encoded part of a URL. Names of files are bytes, and need not be UTF-8.
-pub fn percent_decoded(text: &str) -> Result<Vec<u8>, Problem> {
+pub fn percent_decode(text: &str) -> Result<Vec<u8>, Problem> {
     let is_escape =
         |rest: &str| matches!(rest.as_bytes(), [a, b, ..] if a.is_ascii_hexdigit() && b.is_ascii_hexdigit());
     match text.split('%').skip(1).all(is_escape) {
@@ -152,9 +152,9 @@ mod tests {
     #[test]
     fn every_name_survives_an_address() {
         let all: Vec<u8> = (1..=255).collect();
-        assert_eq!(percent_decoded(&stepback_api::address::encode_path(&all)).unwrap(), all);
+        assert_eq!(percent_decode(&stepback_api::address::encode_path(&all)).unwrap(), all);
         for wrong in ["%", "a%2", "%zz", "%+1", "%é"] {
-            assert!(percent_decoded(wrong).is_err(), "{wrong}");
+            assert!(percent_decode(wrong).is_err(), "{wrong}");
         }
     }
 }

@@ -49,4 +49,4 @@ pub use problem::Problem;
 pub use service::{HttpServer, ServerConfig, in_process_router, serve};
 pub use state::AppState;
 pub use tls::Tls;
-pub use watching::watch;
+pub use watching::start_watcher;

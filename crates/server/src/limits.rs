@@ -30,14 +30,14 @@ pub(crate) struct Limits {
 struct Inner {
     slots: Semaphore,
     per_second: Option<u32>,
-    buckets: Mutex<HashMap<IpAddr, Bucket>>,
+    buckets: Mutex<HashMap<IpAddr, TokenBucket>>,
 }
 
 /// The token bucket of an address: it refills with time, up to two seconds' worth of requests.
 #[derive(Clone, Copy)]
-struct Bucket {
-    left: f64,
-    at: Instant,
+struct TokenBucket {
+    tokens: f64,
+    refilled_at: Instant,
 }
 
 impl Limits {
@@ -48,48 +48,51 @@ impl Limits {
     }
 
     /// Whether one more request of `address` at `now` is allowed.
-    fn allows(&self, address: IpAddr, now: Instant) -> bool {
+    fn try_take_token(&self, address: IpAddr, now: Instant) -> bool {
         let Some(per_second) = self.inner.per_second.map(f64::from) else { return true };
         let most = per_second * 2.0;
         let mut buckets = self.inner.buckets.lock().unwrap_or_else(PoisonError::into_inner);
         if buckets.len() >= MAX_ADDRESSES {
             // An address without requests for two seconds has a full bucket, like a new one.
-            buckets.retain(|_, bucket| now.duration_since(bucket.at) < Duration::from_secs(2));
+            buckets.retain(|_, bucket| now.duration_since(bucket.refilled_at) < Duration::from_secs(2));
         }
-        let bucket = buckets.entry(address).or_insert(Bucket { left: most, at: now });
-        let passed = now.duration_since(bucket.at).as_secs_f64();
-        bucket.left = (bucket.left + passed * per_second).min(most);
-        bucket.at = now;
-        let allowed = bucket.left >= 1.0;
+        let bucket = buckets.entry(address).or_insert(TokenBucket { tokens: most, refilled_at: now });
+        let passed = now.duration_since(bucket.refilled_at).as_secs_f64();
+        bucket.tokens = (bucket.tokens + passed * per_second).min(most);
+        bucket.refilled_at = now;
+        let allowed = bucket.tokens >= 1.0;
         if allowed {
-            bucket.left -= 1.0;
+            bucket.tokens -= 1.0;
         }
         allowed
     }
 }
 
 /// Middleware that refuses requests beyond the limits.
-pub(crate) async fn keep(State(limits): State<Limits>, request: Request, next: Next) -> Response {
+pub(crate) async fn enforce_limits(State(limits): State<Limits>, request: Request, next: Next) -> Response {
     let address = request.extensions().get::<Peer>().map(|peer| peer.0.ip());
-    if address.is_some_and(|address| !limits.allows(address, Instant::now())) {
-        return later("too many requests", "reduce the request rate");
+    if address.is_some_and(|address| !limits.try_take_token(address, Instant::now())) {
+        return too_many_requests("too many requests", "reduce the request rate");
     }
     let Ok(_slot) = limits.inner.slots.try_acquire() else {
-        return later("the server has reached its limit of concurrent requests", "try again in a moment");
+        return too_many_requests(
+            "the server has reached its limit of concurrent requests",
+            "try again in a moment",
+        );
     };
     match tokio::time::timeout(LONGEST, next.run(request)).await {
         Ok(response) => response,
         Err(_) => {
             let detail = format!("the request timed out after {} s", LONGEST.as_secs());
             Problem::new(StatusCode::SERVICE_UNAVAILABLE, "busy", detail)
-                .hint("it may still complete; check the result before you retry")
+                .with_hint("it may still complete; check the result before you retry")
                 .into_response()
         }
     }
 }
 
-fn later(detail: &str, hint: &str) -> Response {
-    let problem = Problem::new(StatusCode::TOO_MANY_REQUESTS, "busy", detail).hint(hint);
+fn too_many_requests(detail: &str, hint: &str) -> Response {
+    let problem = Problem::new(StatusCode::TOO_MANY_REQUESTS, "busy", detail).with_hint(hint);
     let mut response = problem.into_response();
     response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
     response
@@ -104,12 +107,12 @@ mod tests {
         let limits = Limits::new(Some(10));
         let (one, other): (IpAddr, IpAddr) = ("10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap());
         let begun = Instant::now();
-        assert_eq!((0..50).filter(|_| limits.allows(one, begun)).count(), 20);
-        assert!(limits.allows(other, begun));
+        assert_eq!((0..50).filter(|_| limits.try_take_token(one, begun)).count(), 20);
+        assert!(limits.try_take_token(other, begun));
         let later = begun + Duration::from_millis(500);
-        assert_eq!((0..50).filter(|_| limits.allows(one, later)).count(), 5);
+        assert_eq!((0..50).filter(|_| limits.try_take_token(one, later)).count(), 5);
         let much_later = begun + Duration::from_secs(3600);
-        assert_eq!((0..50).filter(|_| limits.allows(one, much_later)).count(), 20);
+        assert_eq!((0..50).filter(|_| limits.try_take_token(one, much_later)).count(), 20);
     }
 
     #[test]
@@ -117,15 +120,15 @@ mod tests {
         let limits = Limits::new(Some(10));
         let begun = Instant::now();
         for number in 0..MAX_ADDRESSES as u32 {
-            assert!(limits.allows(IpAddr::from(number.to_be_bytes()), begun));
+            assert!(limits.try_take_token(IpAddr::from(number.to_be_bytes()), begun));
         }
-        assert!(limits.allows(IpAddr::from([9, 9, 9, 9]), begun + Duration::from_secs(3)));
+        assert!(limits.try_take_token(IpAddr::from([9, 9, 9, 9]), begun + Duration::from_secs(3)));
         assert_eq!(limits.inner.buckets.lock().unwrap().len(), 1);
     }
 
     #[test]
     fn without_a_limit_everything_is_allowed() {
         let limits = Limits::new(None);
-        assert!((0..10_000).all(|_| limits.allows(IpAddr::from([127, 0, 0, 1]), Instant::now())));
+        assert!((0..10_000).all(|_| limits.try_take_token(IpAddr::from([127, 0, 0, 1]), Instant::now())));
     }
 }

@@ -39,27 +39,27 @@ const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// The state of the store at the last scan, shared with all followers.
 #[derive(Clone, Debug, Default)]
-struct Seen {
+struct StoreStatus {
     mark: Option<CommitMark>,
     stops: Arc<Vec<StopDocument>>,
 }
 
 /// The shared state of all live connections of a server.
 pub struct LiveUpdates {
-    seen: watch::Sender<Seen>,
+    status: watch::Sender<StoreStatus>,
     closing: watch::Sender<bool>,
-    room: Arc<Semaphore>,
+    follower_slots: Arc<Semaphore>,
     /// Whether the task that looks for commits is running.
-    looking: Mutex<bool>,
+    is_polling: Mutex<bool>,
 }
 
 impl Default for LiveUpdates {
     fn default() -> Self {
         Self {
-            seen: watch::Sender::default(),
+            status: watch::Sender::default(),
             closing: watch::Sender::default(),
-            room: Arc::new(Semaphore::new(MOST)),
-            looking: Mutex::default(),
+            follower_slots: Arc::new(Semaphore::new(MOST)),
+            is_polling: Mutex::default(),
         }
     }
 }
@@ -75,39 +75,44 @@ impl LiveUpdates {
         *self.closing.borrow()
     }
 
-    fn subscribe(&self, work: &AppState) -> watch::Receiver<Seen> {
-        let mut looking = self.looking.lock().unwrap_or_else(PoisonError::into_inner);
-        let seen = self.seen.subscribe();
+    fn subscribe(&self, state: &AppState) -> watch::Receiver<StoreStatus> {
+        let mut looking = self.is_polling.lock().unwrap_or_else(PoisonError::into_inner);
+        let seen = self.status.subscribe();
         if !std::mem::replace(&mut *looking, true) {
-            tokio::spawn(look(work.clone()));
+            tokio::spawn(poll_store(state.clone()));
         }
         seen
     }
 
     /// Whether the task should end, because no follower is left or the server is stopping.
-    fn is_over(&self) -> bool {
-        let mut looking = self.looking.lock().unwrap_or_else(PoisonError::into_inner);
-        *looking = self.seen.receiver_count() > 0 && !*self.closing.borrow();
+    fn end_polling_if_unused(&self) -> bool {
+        let mut looking = self.is_polling.lock().unwrap_or_else(PoisonError::into_inner);
+        *looking = self.status.receiver_count() > 0 && !*self.closing.borrow();
         !*looking
     }
 }
 
 /// Looks for commits and for notes left by hooks, for as long as there are followers.
-async fn look(work: AppState) {
-    let live = work.live();
+async fn poll_store(state: AppState) {
+    let live = state.live();
     let mut aside: Option<Instant> = None;
-    while !live.is_over() {
-        let mark = live.seen.borrow().mark;
+    while !live.end_polling_if_unused() {
+        let mark = live.status.borrow().mark;
         let due = aside.is_none_or(|last| last.elapsed() >= SIDE_POLL_INTERVAL);
         if due {
             aside = Some(Instant::now());
         }
-        let found = work.run(move |engine| {
+        let found = state.run(move |engine| {
             let stops = match due {
                 true => {
-                    take_in(engine)?;
-                    let waiting = stops::stops(engine)?;
-                    Some(waiting.iter().map(|(id, _, stop)| stops::document(id, stop)).collect::<Vec<_>>())
+                    record_inboxes(engine)?;
+                    let waiting = stops::list_stops(engine)?;
+                    Some(
+                        waiting
+                            .iter()
+                            .map(|(id, _, stop)| stops::stop_document(id, stop))
+                            .collect::<Vec<_>>(),
+                    )
                 }
                 false => None,
             };
@@ -119,7 +124,7 @@ async fn look(work: AppState) {
         });
         match found.await {
             Ok((mark, stops)) => {
-                live.seen.send_if_modified(|seen| {
+                live.status.send_if_modified(|seen| {
                     let stops = stops.filter(|stops| *stops != *seen.stops);
                     let changed = seen.mark != Some(mark) || stops.is_some();
                     seen.mark = Some(mark);
@@ -134,13 +139,13 @@ async fn look(work: AppState) {
 }
 
 /// Records what hooks had no time to record.
-fn take_in(engine: &Engine) -> Result<(), Problem> {
+fn record_inboxes(engine: &Engine) -> Result<(), Problem> {
     let Some(dir) = engine.store.local_dir() else { return Ok(()) };
     for workspace in engine.store.workspaces()? {
         let own = dir.join("workspaces").join(workspace.id.to_string());
         if !inbox::is_empty(Path::new(&own)) {
             // A workspace that cannot be opened right now must not hold up news of the others.
-            let _ = state::opened(engine, workspace.id);
+            let _ = state::open_workspace(engine, workspace.id);
         }
     }
     Ok(())
@@ -158,14 +163,14 @@ pub struct LiveFilter {
 }
 
 impl LiveFilter {
-    fn step(&self, placed: &StepAt) -> bool {
+    fn matches_step(&self, placed: &StepAt) -> bool {
         let step = &placed.stored.step;
         self.workspace.is_none_or(|workspace| workspace == placed.workspace)
             && self.session.is_none_or(|session| session == step.session)
             && (self.kinds.is_empty() || self.kinds.contains(&step.kind))
     }
 
-    fn stop(&self, stop: &StopDocument) -> bool {
+    fn matches_stop(&self, stop: &StopDocument) -> bool {
         self.workspace.is_none_or(|workspace| workspace.to_string() == stop.workspace)
             && self.session.is_none_or(|session| session.to_string() == stop.session)
     }
@@ -173,7 +178,7 @@ impl LiveFilter {
 
 /// One update for a follower.
 #[derive(Debug)]
-pub enum News {
+pub enum FollowerEvent {
     /// Committed steps, in log order.
     Steps(Vec<StepAt>),
     /// Something was committed: besides steps, sessions, annotations and operations may have changed.
@@ -181,58 +186,58 @@ pub enum News {
     /// The complete list of agents that wait now.
     Stops(Vec<StopDocument>),
     /// No news for a while.
-    Quiet,
+    KeepAlive,
 }
 
 /// One client's position in the log.
 pub struct Follower {
-    work: AppState,
-    wanted: LiveFilter,
+    state: AppState,
+    filter: LiveFilter,
     position: u64,
     /// Whether there may be more steps after the position.
-    behind: bool,
-    seen: watch::Receiver<Seen>,
+    is_behind: bool,
+    status: watch::Receiver<StoreStatus>,
     /// The last commit that the follower was told about.
     mark: CommitMark,
     stops: Vec<StopDocument>,
     closing: watch::Receiver<bool>,
     /// When the next hint that something changed is due. `hinted` is when the last one was sent.
-    hint: Option<Instant>,
-    hinted: Option<Instant>,
+    hint_due_at: Option<Instant>,
+    last_hint_at: Option<Instant>,
     _permit: OwnedSemaphorePermit,
 }
 
 impl Follower {
     /// Begins after a position, or at the end of the log if there is none.
-    pub async fn begin(work: &AppState, wanted: LiveFilter, after: Option<u64>) -> Result<Self, Problem> {
-        let live = work.live();
-        let permit = live.room.clone().try_acquire_owned().map_err(|_| {
+    pub async fn start(state: &AppState, filter: LiveFilter, after: Option<u64>) -> Result<Self, Problem> {
+        let live = state.live();
+        let permit = live.follower_slots.clone().try_acquire_owned().map_err(|_| {
             Problem::new(
                 StatusCode::SERVICE_UNAVAILABLE,
                 "busy",
                 format!("the limit of {MOST} clients is reached"),
             )
-            .hint("close one of them, or follow several sessions with one connection")
+            .with_hint("close one of them, or follow several sessions with one connection")
         })?;
-        let seen = live.subscribe(work);
+        let seen = live.subscribe(state);
         // The mark is read before the position: a commit in between is announced once too often, never not at all.
         let (mark, newest) =
-            work.run(|engine| Ok((engine.store.commit_seq()?, engine.store.newest_position()?))).await?;
+            state.run(|engine| Ok((engine.store.commit_seq()?, engine.store.newest_position()?))).await?;
         if let Some(after) = after.filter(|after| *after > newest) {
             let what = format!("the log ends at {newest}, before position {after}");
-            return Err(Problem::usage(what).hint("start without a position; this may be another store"));
+            return Err(Problem::usage(what).with_hint("start without a position; this may be another store"));
         }
         Ok(Self {
-            work: work.clone(),
-            wanted,
+            state: state.clone(),
+            filter,
             position: after.unwrap_or(newest),
-            behind: true,
+            is_behind: true,
             mark,
-            seen,
+            status: seen,
             stops: Vec::new(),
             closing: live.closing.subscribe(),
-            hint: None,
-            hinted: None,
+            hint_due_at: None,
+            last_hint_at: None,
             _permit: permit,
         })
     }
@@ -243,44 +248,44 @@ impl Follower {
     }
 
     /// Returns the next update; `None` when the server stops. Cancel safe: nothing is lost if the caller drops the future.
-    pub async fn next(&mut self) -> Option<News> {
+    pub async fn next(&mut self) -> Option<FollowerEvent> {
         loop {
             if *self.closing.borrow() {
                 return None;
             }
-            if self.behind {
+            if self.is_behind {
                 let position = self.position;
                 let read =
-                    self.work.run(move |engine| Ok(engine.store.follow(position, STEPS_PER_READ)?)).await;
+                    self.state.run(move |engine| Ok(engine.store.follow(position, STEPS_PER_READ)?)).await;
                 let Ok(mut page) = read else {
                     sleep(RETRY_DELAY).await;
                     continue;
                 };
-                self.behind = page.len() as u64 >= STEPS_PER_READ;
+                self.is_behind = page.len() as u64 >= STEPS_PER_READ;
                 self.position = page.last().map_or(position, |last| last.position);
-                page.retain(|placed| self.wanted.step(placed));
+                page.retain(|placed| self.filter.matches_step(placed));
                 if !page.is_empty() {
-                    return Some(News::Steps(page));
+                    return Some(FollowerEvent::Steps(page));
                 }
                 continue;
             }
-            if self.hint.is_some_and(|hint| hint <= Instant::now()) {
-                (self.hint, self.hinted) = (None, Some(Instant::now()));
-                return Some(News::Changed);
+            if self.hint_due_at.is_some_and(|hint| hint <= Instant::now()) {
+                (self.hint_due_at, self.last_hint_at) = (None, Some(Instant::now()));
+                return Some(FollowerEvent::Changed);
             }
-            if let Some(stops) = self.look() {
-                return Some(News::Stops(stops));
+            if let Some(stops) = self.apply_status() {
+                return Some(FollowerEvent::Stops(stops));
             }
-            if self.behind {
+            if self.is_behind {
                 continue;
             }
-            let due = self.hint.unwrap_or_else(|| Instant::now() + KEEP_ALIVE_INTERVAL);
+            let due = self.hint_due_at.unwrap_or_else(|| Instant::now() + KEEP_ALIVE_INTERVAL);
             tokio::select! {
-                changed = self.seen.changed() => changed.ok()?,
+                changed = self.status.changed() => changed.ok()?,
                 _ = self.closing.changed() => {}
                 () = sleep_until(due) => {
-                    if self.hint.is_none() {
-                        return Some(News::Quiet);
+                    if self.hint_due_at.is_none() {
+                        return Some(FollowerEvent::KeepAlive);
                     }
                 }
             }
@@ -288,19 +293,20 @@ impl Follower {
     }
 
     /// Applies the latest scan. Returns which agents wait, if that changed.
-    fn look(&mut self) -> Option<Vec<StopDocument>> {
-        let seen = self.seen.borrow_and_update();
+    fn apply_status(&mut self) -> Option<Vec<StopDocument>> {
+        let seen = self.status.borrow_and_update();
         // The scan may be older than the follower.
         if let Some(mark) = seen.mark.filter(|mark| *mark > self.mark) {
-            if self.hint.is_none() {
+            if self.hint_due_at.is_none() {
                 let now = Instant::now();
-                self.hint = Some(self.hinted.map_or(now, |last| now.max(last + MIN_HINT_INTERVAL)));
+                self.hint_due_at =
+                    Some(self.last_hint_at.map_or(now, |last| now.max(last + MIN_HINT_INTERVAL)));
             }
             self.mark = mark;
-            self.behind = true;
+            self.is_behind = true;
         }
         let stops: Vec<StopDocument> =
-            seen.stops.iter().filter(|stop| self.wanted.stop(stop)).cloned().collect();
+            seen.stops.iter().filter(|stop| self.filter.matches_stop(stop)).cloned().collect();
         (stops != self.stops).then(|| {
             self.stops.clone_from(&stops);
             stops
@@ -326,13 +332,13 @@ mod tests {
         let now = Timestamp::from_micros(1);
         let store = Arc::new(MemoryStore::new(1 << 20));
         let work = AppState::new(Engine::new(store.clone(), Arc::new(FrozenEnv::new(now, 1))));
-        *work.live().looking.lock().unwrap() = true;
-        let mut follower = Follower::begin(&work, LiveFilter::default(), None).await.unwrap();
+        *work.live().is_polling.lock().unwrap() = true;
+        let mut follower = Follower::start(&work, LiveFilter::default(), None).await.unwrap();
         let workspace =
             WorkspaceRecord { id: WorkspaceId::from_bytes([1; 16]), root: b"/w".to_vec(), created_at: now };
         store.commit(None, &[Mutation::AddWorkspace(workspace)]).unwrap();
         let mark = store.commit_seq().unwrap();
-        work.live().seen.send_modify(|seen| seen.mark = Some(mark));
-        assert!(matches!(follower.next().await, Some(News::Changed)));
+        work.live().status.send_modify(|seen| seen.mark = Some(mark));
+        assert!(matches!(follower.next().await, Some(FollowerEvent::Changed)));
     }
 }

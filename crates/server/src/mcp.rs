@@ -29,7 +29,7 @@ const MAX_LISTED_WORKSPACES: usize = 10;
 /// The query of the URL.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Said {
+struct McpQuery {
     workspace: Option<String>,
     session: Option<String>,
     #[serde(default)]
@@ -37,49 +37,50 @@ struct Said {
 }
 
 /// The route `/mcp`.
-pub fn router(work: AppState, allow_commands: bool) -> Router {
-    http::router(Arc::new(Addresses { work, allow_commands }))
+pub fn router(state: AppState, allow_commands: bool) -> Router {
+    http::router(Arc::new(UrlServiceLocator { state, allow_commands }))
 }
 
-struct Addresses {
-    work: AppState,
+struct UrlServiceLocator {
+    state: AppState,
     allow_commands: bool,
 }
 
-impl ServiceLocator for Addresses {
+impl ServiceLocator for UrlServiceLocator {
     fn service(&self, address: &Uri) -> Result<Arc<dyn McpService>, Refusal> {
-        let said = Query::<Said>::try_from_uri(address).map_err(|why| {
-            Refusal::params(format!(
+        let said = Query::<McpQuery>::try_from_uri(address).map_err(|why| {
+            Refusal::invalid_params(format!(
                 "the address takes ?workspace=, ?session= and ?allow_others=true: {}",
                 why.body_text()
             ))
         })?;
-        let Query(Said { workspace, session, allow_others }) = said;
-        let host = There { work: self.work.clone(), workspace };
+        let Query(McpQuery { workspace, session, allow_others }) = said;
+        let host = UrlHost { state: self.state.clone(), workspace };
         let agents = Agent::ALL.map(Agent::name).to_vec();
         let whose = SessionHint { session, agent_session: None, agents };
-        let options = ToolServerOptions { whose, allow_others, allow_commands: self.allow_commands };
+        let options =
+            ToolServerOptions { session_hint: whose, allow_others, allow_commands: self.allow_commands };
         Ok(Arc::new(ToolServer::new(host, options)))
     }
 
     fn is_closing(&self) -> bool {
-        self.work.live().is_closing()
+        self.state.live().is_closing()
     }
 }
 
 /// The workspace that the URL names, opened for each call.
-struct There {
-    work: AppState,
+struct UrlHost {
+    state: AppState,
     workspace: Option<String>,
 }
 
-impl Host for There {
+impl Host for UrlHost {
     fn with_workspace(
         &self,
         _make: bool,
-        work: &mut dyn FnMut(&Workspace) -> Result<(), ToolError>,
+        task: &mut dyn FnMut(&Workspace) -> Result<(), ToolError>,
     ) -> Result<(), ToolError> {
-        let done = self.work.on_this_thread(|engine| Ok(work(&self.opened(engine)?)));
+        let done = self.state.run_on_current_thread(|engine| Ok(task(&self.open_workspace(engine)?)));
         done.map_err(|problem| ToolError {
             message: problem.0.detail,
             hint: problem.0.hints.into_iter().next(),
@@ -87,20 +88,20 @@ impl Host for There {
     }
 }
 
-impl There {
-    fn opened(&self, engine: &Engine) -> Result<Workspace, Problem> {
+impl UrlHost {
+    fn open_workspace(&self, engine: &Engine) -> Result<Workspace, Problem> {
         let all = engine.store.workspaces()?;
         match &self.workspace {
             Some(directory) if directory.starts_with('/') => {
                 let path = Path::new(directory);
                 let path = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
                 let known = all.iter().find(|known| known.root == path.as_os_str().as_bytes());
-                let known = known.ok_or_else(|| Problem::unknown("workspace", directory))?;
-                state::opened(engine, known.id)
+                let known = known.ok_or_else(|| Problem::not_found("workspace", directory))?;
+                state::open_workspace(engine, known.id)
             }
-            Some(id) => state::workspace(engine, id),
+            Some(id) => state::find_workspace(engine, id),
             None => match engine.project_workspaces()?.as_slice() {
-                [one] => state::opened(engine, one.id),
+                [one] => state::open_workspace(engine, one.id),
                 several => {
                     let named: Vec<String> = (several.iter().take(MAX_LISTED_WORKSPACES))
                         .map(|known| format!("{} ({})", known.id.short(), display_bytes(&known.root)))
@@ -109,7 +110,7 @@ impl There {
                         "the address does not specify one of the {} workspaces",
                         several.len()
                     ))
-                    .hint(format!("add ?workspace=ID to it: {}", named.join(", "))))
+                    .with_hint(format!("add ?workspace=ID to it: {}", named.join(", "))))
                 }
             },
         }

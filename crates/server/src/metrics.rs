@@ -28,26 +28,26 @@ pub(crate) struct Observer {
 }
 
 struct Inner {
-    begun: Instant,
+    started_at: Instant,
     in_flight: AtomicU64,
-    routes: Mutex<BTreeMap<(&'static str, String, u16), Seen>>,
+    routes: Mutex<BTreeMap<(&'static str, String, u16), RouteStats>>,
     log: Option<Mutex<Box<dyn Write + Send>>>,
 }
 
 /// The counters of one route with one status.
 #[derive(Default)]
-struct Seen {
+struct RouteStats {
     requests: u64,
-    milliseconds: f64,
+    total_millis: f64,
     /// Requests that took at most as long as each bucket allows; cumulative, as Prometheus expects.
-    classes: [u64; BUCKET_BOUNDS_MILLIS.len()],
+    buckets: [u64; BUCKET_BOUNDS_MILLIS.len()],
 }
 
 impl Observer {
     /// Creates an observer that writes a line for every request to `log`, if there is one.
     pub(crate) fn new(log: Option<Box<dyn Write + Send>>) -> Self {
         let inner = Inner {
-            begun: Instant::now(),
+            started_at: Instant::now(),
             in_flight: AtomicU64::new(0),
             routes: Mutex::default(),
             log: log.map(Mutex::new),
@@ -55,17 +55,17 @@ impl Observer {
         Self { inner: Arc::new(inner) }
     }
 
-    fn count(&self, method: &'static str, route: &str, status: u16, milliseconds: f64) {
+    fn record_request(&self, method: &'static str, route: &str, status: u16, milliseconds: f64) {
         let mut routes = self.inner.routes.lock().unwrap_or_else(PoisonError::into_inner);
         let seen = routes.entry((method, route.to_owned(), status)).or_default();
         seen.requests += 1;
-        seen.milliseconds += milliseconds;
-        for (class, most) in seen.classes.iter_mut().zip(BUCKET_BOUNDS_MILLIS) {
+        seen.total_millis += milliseconds;
+        for (class, most) in seen.buckets.iter_mut().zip(BUCKET_BOUNDS_MILLIS) {
             *class += u64::from(milliseconds <= most);
         }
     }
 
-    fn tell(&self, line: &serde_json::Value) {
+    fn write_log_line(&self, line: &serde_json::Value) {
         if let Some(log) = &self.inner.log {
             let mut log = log.lock().unwrap_or_else(PoisonError::into_inner);
             // A failing log must not fail the request.
@@ -74,7 +74,7 @@ impl Observer {
     }
 
     /// Returns all metrics in Prometheus' text format; `commits` is the number of commits to the store so far.
-    pub(crate) fn text(&self, commits: Option<u64>) -> String {
+    pub(crate) fn render_prometheus(&self, commits: Option<u64>) -> String {
         let mut text = String::new();
         let mut say = |line: std::fmt::Arguments<'_>| {
             // Writing to a string does not fail.
@@ -92,12 +92,12 @@ impl Observer {
         say(format_args!("# TYPE stepback_request_seconds histogram"));
         for ((method, route, status), seen) in routes.iter() {
             let labels = format!("method=\"{method}\",route=\"{route}\",status=\"{status}\"");
-            for (most, count) in BUCKET_BOUNDS_MILLIS.iter().zip(seen.classes) {
+            for (most, count) in BUCKET_BOUNDS_MILLIS.iter().zip(seen.buckets) {
                 let most = most / 1000.0;
                 say(format_args!("stepback_request_seconds_bucket{{{labels},le=\"{most}\"}} {count}"));
             }
             say(format_args!("stepback_request_seconds_bucket{{{labels},le=\"+Inf\"}} {}", seen.requests));
-            say(format_args!("stepback_request_seconds_sum{{{labels}}} {}", seen.milliseconds / 1000.0));
+            say(format_args!("stepback_request_seconds_sum{{{labels}}} {}", seen.total_millis / 1000.0));
             say(format_args!("stepback_request_seconds_count{{{labels}}} {}", seen.requests));
         }
         drop(routes);
@@ -106,7 +106,11 @@ impl Observer {
         };
         let in_flight = self.inner.in_flight.load(Ordering::Relaxed);
         gauge("stepback_requests_in_flight", "Requests being worked on.", in_flight);
-        gauge("stepback_uptime_seconds", "Since the server began.", self.inner.begun.elapsed().as_secs());
+        gauge(
+            "stepback_uptime_seconds",
+            "Since the server began.",
+            self.inner.started_at.elapsed().as_secs(),
+        );
         if let Some(bytes) = resident_bytes() {
             gauge("process_resident_memory_bytes", "Memory in use.", bytes);
         }
@@ -135,11 +139,15 @@ impl Drop for InFlight<'_> {
 }
 
 /// Middleware that measures every request and its answer.
-pub(crate) async fn watch(State(observer): State<Observer>, request: Request, next: Next) -> Response {
+pub(crate) async fn measure_request(
+    State(observer): State<Observer>,
+    request: Request,
+    next: Next,
+) -> Response {
     let begun = Instant::now();
     observer.inner.in_flight.fetch_add(1, Ordering::Relaxed);
     let in_flight = InFlight(&observer.inner.in_flight);
-    let method = name(request.method());
+    let method = method_name(request.method());
     // Clients can send any unknown path, so those are counted under one name.
     let route = request.extensions().get::<MatchedPath>().map_or("none", MatchedPath::as_str).to_owned();
     let peer = request.extensions().get::<Peer>().map(|peer| peer.0.ip().to_string());
@@ -151,10 +159,10 @@ pub(crate) async fn watch(State(observer): State<Observer>, request: Request, ne
     drop(in_flight);
     let status = response.status().as_u16();
     let milliseconds = begun.elapsed().as_secs_f64() * 1e3;
-    observer.count(method, &route, status, milliseconds);
+    observer.record_request(method, &route, status, milliseconds);
     if observer.inner.log.is_some() {
         let level = if status >= 500 { "error" } else { "info" };
-        observer.tell(&json!({
+        observer.write_log_line(&json!({
             "time": Timestamp::now().to_string(), "level": level, "message": "request", "method": method, "route": route,
             "status": status, "ms": (milliseconds * 1e3).round() / 1e3, "bytes_in": sent,
             "bytes_out": length(response.headers()), "peer": peer,
@@ -164,7 +172,7 @@ pub(crate) async fn watch(State(observer): State<Observer>, request: Request, ne
 }
 
 /// The name of a method; unusual ones are all `OTHER`.
-fn name(method: &Method) -> &'static str {
+fn method_name(method: &Method) -> &'static str {
     match *method {
         Method::GET => "GET",
         Method::HEAD => "HEAD",

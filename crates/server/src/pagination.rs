@@ -37,27 +37,27 @@ impl Paging {
     }
 
     /// Returns where the page begins, as the cursor says. Fails if the cursor was not made for the query `about`.
-    pub fn position<T: FromStr>(&self, about: &impl Hash) -> Result<Option<T>, Problem> {
+    pub fn start_position<T: FromStr>(&self, query: &impl Hash) -> Result<Option<T>, Problem> {
         let Some(cursor) = &self.after else { return Ok(None) };
-        page_cursor::decode(cursor, about).map(Some).ok_or_else(|| {
+        page_cursor::decode(cursor, query).map(Some).ok_or_else(|| {
             Problem::usage("the cursor does not belong to this list")
-                .hint("use next_cursor of the page before, with the same filters")
+                .with_hint("use next_cursor of the page before, with the same filters")
         })
     }
 }
 
 /// Makes a page of at most `limit` rows, and its cursor. `rows` has one more if there is a next page.
-pub fn page<S, T>(
+pub fn paginate<S, T>(
     mut rows: Vec<S>,
     limit: u64,
-    about: &impl Hash,
+    query: &impl Hash,
     position: impl Fn(&S) -> u64,
     item: impl Fn(&S) -> T,
 ) -> Page<T> {
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     let more = rows.len() > limit;
     rows.truncate(limit);
-    let next_cursor = rows.last().filter(|_| more).map(|last| page_cursor::encode(position(last), about));
+    let next_cursor = rows.last().filter(|_| more).map(|last| page_cursor::encode(position(last), query));
     Page { items: rows.iter().map(item).collect(), next_cursor }
 }
 
@@ -67,15 +67,15 @@ mod tests {
 
     #[test]
     fn a_cursor_belongs_to_one_list() {
-        let next = page(vec![9, 7, 5], 2, &"steps of x", |row| *row, |row| *row);
+        let next = paginate(vec![9, 7, 5], 2, &"steps of x", |row| *row, |row| *row);
         assert_eq!(next.items, [9, 7]);
         let paging = Paging { limit: None, after: next.next_cursor };
-        assert_eq!(paging.position(&"steps of x").unwrap(), Some(7));
-        assert!(paging.position::<u64>(&"steps of y").is_err());
+        assert_eq!(paging.start_position(&"steps of x").unwrap(), Some(7));
+        assert!(paging.start_position::<u64>(&"steps of y").is_err());
         for wrong in ["", ".", "7", "7.", "7.x", "-1.z", "zzzzzzzzzzzzzzzzzzzzz.1"] {
             let paging = Paging { limit: None, after: Some(wrong.into()) };
-            assert!(paging.position::<u64>(&"steps of x").is_err(), "{wrong}");
+            assert!(paging.start_position::<u64>(&"steps of x").is_err(), "{wrong}");
         }
-        assert_eq!(page(vec![9, 7], 2, &"", |row| *row, |row| *row).next_cursor, None);
+        assert_eq!(paginate(vec![9, 7], 2, &"", |row| *row, |row| *row).next_cursor, None);
     }
 }

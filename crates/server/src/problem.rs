@@ -70,20 +70,20 @@ impl Problem {
 
     /// Adds a hint on how to fix it.
     #[must_use]
-    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+    pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.0.hints.push(hint.into());
         self
     }
 
     /// Adds the current plan.
     #[must_use]
-    pub fn plan(mut self, plan: PlanDocument) -> Self {
+    pub fn with_plan(mut self, plan: PlanDocument) -> Self {
         self.0.plan = Some(Box::new(plan));
         self
     }
 
     /// The requested object was not found.
-    pub fn unknown(what: &str, id: &str) -> Self {
+    pub fn not_found(what: &str, id: &str) -> Self {
         let shown = excerpt(id, 80);
         Self::new(StatusCode::NOT_FOUND, "nothing", format!("there is no {what} {shown}"))
     }
@@ -92,7 +92,7 @@ impl Problem {
     pub fn unknown_word(what: &str, word: &str, known: &[&str]) -> Self {
         let shown = excerpt(word, 80);
         Self::usage(format!("{what}: there is no \"{shown}\""))
-            .hint(format!("there are {}", known.join(", ")))
+            .with_hint(format!("there are {}", known.join(", ")))
     }
 
     /// The request is invalid.
@@ -116,7 +116,7 @@ impl IntoResponse for Problem {
 
 impl Problem {
     /// Creates a problem for an error of a kind, with a hint.
-    fn of(kind: FailureKind, detail: String, hint: Option<&str>) -> Self {
+    fn from_kind(kind: FailureKind, detail: String, hint: Option<&str>) -> Self {
         let status = match kind {
             FailureKind::Usage => StatusCode::BAD_REQUEST,
             FailureKind::Point | FailureKind::Nothing => StatusCode::NOT_FOUND,
@@ -128,7 +128,7 @@ impl Problem {
         };
         let problem = Self::new(status, kind.name(), detail);
         match hint {
-            Some(hint) => problem.hint(hint),
+            Some(hint) => problem.with_hint(hint),
             None => problem,
         }
     }
@@ -144,8 +144,8 @@ impl Problem {
 
 impl From<EngineError> for Problem {
     fn from(error: EngineError) -> Self {
-        let (kind, hint) = failure::of(&error);
-        let problem = Self::of(kind, error.to_string(), hint);
+        let (kind, hint) = failure::classify_engine_error(&error);
+        let problem = Self::from_kind(kind, error.to_string(), hint);
         match error {
             EngineError::NotRunning(_) => problem.with_status(StatusCode::CONFLICT),
             // Not an error of the server: the directory was moved, removed or replaced by a link, and its history is still
@@ -162,8 +162,8 @@ impl From<EngineError> for Problem {
 
 impl From<BundleError> for Problem {
     fn from(error: BundleError) -> Self {
-        let (kind, hint) = failure::of_bundle(&error);
-        let problem = Self::of(kind, error.to_string(), hint);
+        let (kind, hint) = failure::classify_bundle_error(&error);
+        let problem = Self::from_kind(kind, error.to_string(), hint);
         match error {
             BundleError::Engine(error) => error.into(),
             BundleError::Damaged(_) | BundleError::Inconsistent(_) | BundleError::Newer { .. } => {
@@ -176,18 +176,18 @@ impl From<BundleError> for Problem {
 
 impl From<HistoryError> for Problem {
     fn from(error: HistoryError) -> Self {
-        let (kind, hint) = failure::of_history(&error);
+        let (kind, hint) = failure::classify_history_error(&error);
         match error {
             HistoryError::Engine(error) => error.into(),
-            error => Self::of(kind, error.to_string(), hint),
+            error => Self::from_kind(kind, error.to_string(), hint),
         }
     }
 }
 
 impl From<RerunError> for Problem {
     fn from(error: RerunError) -> Self {
-        let (kind, hint) = error.advice();
-        Self::of(kind, error.to_string(), hint)
+        let (kind, hint) = error.kind_and_hint();
+        Self::from_kind(kind, error.to_string(), hint)
     }
 }
 
@@ -205,7 +205,7 @@ impl From<ObjectError> for Problem {
 
 impl From<std::io::Error> for Problem {
     fn from(error: std::io::Error) -> Self {
-        let (kind, hint) = failure::of_io(&error);
-        Self::of(kind, error.to_string(), hint)
+        let (kind, hint) = failure::classify_io_error(&error);
+        Self::from_kind(kind, error.to_string(), hint)
     }
 }

@@ -25,7 +25,7 @@ use crate::{accept, api, mcp, static_files};
 /// Largest body of a request that is not ingest, in bytes.
 const LARGEST: usize = 8 << 20;
 /// Default of [`ServerConfig::patience`].
-const DEFAULT_PATIENCE: Duration = Duration::from_secs(30);
+const DEFAULT_WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The configuration of a server.
 pub struct ServerConfig {
@@ -44,7 +44,7 @@ pub struct ServerConfig {
     /// Most requests per second from one address; `None` for no limit.
     pub rate: Option<u32>,
     /// How long a write to a client that does not read may wait before the connection is closed.
-    pub patience: Duration,
+    pub write_timeout: Duration,
     /// How many connections there may be, and how long they may be idle.
     pub connections: ConnectionLimits,
     /// Whether checks that agents request over MCP may run commands.
@@ -62,7 +62,7 @@ impl ServerConfig {
             tls: None,
             log: None,
             rate: None,
-            patience: DEFAULT_PATIENCE,
+            write_timeout: DEFAULT_WRITE_TIMEOUT,
             connections: accept::LIMITS,
             allow_commands: false,
         }
@@ -80,9 +80,9 @@ pub struct HttpServer {
 }
 
 /// Starts a server over a shared state.
-pub fn serve(work: AppState, config: ServerConfig) -> io::Result<HttpServer> {
-    let token = AuthToken::at(&config.token_file)?;
-    let tls = config.tls.as_ref().map(Tls::acceptor).transpose()?;
+pub fn serve(state: AppState, config: ServerConfig) -> io::Result<HttpServer> {
+    let token = AuthToken::load_or_create(&config.token_file)?;
+    let tls = config.tls.as_ref().map(Tls::load_acceptor).transpose()?;
     let listener = TcpListener::bind(config.listen)?;
     listener.set_nonblocking(true)?;
     let address = listener.local_addr()?;
@@ -93,27 +93,27 @@ pub fn serve(work: AppState, config: ServerConfig) -> io::Result<HttpServer> {
     let guard = Guard::with_sessions(token.clone(), sessions.clone(), hosts, config.origins);
     let sign_in = SignIn::new(sessions);
     let observer = Observer::new(config.log);
-    let (live, patience, connections) = (work.clone(), config.patience, config.connections);
+    let (live, patience, connections) = (state.clone(), config.write_timeout, config.connections);
     let (router, _) = api::router();
     let router = router
-        .with_state(work.clone())
+        .with_state(state.clone())
         .merge(static_files::router())
-        .merge(metrics(work.clone(), observer.clone()))
+        .merge(metrics_router(state.clone(), observer.clone()))
         .merge(sign_in.clone().router())
-        .merge(mcp::router(work.clone(), config.allow_commands))
+        .merge(mcp::router(state.clone(), config.allow_commands))
         .layer(DefaultBodyLimit::max(LARGEST));
     let router = guard
         .protect(router)
-        .layer(middleware::from_fn(api::otlp::otlp_errors))
-        .layer(middleware::from_fn_with_state(Limits::new(config.rate), limits::keep))
-        .layer(middleware::from_fn_with_state(observer, metrics::watch));
+        .layer(middleware::from_fn(api::otlp::translate_errors))
+        .layer(middleware::from_fn_with_state(Limits::new(config.rate), limits::enforce_limits))
+        .layer(middleware::from_fn_with_state(observer, metrics::measure_request));
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .thread_name("stepback-server")
         .enable_all()
         .build()?;
     let is_secure = tls.is_some();
-    let ending = work.clone();
+    let ending = state.clone();
     let (stop, stopped) = oneshot::channel::<()>();
     let thread = std::thread::Builder::new().name("stepback-serve".into()).spawn(move || {
         runtime.block_on(async move {
@@ -122,7 +122,7 @@ pub fn serve(work: AppState, config: ServerConfig) -> io::Result<HttpServer> {
             accept::serve(listener, router, tls, patience, connections, stopped, close).await;
         });
         // Reruns that this server started end with it.
-        ending.running().interrupt();
+        ending.running_reruns().interrupt_all();
         // Waits for blocking work of requests whose clients are gone.
         runtime.shutdown_timeout(Duration::from_secs(5));
     })?;
@@ -130,16 +130,16 @@ pub fn serve(work: AppState, config: ServerConfig) -> io::Result<HttpServer> {
 }
 
 /// The API without a socket or authentication, for a program that has opened the store itself.
-pub fn in_process_router(work: AppState) -> Router {
-    api::routes().0.with_state(work).layer(DefaultBodyLimit::max(LARGEST))
+pub fn in_process_router(state: AppState) -> Router {
+    api::routes().0.with_state(state).layer(DefaultBodyLimit::max(LARGEST))
 }
 
 /// The `/metrics` route.
-fn metrics(work: AppState, observer: Observer) -> Router {
+fn metrics_router(state: AppState, observer: Observer) -> Router {
     let answer = async move || {
-        let mark = work.run(|engine| Ok(engine.store.commit_seq()?.0)).await;
+        let mark = state.run(|engine| Ok(engine.store.commit_seq()?.0)).await;
         let kind = [(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")];
-        (kind, observer.text(mark.ok()))
+        (kind, observer.render_prometheus(mark.ok()))
     };
     Router::new().route("/metrics", get(answer))
 }
@@ -162,15 +162,15 @@ impl HttpServer {
 
     /// A URL that signs a browser in once.
     pub fn sign_in_url(&self) -> io::Result<String> {
-        Ok(format!("{}/sign-in?code={}", self.url(), self.sign_in.code()?))
+        Ok(format!("{}/sign-in?code={}", self.url(), self.sign_in.issue_code()?))
     }
 
     /// Stops the server: accepts no new requests, and answers those that run if their clients read the answers.
     pub fn stop(mut self) {
-        self.end();
+        self.shut_down();
     }
 
-    fn end(&mut self) {
+    fn shut_down(&mut self) {
         if let Some(stop) = self.stop.take() {
             let _ = stop.send(());
         }
@@ -182,6 +182,6 @@ impl HttpServer {
 
 impl Drop for HttpServer {
     fn drop(&mut self) {
-        self.end();
+        self.shut_down();
     }
 }

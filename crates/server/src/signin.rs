@@ -37,7 +37,7 @@ impl SignIn {
     }
 
     /// Issues a new code.
-    pub(crate) fn code(&self) -> std::io::Result<String> {
+    pub(crate) fn issue_code(&self) -> std::io::Result<String> {
         let mut bytes = [0; 16];
         getrandom::fill(&mut bytes).map_err(std::io::Error::other)?;
         let code = hex::encode(&bytes);
@@ -50,7 +50,7 @@ impl SignIn {
     }
 
     /// Whether a code is valid. It is used up by this call.
-    fn takes(&self, given: &str, now: Instant) -> bool {
+    fn redeem_code(&self, given: &str, now: Instant) -> bool {
         let mut codes = self.codes.lock().unwrap_or_else(PoisonError::into_inner);
         codes.retain(|(_, made)| now.duration_since(*made) < CODE_LIFETIME);
         let found = codes.iter().position(|(code, _)| code == given);
@@ -59,32 +59,35 @@ impl SignIn {
 
     /// The routes for signing in.
     pub(crate) fn router(self) -> Router {
-        Router::new().route("/sign-in", get(sign_in)).route("/sign-in/codes", post(new_code)).with_state(self)
+        Router::new()
+            .route("/sign-in", get(sign_in))
+            .route("/sign-in/codes", post(create_code))
+            .with_state(self)
     }
 }
 
 #[derive(Deserialize)]
-struct Code {
+struct SignInQuery {
     #[serde(default)]
     code: String,
 }
 
 /// Issues another one-time URL, for a client that has the token.
-async fn new_code(State(sign_in): State<SignIn>) -> Result<Json<Value>, Problem> {
-    Ok(Json(json!({ "path": format!("/sign-in?code={}", sign_in.code()?) })))
+async fn create_code(State(sign_in): State<SignIn>) -> Result<Json<Value>, Problem> {
+    Ok(Json(json!({ "path": format!("/sign-in?code={}", sign_in.issue_code()?) })))
 }
 
 async fn sign_in(
     State(sign_in): State<SignIn>,
-    QueryString(Code { code }): QueryString<Code>,
+    QueryString(SignInQuery { code }): QueryString<SignInQuery>,
 ) -> Result<Response, Problem> {
-    if !sign_in.takes(&code, Instant::now()) {
+    if !sign_in.redeem_code(&code, Instant::now()) {
         let problem = Problem::new(
             StatusCode::FORBIDDEN,
             "refused",
             "this one-time link was already used or has expired",
         );
-        return Err(problem.hint("\"stepback studio\" creates a new one"));
+        return Err(problem.with_hint("\"stepback studio\" creates a new one"));
     }
     let NewSession { cookies: [session, former], page_key } = sign_in.sessions.begin(SystemTime::now())?;
     let mut next = HeaderValue::from_str(&format!("/#page={page_key}"))
@@ -107,18 +110,18 @@ mod tests {
     #[test]
     fn a_code_is_good_once_and_not_for_long() {
         let dir = tempfile::tempdir().unwrap();
-        let token = AuthToken::at(&dir.path().join("token")).unwrap();
+        let token = AuthToken::load_or_create(&dir.path().join("token")).unwrap();
         let sign_in = SignIn::new(BrowserSessions::new(&token, 7171, false));
         let now = Instant::now();
-        let code = sign_in.code().unwrap();
-        assert!(!sign_in.takes("", now));
-        assert!(!sign_in.takes(&code[1..], now));
-        assert!(sign_in.takes(&code, now));
-        assert!(!sign_in.takes(&code, now));
-        let code = sign_in.code().unwrap();
-        assert!(!sign_in.takes(&code, now + CODE_LIFETIME + Duration::from_secs(1)));
-        let codes: Vec<String> = (0..=AT_ONCE).map(|_| sign_in.code().unwrap()).collect();
-        assert!(!sign_in.takes(&codes[0], now), "the oldest of too many ends");
-        assert!(codes[1..].iter().all(|code| sign_in.takes(code, now)));
+        let code = sign_in.issue_code().unwrap();
+        assert!(!sign_in.redeem_code("", now));
+        assert!(!sign_in.redeem_code(&code[1..], now));
+        assert!(sign_in.redeem_code(&code, now));
+        assert!(!sign_in.redeem_code(&code, now));
+        let code = sign_in.issue_code().unwrap();
+        assert!(!sign_in.redeem_code(&code, now + CODE_LIFETIME + Duration::from_secs(1)));
+        let codes: Vec<String> = (0..=AT_ONCE).map(|_| sign_in.issue_code().unwrap()).collect();
+        assert!(!sign_in.redeem_code(&codes[0], now), "the oldest of too many ends");
+        assert!(codes[1..].iter().all(|code| sign_in.redeem_code(code, now)));
     }
 }

@@ -16,9 +16,9 @@ use stepback_watcher::client::WatcherClient;
 use stepback_worktree::scan::hints::ScanHints;
 use tokio::task::JoinHandle;
 
-use crate::api::otlp::Receiver;
-use crate::api::reruns::{Running, ServerHost};
-use crate::ingest::Ingest;
+use crate::api::otlp::OtlpReceiver;
+use crate::api::reruns::{RunningReruns, ServerHost};
+use crate::ingest::IngestQueue;
 use crate::live::LiveUpdates;
 use crate::problem::Problem;
 use crate::single_flight::SingleFlight;
@@ -31,13 +31,13 @@ pub struct AppState {
 
 struct Inner {
     engine: Engine,
-    stage: Option<ServerHost>,
-    running: Running,
+    rerun_host: Option<ServerHost>,
+    running_reruns: RunningReruns,
     /// Whether a background task is adding steps to the search index.
     indexing: AtomicBool,
-    receiver: Receiver,
+    otlp_receiver: OtlpReceiver,
     watcher: OnceLock<Arc<dyn ScanHints>>,
-    ingest: Ingest,
+    ingest: IngestQueue,
     live: LiveUpdates,
     statistics: SingleFlight<StatisticsDocument>,
 }
@@ -51,31 +51,41 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 impl AppState {
     /// Creates the state over an engine, without reruns.
     pub fn new(engine: Engine) -> Self {
-        Self::built(engine, None)
+        Self::build(engine, None)
     }
 
     /// Creates the state over an engine, on a machine where sessions can be run again.
-    pub fn with_stage(engine: Engine, stage: ServerHost) -> Self {
-        Self::built(engine, Some(stage))
+    pub fn with_rerun_host(engine: Engine, stage: ServerHost) -> Self {
+        Self::build(engine, Some(stage))
     }
 
-    fn built(engine: Engine, stage: Option<ServerHost>) -> Self {
-        let (running, receiver) = (Running::default(), Receiver::default());
-        let (ingest, live) = (Ingest::default(), LiveUpdates::default());
+    fn build(engine: Engine, stage: Option<ServerHost>) -> Self {
+        let (running, receiver) = (RunningReruns::default(), OtlpReceiver::default());
+        let (ingest, live) = (IngestQueue::default(), LiveUpdates::default());
         let (indexing, watcher) = (AtomicBool::new(false), OnceLock::new());
         let statistics = SingleFlight::default();
-        let inner = Inner { engine, stage, running, indexing, receiver, watcher, ingest, live, statistics };
+        let inner = Inner {
+            engine,
+            rerun_host: stage,
+            running_reruns: running,
+            indexing,
+            otlp_receiver: receiver,
+            watcher,
+            ingest,
+            live,
+            statistics,
+        };
         Self { inner: Arc::new(inner) }
     }
 
     /// What reruns need; `None` if they cannot run here.
-    pub(crate) fn stage(&self) -> Option<&ServerHost> {
-        self.inner.stage.as_ref()
+    pub(crate) fn rerun_host(&self) -> Option<&ServerHost> {
+        self.inner.rerun_host.as_ref()
     }
 
     /// The running reruns.
-    pub(crate) fn running(&self) -> &Running {
-        &self.inner.running
+    pub(crate) fn running_reruns(&self) -> &RunningReruns {
+        &self.inner.running_reruns
     }
 
     /// The statistics of the store, shared by the requests for them.
@@ -84,20 +94,20 @@ impl AppState {
     }
 
     /// Interrupts all reruns because the program is about to end, and waits a while for them to finish.
-    pub fn end_reruns(&self) {
-        self.running().interrupt();
+    pub fn shut_down_reruns(&self) {
+        self.running_reruns().interrupt_all();
         let begun = Instant::now();
-        while !self.running().is_empty() && begun.elapsed() < SHUTDOWN_TIMEOUT {
+        while !self.running_reruns().is_empty() && begun.elapsed() < SHUTDOWN_TIMEOUT {
             std::thread::sleep(Duration::from_millis(10));
         }
     }
 
     /// Runs `work` with the engine on the current thread, which may block.
-    pub(crate) fn on_this_thread<T>(
+    pub(crate) fn run_on_current_thread<T>(
         &self,
-        work: impl FnOnce(&Engine) -> Result<T, Problem>,
+        task: impl FnOnce(&Engine) -> Result<T, Problem>,
     ) -> Result<T, Problem> {
-        work(&self.inner.engine())
+        task(&self.inner.engine())
     }
 
     /// Sets the watcher that is asked for changed paths in workspaces.
@@ -125,7 +135,7 @@ impl AppState {
         tokio::task::spawn_blocking(move || {
             let engine = inner.engine();
             // On an error the task stops; the next search retries and reports it.
-            while let Ok((_, false)) = engine.bring_index_forward(STEPS_PER_INDEX_BATCH) {
+            while let Ok((_, false)) = engine.update_index_partially(STEPS_PER_INDEX_BATCH) {
                 std::thread::yield_now();
             }
             inner.indexing.store(false, Ordering::Release);
@@ -133,12 +143,12 @@ impl AppState {
     }
 
     /// The receiver of OpenTelemetry data.
-    pub(crate) fn receiver(&self) -> &Receiver {
-        &self.inner.receiver
+    pub(crate) fn otlp_receiver(&self) -> &OtlpReceiver {
+        &self.inner.otlp_receiver
     }
 
     /// The queue of reported steps on their way into the store.
-    pub(crate) fn ingest(&self) -> &Ingest {
+    pub(crate) fn ingest(&self) -> &IngestQueue {
         &self.inner.ingest
     }
 
@@ -148,20 +158,20 @@ impl AppState {
     }
 
     /// Starts `work` with the engine on a blocking thread. It runs to its end even if the handle is dropped.
-    pub(crate) fn start<T: Send + 'static>(
+    pub(crate) fn spawn_blocking<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&Engine) -> T + Send + 'static,
+        task: impl FnOnce(&Engine) -> T + Send + 'static,
     ) -> JoinHandle<T> {
         let inner = self.inner.clone();
-        tokio::task::spawn_blocking(move || work(&inner.engine()))
+        tokio::task::spawn_blocking(move || task(&inner.engine()))
     }
 
     /// Runs `work` with the engine on a blocking thread.
     pub async fn run<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&Engine) -> Result<T, Problem> + Send + 'static,
+        task: impl FnOnce(&Engine) -> Result<T, Problem> + Send + 'static,
     ) -> Result<T, Problem> {
-        match self.start(work).await {
+        match self.spawn_blocking(task).await {
             Ok(done) => done,
             Err(_) => Err(Problem::internal("an internal error occurred")),
         }
@@ -175,27 +185,27 @@ impl Inner {
 }
 
 /// Finds the workspace with this id, or the only one whose id begins with it.
-pub fn workspace(engine: &Engine, id: &str) -> Result<Workspace, Problem> {
+pub fn find_workspace(engine: &Engine, id: &str) -> Result<Workspace, Problem> {
     let all = engine.store.workspaces()?;
     let mut found = all.iter().filter(|workspace| !id.is_empty() && workspace.id.to_string().starts_with(id));
     let (Some(record), None) = (found.next(), found.next()) else {
-        return Err(Problem::unknown("workspace", id));
+        return Err(Problem::not_found("workspace", id));
     };
-    opened(engine, record.id)
+    open_workspace(engine, record.id)
 }
 
 /// Finds a session and its workspace.
-pub fn session(engine: &Engine, id: &str) -> Result<(Workspace, Session), Problem> {
-    let session = engine.find_session_anywhere(id).map_err(|_| Problem::unknown("session", id))?;
-    Ok((opened(engine, session.workspace)?, session))
+pub fn find_session(engine: &Engine, id: &str) -> Result<(Workspace, Session), Problem> {
+    let session = engine.find_session_in_store(id).map_err(|_| Problem::not_found("session", id))?;
+    Ok((open_workspace(engine, session.workspace)?, session))
 }
 
 /// Opens the workspace with exactly this id, and records first what hooks left for it.
-pub fn opened(engine: &Engine, id: WorkspaceId) -> Result<Workspace, Problem> {
+pub fn open_workspace(engine: &Engine, id: WorkspaceId) -> Result<Workspace, Problem> {
     let all = engine.store.workspaces()?;
     let record = all.into_iter().find(|workspace| workspace.id == id);
-    let record = record.ok_or_else(|| Problem::unknown("workspace", &id.to_string()))?;
-    let workspace = engine.known_workspace(Path::new(OsStr::from_bytes(&record.root)))?;
+    let record = record.ok_or_else(|| Problem::not_found("workspace", &id.to_string()))?;
+    let workspace = engine.open_known_workspace(Path::new(OsStr::from_bytes(&record.root)))?;
     stepback_agents::record::record_inbox(&workspace)?;
     Ok(workspace)
 }

@@ -20,7 +20,7 @@ const PAGES: [&str; 9] =
     ["sessions", "checkpoints", "diff", "branches", "compare", "live", "search", "dashboard", "keys"];
 
 /// Whether a path belongs to the Studio.
-pub(crate) fn is_page(path: &str) -> bool {
+pub(crate) fn is_studio_path(path: &str) -> bool {
     let path = path.trim_start_matches('/');
     let first = path.split('/').next().unwrap_or_default();
     PAGES.contains(&first) || first == "assets" || path == "icon.svg"
@@ -30,34 +30,38 @@ pub(crate) fn is_page(path: &str) -> bool {
 pub(crate) fn router() -> Router {
     PAGES.iter().fold(
         Router::new()
-            .route("/", get(first))
-            .route("/icon.svg", get(file))
-            .route("/assets/{*path}", get(file)),
+            .route("/", get(serve_index))
+            .route("/icon.svg", get(serve_asset))
+            .route("/assets/{*path}", get(serve_asset)),
         |router, page| {
-            router.route(&format!("/{page}"), get(first)).route(&format!("/{page}/{{*rest}}"), get(first))
+            router
+                .route(&format!("/{page}"), get(serve_index))
+                .route(&format!("/{page}/{{*rest}}"), get(serve_index))
         },
     )
 }
 
 /// The first page; its script reads the URL.
-async fn first(headers: HeaderMap) -> Response {
+async fn serve_index(headers: HeaderMap) -> Response {
     match stepback_studio::first() {
-        Some(page) => sent(page, &headers),
-        None => without_studio().into_response(),
+        Some(page) => asset_response(page, &headers),
+        None => missing_studio_page().into_response(),
     }
 }
 
-async fn file(uri: Uri, headers: HeaderMap) -> Response {
+async fn serve_asset(uri: Uri, headers: HeaderMap) -> Response {
     match stepback_studio::find(uri.path().trim_start_matches('/')) {
-        Some(asset) => sent(asset, &headers),
-        None => Problem::unknown("page", "at this address").into_response(),
+        Some(asset) => asset_response(asset, &headers),
+        None => Problem::not_found("page", "at this address").into_response(),
     }
 }
 
-fn sent(asset: &Asset, asked: &HeaderMap) -> Response {
-    let accepted =
-        asked.get(header::ACCEPT_ENCODING).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let (encoding, bytes) = chosen(asset, accepted);
+fn asset_response(asset: &Asset, request_headers: &HeaderMap) -> Response {
+    let accepted = request_headers
+        .get(header::ACCEPT_ENCODING)
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or_default();
+    let (encoding, bytes) = choose_encoding(asset, accepted);
     let kept = if asset.is_fixed() { "public, max-age=31536000, immutable" } else { "no-cache" };
     let fixed = [
         (header::CONTENT_TYPE, asset.kind()),
@@ -76,7 +80,7 @@ fn sent(asset: &Asset, asked: &HeaderMap) -> Response {
 }
 
 /// Returns the shortest accepted encoding, and its name.
-fn chosen(asset: &Asset, accepted: &str) -> (Option<&'static str>, &'static [u8]) {
+fn choose_encoding(asset: &Asset, accepted: &str) -> (Option<&'static str>, &'static [u8]) {
     let takes = |name: &str| {
         accepted.split(',').any(|item| {
             let mut parts = item.split(';').map(str::trim);
@@ -92,7 +96,7 @@ fn chosen(asset: &Asset, accepted: &str) -> (Option<&'static str>, &'static [u8]
 }
 
 /// The answer at `/` in a program that was built without the Studio.
-fn without_studio() -> (StatusCode, [(HeaderName, &'static str); 2], String) {
+fn missing_studio_page() -> (StatusCode, [(HeaderName, &'static str); 2], String) {
     let why = stepback_studio::missing().unwrap_or_default();
     let why = why.replace('&', "&amp;").replace('<', "&lt;");
     let page = format!(
@@ -123,26 +127,26 @@ mod tests {
     #[test]
     fn the_shortest_accepted_form_is_sent() {
         let asset = Asset { path: "assets/a.js", plain: b"plain", brotli: Some(b"br"), gzip: Some(b"gz") };
-        assert_eq!(chosen(&asset, "gzip, deflate, br, zstd"), (Some("br"), b"br".as_slice()));
-        assert_eq!(chosen(&asset, "gzip;q=1.0, br;q=0"), (Some("gzip"), b"gz".as_slice()));
-        assert_eq!(chosen(&asset, ""), (None, b"plain".as_slice()));
+        assert_eq!(choose_encoding(&asset, "gzip, deflate, br, zstd"), (Some("br"), b"br".as_slice()));
+        assert_eq!(choose_encoding(&asset, "gzip;q=1.0, br;q=0"), (Some("gzip"), b"gz".as_slice()));
+        assert_eq!(choose_encoding(&asset, ""), (None, b"plain".as_slice()));
         let plain = Asset { brotli: None, gzip: None, ..asset };
-        assert_eq!(chosen(&plain, "br"), (None, b"plain".as_slice()));
+        assert_eq!(choose_encoding(&plain, "br"), (None, b"plain".as_slice()));
     }
 
     #[test]
     fn only_pages_are_open() {
         for open in ["/sessions", "/sessions/4f2a", "/assets/index-1.js", "/icon.svg", "/live"] {
-            assert!(is_page(open), "{open}");
+            assert!(is_studio_path(open), "{open}");
         }
         for shut in ["/api/v1/sessions", "/metrics", "/v1/traces", "/sessionsx", "/sign-in/codes"] {
-            assert!(!is_page(shut), "{shut}");
+            assert!(!is_studio_path(shut), "{shut}");
         }
     }
 
     #[test]
     fn a_program_without_the_studio_says_how_to_get_it() {
-        let (_, _, page) = without_studio();
+        let (_, _, page) = missing_studio_page();
         assert!(page.contains("Node 20.19") && page.contains("/api/v1/docs"), "{page}");
     }
 }

@@ -50,11 +50,11 @@ pub struct BodySchema {
 
 impl KnownNames {
     /// Collects the names from an OpenAPI description.
-    pub fn of(description: &OpenApi) -> Self {
+    pub fn from_openapi(description: &OpenApi) -> Self {
         let document = Arc::new(serde_json::to_value(description).unwrap_or_default());
         let mut operations = HashMap::new();
-        for (path, item) in fields(&document["paths"]) {
-            for (method, operation) in fields(item) {
+        for (path, item) in object_entries(&document["paths"]) {
+            for (method, operation) in object_entries(item) {
                 let parameters = operation["parameters"].as_array().into_iter().flatten();
                 let in_query = parameters.filter(|parameter| parameter["in"] == "query");
                 let query = in_query.filter_map(|parameter| Some(parameter["name"].as_str()?.to_owned()));
@@ -73,7 +73,11 @@ impl KnownNames {
 }
 
 /// Checks the query of a request, and attaches the schema of its body for the extractor.
-pub async fn check(State(known): State<Arc<KnownNames>>, mut request: Request, next: Next) -> Response {
+pub async fn reject_unknown_names(
+    State(known): State<Arc<KnownNames>>,
+    mut request: Request,
+    next: Next,
+) -> Response {
     let path = request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_owned());
     let method = match *request.method() {
         Method::HEAD => Method::GET,
@@ -86,13 +90,13 @@ pub async fn check(State(known): State<Arc<KnownNames>>, mut request: Request, n
         let asked = asked.map(|Query(asked)| asked).unwrap_or_default();
         if let Some((name, _)) = asked.iter().find(|(name, _)| !names.query.contains(name)) {
             let known = names.query.iter().map(String::as_str).collect::<Vec<_>>();
-            return unknown_name("query parameter", name, &known).into_response();
+            return unknown_name_problem("query parameter", name, &known).into_response();
         }
         if let Some(body) = &names.body {
             request.extensions_mut().insert(body.clone());
         }
         if !names.takes_body && method != Method::GET {
-            request = match without_fields(request).await {
+            request = match reject_body_fields(request).await {
                 Ok(request) => request,
                 Err(problem) => return problem.into_response(),
             };
@@ -102,88 +106,97 @@ pub async fn check(State(known): State<Arc<KnownNames>>, mut request: Request, n
 }
 
 /// Refuses a body with fields for an operation that reads no body.
-async fn without_fields(request: Request) -> Result<Request, Problem> {
+async fn reject_body_fields(request: Request) -> Result<Request, Problem> {
     let (parts, body) = request.into_parts();
     let body = to_bytes(body, MAX_UNREAD_BODY_BYTES).await;
     let body = body.map_err(|_| Problem::usage("this request must not have a body"))?;
     if let Ok(Value::Object(given)) = serde_json::from_slice(&body)
         && let Some(name) = given.keys().next()
     {
-        return Err(unknown_name("field", name, &[]));
+        return Err(unknown_name_problem("field", name, &[]));
     }
     Ok(Request::from_parts(parts, body.into()))
 }
 
 impl BodySchema {
     /// The schema of a component of the description.
-    pub fn component(description: &OpenApi, name: &str) -> Self {
+    pub fn from_component(description: &OpenApi, name: &str) -> Self {
         let document = Arc::new(serde_json::to_value(description).unwrap_or_default());
         Self { schema: document["components"]["schemas"][name].clone(), document }
     }
 
     /// Refuses a body with a field that no operation reads.
     pub fn check(&self, body: &Value) -> Result<(), Problem> {
-        self.unknown(&self.schema, body, MAX_CHECKED_DEPTH).map_or(Ok(()), Err)
+        self.find_unknown_field(&self.schema, body, MAX_CHECKED_DEPTH).map_or(Ok(()), Err)
     }
 
-    fn unknown(&self, schema: &Value, value: &Value, depth: usize) -> Option<Problem> {
+    fn find_unknown_field(&self, schema: &Value, value: &Value, depth: usize) -> Option<Problem> {
         let depth = depth.checked_sub(1)?;
         match value {
             Value::Object(given) => {
-                let mut known = Names::default();
-                self.gather(schema, value, &mut known, MAX_CHECKED_DEPTH);
+                let mut known = AcceptedFields::default();
+                self.collect_fields(schema, value, &mut known, MAX_CHECKED_DEPTH);
                 for (name, value) in given {
                     match known.fields.get(name.as_str()) {
                         Some(schema) => {
-                            if let Some(problem) = self.unknown(schema, value, depth) {
+                            if let Some(problem) = self.find_unknown_field(schema, value, depth) {
                                 return Some(problem);
                             }
                         }
-                        None if known.is_open || known.fields.is_empty() => {}
+                        None if known.allows_other_fields || known.fields.is_empty() => {}
                         None => {
                             let names = known.fields.keys().copied().collect::<Vec<_>>();
-                            return Some(unknown_name("field", name, &names));
+                            return Some(unknown_name_problem("field", name, &names));
                         }
                     }
                 }
                 None
             }
             Value::Array(items) => {
-                let of = self.resolve(schema).get("items")?;
-                items.iter().find_map(|item| self.unknown(of, item, depth))
+                let of = self.resolve_reference(schema).get("items")?;
+                items.iter().find_map(|item| self.find_unknown_field(of, item, depth))
             }
             _ => None,
         }
     }
 
     /// Collects the fields that a schema accepts for an object like this one.
-    fn gather<'a>(&'a self, schema: &'a Value, value: &Value, names: &mut Names<'a>, depth: usize) {
+    fn collect_fields<'a>(
+        &'a self,
+        schema: &'a Value,
+        value: &Value,
+        names: &mut AcceptedFields<'a>,
+        depth: usize,
+    ) {
         let Some(depth) = depth.checked_sub(1) else { return };
-        let schema = self.resolve(schema);
-        names.is_open |= schema.get("additionalProperties").is_some_and(|more| *more != Value::Bool(false));
-        names.fields.extend(fields(&schema["properties"]).map(|(name, schema)| (name.as_str(), schema)));
+        let schema = self.resolve_reference(schema);
+        names.allows_other_fields |=
+            schema.get("additionalProperties").is_some_and(|more| *more != Value::Bool(false));
+        names
+            .fields
+            .extend(object_entries(&schema["properties"]).map(|(name, schema)| (name.as_str(), schema)));
         for part in schema["allOf"].as_array().into_iter().flatten() {
-            self.gather(part, value, names, depth);
+            self.collect_fields(part, value, names, depth);
         }
         let choices = ["oneOf", "anyOf"].into_iter().filter_map(|word| schema[word].as_array()).flatten();
-        for choice in choices.filter(|choice| self.is_meant(choice, value, depth)) {
-            self.gather(choice, value, names, depth);
+        for choice in choices.filter(|choice| self.can_apply(choice, value, depth)) {
+            self.collect_fields(choice, value, names, depth);
         }
     }
 
     /// Whether one of several schemas can apply to this object: it has every constant that the schema fixes.
-    fn is_meant(&self, schema: &Value, value: &Value, depth: usize) -> bool {
+    fn can_apply(&self, schema: &Value, value: &Value, depth: usize) -> bool {
         let Some(depth) = depth.checked_sub(1) else { return true };
-        let schema = self.resolve(schema);
-        let own = fields(&schema["properties"]).all(|(name, field)| {
-            let words = self.resolve(field)["enum"].as_array();
+        let schema = self.resolve_reference(schema);
+        let own = object_entries(&schema["properties"]).all(|(name, field)| {
+            let words = self.resolve_reference(field)["enum"].as_array();
             words.is_none_or(|words| value.get(name).is_none_or(|given| words.contains(given)))
         });
         let parts = schema["allOf"].as_array().into_iter().flatten();
-        own && parts.into_iter().all(|part| self.is_meant(part, value, depth))
+        own && parts.into_iter().all(|part| self.can_apply(part, value, depth))
     }
 
-    fn resolve<'a>(&'a self, schema: &'a Value) -> &'a Value {
+    fn resolve_reference<'a>(&'a self, schema: &'a Value) -> &'a Value {
         let place = schema["$ref"].as_str().and_then(|reference| reference.strip_prefix('#'));
         place.and_then(|place| self.document.pointer(place)).unwrap_or(schema)
     }
@@ -191,27 +204,27 @@ impl BodySchema {
 
 /// Names of accepted fields, and whether others are accepted too.
 #[derive(Default)]
-struct Names<'a> {
+struct AcceptedFields<'a> {
     fields: BTreeMap<&'a str, &'a Value>,
-    is_open: bool,
+    allows_other_fields: bool,
 }
 
-fn fields(value: &Value) -> impl Iterator<Item = (&String, &Value)> {
+fn object_entries(value: &Value) -> impl Iterator<Item = (&String, &Value)> {
     value.as_object().into_iter().flatten()
 }
 
 /// The error for an unknown name, with the nearest known one as a hint.
-fn unknown_name(what: &str, name: &str, known: &[&str]) -> Problem {
+fn unknown_name_problem(what: &str, name: &str, known: &[&str]) -> Problem {
     let shown = excerpt(name, 80);
     let problem = Problem::usage(format!("there is no {what} \"{shown}\" here"));
     if known.is_empty() {
-        return problem.hint(format!("there is no {what} at all"));
+        return problem.with_hint(format!("there is no {what} at all"));
     }
     let problem = match nearest_word(name, known.iter().copied()) {
-        Some(nearest) => problem.hint(format!("did you mean \"{nearest}\"?")),
+        Some(nearest) => problem.with_hint(format!("did you mean \"{nearest}\"?")),
         None => problem,
     };
-    problem.hint(format!("there are {}", known.join(", ")))
+    problem.with_hint(format!("there are {}", known.join(", ")))
 }
 
 #[cfg(test)]
@@ -221,7 +234,7 @@ mod tests {
     use super::*;
 
     fn schema(name: &str) -> BodySchema {
-        BodySchema::component(&crate::api::router().1, name)
+        BodySchema::from_component(&crate::api::router().1, name)
     }
 
     #[test]

@@ -20,15 +20,15 @@ const WORTH_WATCHING: u64 = 100 << 10;
 
 /// Starts to watch the workspaces of a store whose local files are in `dir`. Returns `Ok(None)` if another process does so
 /// already.
-pub fn watch(work: &AppState, dir: &Path) -> io::Result<Option<Watcher>> {
-    let recent = recent(work.store(), dir);
+pub fn start_watcher(state: &AppState, dir: &Path) -> io::Result<Option<Watcher>> {
+    let recent = recent_workspaces(state.store(), dir);
     let watcher = Watcher::start(WatcherConfig { recent, ..WatcherConfig::new(dir) })?;
-    work.set_watcher(WatcherClient::new(dir));
+    state.set_watcher(WatcherClient::new(dir));
     Ok(watcher)
 }
 
 /// Returns workspaces that were scanned recently, the latest first.
-fn recent(store: &dyn Store, dir: &Path) -> Vec<PathBuf> {
+fn recent_workspaces(store: &dyn Store, dir: &Path) -> Vec<PathBuf> {
     let mut found: Vec<(SystemTime, PathBuf)> = (store.workspaces().unwrap_or_default().iter())
         .filter(|workspace| !workspace.is_rerun())
         .filter_map(|workspace| {

@@ -12,32 +12,36 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep_until};
 
 /// A connection that fails when a write makes no progress.
-pub struct Patient<S> {
+pub struct WriteTimeoutStream<S> {
     stream: S,
-    patience: Duration,
+    timeout: Duration,
     /// The deadline of the pending write; `None` if none is pending.
-    until: Option<Pin<Box<Sleep>>>,
+    deadline: Option<Pin<Box<Sleep>>>,
 }
 
-impl<S> Patient<S> {
+impl<S> WriteTimeoutStream<S> {
     /// Wraps a stream whose writes may block for at most `patience`.
-    pub fn new(stream: S, patience: Duration) -> Self {
-        Self { stream, patience, until: None }
+    pub fn new(stream: S, timeout: Duration) -> Self {
+        Self { stream, timeout, deadline: None }
     }
 
-    fn watch<T>(&mut self, context: &mut Context<'_>, done: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+    fn poll_deadline<T>(
+        &mut self,
+        context: &mut Context<'_>,
+        done: Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
         if done.is_ready() {
-            self.until = None;
+            self.deadline = None;
             return done;
         }
-        let patience = self.patience;
-        let until = self.until.get_or_insert_with(|| Box::pin(sleep_until(Instant::now() + patience)));
+        let patience = self.timeout;
+        let until = self.deadline.get_or_insert_with(|| Box::pin(sleep_until(Instant::now() + patience)));
         ready!(until.as_mut().poll(context));
         Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client does not read the response")))
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for WriteTimeoutStream<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -47,14 +51,14 @@ impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Patient<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for WriteTimeoutStream<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let done = Pin::new(&mut self.stream).poll_write(context, bytes);
-        self.watch(context, done)
+        self.poll_deadline(context, done)
     }
 
     fn poll_write_vectored(
@@ -63,7 +67,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Patient<S> {
         parts: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let done = Pin::new(&mut self.stream).poll_write_vectored(context, parts);
-        self.watch(context, done)
+        self.poll_deadline(context, done)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -72,12 +76,12 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Patient<S> {
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let done = Pin::new(&mut self.stream).poll_flush(context);
-        self.watch(context, done)
+        self.poll_deadline(context, done)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let done = Pin::new(&mut self.stream).poll_shutdown(context);
-        self.watch(context, done)
+        self.poll_deadline(context, done)
     }
 }
 
@@ -93,7 +97,7 @@ mod tests {
             tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
         runtime.block_on(async {
             let (near, mut far) = tokio::io::duplex(16);
-            let mut near = Patient::new(near, Duration::from_secs(30));
+            let mut near = WriteTimeoutStream::new(near, Duration::from_secs(30));
             near.write_all(&[0; 16]).await.unwrap();
             // A client that reads a little now and then is slow, not gone.
             let slow = tokio::spawn(async move {

@@ -57,7 +57,7 @@ fn measure(store: &str, directory: &Path, first: &str, count: &str) -> Fallible<
     // What time it is does not matter, what another process made does: numbers at random, not those of another.
     let env = Arc::new(FrozenEnv::new(Timestamp::from_micros(1_700_000_000_000_000), first + 1));
     let engine = Engine::new(store, env.clone());
-    let workspace = engine.remote_workspace("appended")?;
+    let workspace = engine.open_remote_workspace("appended")?;
     let mut took = Vec::new();
     for number in first..first + count {
         let event = event(number);
@@ -65,7 +65,7 @@ fn measure(store: &str, directory: &Path, first: &str, count: &str) -> Fallible<
         let report = ReportedEvent { source: EventSource::Keyed, ..ReportedEvent::new(event, env.now()) };
         let lock = workspace.lock_recording()?;
         let reports = [report];
-        let done = engine.record_together(&[WorkspaceEvents {
+        let done = engine.record_workspaces(&[WorkspaceEvents {
             workspace: &workspace,
             lock: &lock,
             reports: &reports,

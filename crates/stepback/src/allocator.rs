@@ -17,13 +17,13 @@ const SERVERS: [&CStr; 2] = [c"serve", c"studio"];
 /// Whether this process is a server. Never changes after the first allocation.
 static IS_SERVER: AtomicBool = AtomicBool::new(false);
 
-struct Chosen;
+struct SelectedAllocator;
 
 #[global_allocator]
-static ALLOCATOR: Chosen = Chosen;
+static ALLOCATOR: SelectedAllocator = SelectedAllocator;
 
 // SAFETY: both allocators fulfil the contract of `GlobalAlloc`, and all calls of a process go to the same one.
-unsafe impl GlobalAlloc for Chosen {
+unsafe impl GlobalAlloc for SelectedAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller's guarantees are exactly the ones the inner allocator needs.
         unsafe {
@@ -67,7 +67,7 @@ unsafe impl GlobalAlloc for Chosen {
 
 /// Called by glibc's loader with the program's arguments, before any Rust code runs. An argument that only looks like one
 /// of these commands does no harm.
-extern "C" fn choose(count: c_int, words: *const *const c_char, _: *const *const c_char) {
+extern "C" fn select_allocator(count: c_int, words: *const *const c_char, _: *const *const c_char) {
     for at in 1..usize::try_from(count).unwrap_or(0) {
         // SAFETY: the loader passes `count` arguments, each of them zero-terminated.
         let word = unsafe { CStr::from_ptr(*words.add(at)) };
@@ -82,4 +82,4 @@ extern "C" fn choose(count: c_int, words: *const *const c_char, _: *const *const
 #[used]
 // SAFETY: the section is a list of such functions, and this one uses nothing that is not initialized yet.
 #[unsafe(link_section = ".init_array")]
-static CHOOSE: extern "C" fn(c_int, *const *const c_char, *const *const c_char) = choose;
+static SELECT_ALLOCATOR: extern "C" fn(c_int, *const *const c_char, *const *const c_char) = select_allocator;

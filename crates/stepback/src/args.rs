@@ -17,8 +17,8 @@ pub mod share;
 pub mod store;
 pub mod viewers;
 
-pub use rewind::Rewind;
-pub use store::{Fsck, Prune};
+pub use rewind::RewindArgs;
+pub use store::{Fsck, PruneArgs};
 
 /// Time travel for AI agents: checkpoint everything an agent can change, go back, undo exactly what it did.
 #[derive(Debug, Parser)]
@@ -46,7 +46,7 @@ pub struct Arguments {
 
 impl Arguments {
     /// The directory the command is about.
-    pub fn here(&self) -> std::io::Result<PathBuf> {
+    pub fn working_directory(&self) -> std::io::Result<PathBuf> {
         match &self.directory {
             Some(directory) => directory.canonicalize(),
             None => std::env::current_dir(),
@@ -146,7 +146,7 @@ pub enum Command {
     Diff(DiffArgs),
     /// Go back to a point, or take back single changes
     #[command(after_help = concat!("The current state is saved first; \"stepback undo\" restores it.\n\nExamples:\n  stepback rewind @-1\n  stepback rewind \"2 hours ago\" --dry-run\n  stepback rewind '#3' --path 'src/**' --yes\n  stepback rewind --change 2 --change 5\n  stepback rewind --last 2\n  stepback rewind \"before the agent\" --git     branches, HEAD and index too\n  stepback rewind tool:bash:last              before the last shell command\n  stepback rewind '#41' --both --resume \"try it without the cache\"\n\nIf agents were recorded, only their changes are reverted; --everything rewinds the whole workspace."))]
-    Rewind(Rewind),
+    Rewind(RewindArgs),
     /// Show the state at a point
     #[command(
         after_help = "Examples:\n  stepback at \"2 hours ago\"\n  stepback at '#3' --json      with every file"
@@ -183,7 +183,7 @@ pub enum Command {
     #[command(
         after_help = "Examples:\n  stepback init                     the agents found in this project\n  stepback init --agent claude --user\n  stepback init --dry-run\n  stepback init --uninstall"
     )]
-    Init(live::Init),
+    Init(live::InitArgs),
     /// Run an agent with hooks for this run only
     #[command(
         after_help = "Examples:\n  stepback run -- claude\n  stepback run -- codex exec \"fix the tests\""
@@ -202,10 +202,10 @@ pub enum Command {
     Rerun(proxy::RerunArgs),
     /// Serve the store over HTTP, for the Studio, scripts and teams
     #[command(after_help = proxy::SERVE)]
-    Serve(proxy::Serve),
+    Serve(proxy::ServeArgs),
     /// Open the Studio in a browser, already signed in
     #[command(after_help = proxy::STUDIO)]
-    Studio(proxy::Studio),
+    Studio(proxy::StudioArgs),
     /// Receive an event from an agent's hook (called by agents)
     #[command(
         after_help = "The event is read as JSON from standard input.\n\nExamples:\n  stepback hook claude < event.json\n  stepback hook codex --strict < event.json"
@@ -221,13 +221,13 @@ pub enum Command {
     #[command(
         after_help = "Examples:\n  stepback sessions\n  stepback sessions --agent claude --since yesterday --json"
     )]
-    Sessions(live::Sessions),
+    Sessions(live::SessionsArgs),
     /// Export sessions to a file, for other programs or another store
     #[command(after_help = share::EXPORT)]
-    Export(share::Export),
+    Export(share::ExportArgs),
     /// Import a bundle, exported lines, or conversations that agents recorded themselves
     #[command(after_help = share::IMPORT)]
-    Import(share::Import),
+    Import(share::ImportArgs),
     /// Stop running agents on a condition
     #[command(subcommand)]
     Breakpoint(live::BreakpointCommand),
@@ -302,13 +302,13 @@ pub enum Command {
     },
     /// Step through a recorded session
     #[command(after_help = viewers::REPLAY)]
-    Replay(viewers::Replay),
+    Replay(viewers::ReplayArgs),
     /// Open the terminal interface: sessions, timeline, state, diff, live control
     #[command(after_help = viewers::TUI)]
-    Tui(viewers::Tui),
+    Tui(viewers::TuiArgs),
     /// Compare two sessions, branches or points: steps, files, memory, conversation
     #[command(after_help = viewers::COMPARE)]
-    Compare(viewers::Compare),
+    Compare(viewers::CompareArgs),
     /// Search the text of steps: prompts, answers, calls, errors, labels, paths
     #[command(after_help = find::SEARCH)]
     Search(find::SearchArgs),
@@ -319,7 +319,7 @@ pub enum Command {
     #[command(
         after_help = "The command runs with sh in a scratch directory with the files of each tested step; the workspace is not changed. Exit code 0 means good, 125 skips the step, anything else means bad.\n\nExamples:\n  stepback bisect --run 'cargo test'\n  stepback bisect --run ./check.sh --good '#3' --bad @ --jobs 2"
     )]
-    Bisect(find::Bisect),
+    Bisect(find::BisectArgs),
     /// Branches: create, list, switch, rename, delete, compare
     #[command(subcommand)]
     Branch(live::BranchCommand),
@@ -330,7 +330,7 @@ pub enum Command {
     BoardPart(board::BoardPartCommand),
     /// Run an MCP server on stdin and stdout: time travel and the board as tools for an agent
     #[command(after_help = mcp::MCP)]
-    Mcp(mcp::Mcp),
+    Mcp(mcp::McpArgs),
     /// Show or change settings
     #[command(
         after_help = "Examples:\n  stepback settings\n  stepback settings checkpoint.minutes 5\n  stepback settings checkpoint.minutes default"
@@ -371,12 +371,12 @@ pub enum Command {
     },
     /// Show the log of operations
     #[command(subcommand)]
-    Op(Op),
+    Op(OpCommand),
     /// Prune old checkpoints and free space
     #[command(
         after_help = "Without rules: keeps the newest 50 manual checkpoints, everything of the last hour, then one per hour. With rules: keeps what they say. Always kept: the current checkpoint, the tips of branches, and what the next undo needs. \"stepback undo\" restores pruned checkpoints; a prune frees their space after 24 hours, or immediately with --now. --max-size frees the space of what it removes, and removes nothing of the last 24 hours without --now, and nothing that you made, labelled, noted or tagged. If the store cannot become that small, nothing is pruned.\n\nExamples:\n  stepback prune --dry-run\n  stepback prune --keep-last 20\n  stepback prune --keep-days 14 --now\n  stepback prune --max-size 2GB"
     )]
-    Prune(Prune),
+    Prune(PruneArgs),
     /// Verify the integrity of the store
     #[command(
         after_help = "Examples:\n  stepback fsck\n  stepback fsck --json\n  stepback fsck --repair --dry-run"
@@ -485,7 +485,7 @@ pub enum CheckpointCommand {
 /// Operations.
 #[derive(Debug, Subcommand)]
 #[command(defer = true)]
-pub enum Op {
+pub enum OpCommand {
     /// List operations of stepback, newest first
     #[command(after_help = "Examples:\n  stepback op log\n  stepback op log --json")]
     Log,

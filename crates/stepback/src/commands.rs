@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use crate::args::store::{self as store_args, StoreCommand};
-use crate::args::{Arguments, CheckpointCommand, Command, Op};
+use crate::args::{Arguments, CheckpointCommand, Command, OpCommand};
 use crate::context::{Context, CreateStore};
 use crate::failure::{CommandFailure, FailureKind};
 
@@ -50,38 +50,44 @@ pub const DONE: CommandResult = Ok(ExitCode::SUCCESS);
 
 /// Runs the command that the arguments name.
 pub fn run(arguments: Arguments) -> CommandResult {
-    let known = |work| Context::open(&arguments, CreateStore::No, work);
+    let open_existing = |work| Context::open(&arguments, CreateStore::No, work);
     // For what may be the first thing that is recorded.
-    let any = |work| Context::open(&arguments, CreateStore::Yes, work);
+    let open_or_create = |work| Context::open(&arguments, CreateStore::Yes, work);
     match &arguments.command {
         Command::Checkpoint(command) => run_checkpoint(&arguments, command),
         Command::Log { limit, session, kinds } => {
-            history::log(&known("")?, *limit, session.as_deref(), kinds)
+            history::log(&open_existing("")?, *limit, session.as_deref(), kinds)
         }
-        Command::Timeline => history::timeline(&known("")?),
-        Command::Op(Op::Log) => history::op_log(&known("")?),
-        Command::Status { excluded } => status::status(&known("files scanned")?, *excluded),
+        Command::Timeline => history::timeline(&open_existing("")?),
+        Command::Op(OpCommand::Log) => history::op_log(&open_existing("")?),
+        Command::Status { excluded } => status::status(&open_existing("files scanned")?, *excluded),
         Command::Changes { point, paths, session, all } => {
-            let wanted =
-                status::Wanted { point: point.as_deref(), paths, session: session.as_deref(), all: *all };
-            status::changes(&known("files scanned")?, &wanted)
+            let wanted = status::ChangeListQuery {
+                point: point.as_deref(),
+                paths,
+                session: session.as_deref(),
+                all: *all,
+            };
+            status::changes(&open_existing("files scanned")?, &wanted)
         }
-        Command::Diff(arguments) => diff::diff(&known("files scanned")?, arguments),
-        Command::Rewind(arguments) => rewind::rewind(&known("files")?, arguments),
-        Command::Undo { operation, agree } => moves::undo(&known("files")?, operation.as_deref(), agree),
-        Command::Redo { agree } => moves::redo(&known("files")?, agree),
-        Command::At { point } => inspect::at(&known("")?, point),
-        Command::Cat { point, path } => inspect::cat(&known("")?, point, path),
+        Command::Diff(arguments) => diff::diff(&open_existing("files scanned")?, arguments),
+        Command::Rewind(arguments) => rewind::rewind(&open_existing("files")?, arguments),
+        Command::Undo { operation, agree } => {
+            moves::undo(&open_existing("files")?, operation.as_deref(), agree)
+        }
+        Command::Redo { agree } => moves::redo(&open_existing("files")?, agree),
+        Command::At { point } => inspect::show_point(&open_existing("")?, point),
+        Command::Cat { point, path } => inspect::cat(&open_existing("")?, point, path),
         Command::Restore { point, into, git } => {
-            inspect::restore(&known("files written")?, point, into, *git)
+            inspect::restore(&open_existing("files written")?, point, into, *git)
         }
-        Command::Init(init) => agents::init(&arguments.here()?, arguments.json, init),
+        Command::Init(init) => agents::init(&arguments.working_directory()?, arguments.json, init),
         Command::Run(wanted) => run::run(&arguments, wanted),
-        Command::Proxy(wanted) => proxy::proxy(&any("")?, wanted),
-        Command::Serve(wanted) => serve::serve(&any("")?, wanted),
-        Command::Studio(wanted) => studio::studio(&any("")?, wanted),
-        Command::Rerun(wanted) => rerun::rerun(&known("")?.starting_no_watcher(), wanted),
-        Command::Agent(agent) => agent::agent(&any("files scanned")?, agent),
+        Command::Proxy(wanted) => proxy::proxy(&open_or_create("")?, wanted),
+        Command::Serve(wanted) => serve::serve(&open_or_create("")?, wanted),
+        Command::Studio(wanted) => studio::studio(&open_or_create("")?, wanted),
+        Command::Rerun(wanted) => rerun::rerun(&open_existing("")?.without_starting_watcher(), wanted),
+        Command::Agent(agent) => agent::agent(&open_or_create("files scanned")?, agent),
         Command::Hook { agent, .. } => {
             // Only reached if the fast path in `hook` could not read the arguments.
             Err(CommandFailure::new(
@@ -89,41 +95,49 @@ pub fn run(arguments: Arguments) -> CommandResult {
                 format!("cannot run the hook of {agent} with these arguments"),
             ))
         }
-        Command::Sessions(wanted) => sessions::list(&known("")?, wanted),
-        Command::Export(wanted) => share::export(&known("objects written")?, wanted),
+        Command::Sessions(wanted) => sessions::list(&open_existing("")?, wanted),
+        Command::Export(wanted) => share::export(&open_existing("objects written")?, wanted),
         Command::Import(wanted) => {
-            agents::import(&any("objects read")?, &wanted.path, wanted.agent.as_deref())
+            agents::import(&open_or_create("objects read")?, &wanted.path, wanted.agent.as_deref())
         }
-        Command::Breakpoint(command) => control::breakpoint(&any("")?, command),
-        Command::Pause { session } => control::pause(&known("")?, session.as_deref()),
-        Command::Resume { of } => control::resume(&known("")?, of.session.as_deref(), false),
-        Command::Step { of } => control::resume(&known("")?, of.session.as_deref(), true),
+        Command::Breakpoint(command) => control::breakpoint(&open_or_create("")?, command),
+        Command::Pause { session } => control::pause(&open_existing("")?, session.as_deref()),
+        Command::Resume { of } => control::resume(&open_existing("")?, of.session.as_deref(), false),
+        Command::Step { of } => control::resume(&open_existing("")?, of.session.as_deref(), true),
         Command::Inspect { what, of } => {
-            control::inspect(&known("")?, of.session.as_deref(), what.as_deref())
+            control::inspect(&open_existing("")?, of.session.as_deref(), what.as_deref())
         }
-        Command::Inject { text, of } => control::inject(&known("")?, of.session.as_deref(), text),
-        Command::Deny { reason, of } => control::deny(&known("")?, of.session.as_deref(), reason.as_deref()),
-        Command::EditInput { input, of } => control::edit_input(&known("")?, of.session.as_deref(), input),
+        Command::Inject { text, of } => control::inject(&open_existing("")?, of.session.as_deref(), text),
+        Command::Deny { reason, of } => {
+            control::deny(&open_existing("")?, of.session.as_deref(), reason.as_deref())
+        }
+        Command::EditInput { input, of } => {
+            control::edit_input(&open_existing("")?, of.session.as_deref(), input)
+        }
         Command::Watch { filter, of, limit } => {
-            sessions::watch(&any("")?, of.session.as_deref(), filter, *limit)
+            sessions::watch(&open_or_create("")?, of.session.as_deref(), filter, *limit)
         }
-        Command::Replay(arguments) => replay::replay(&known("")?, arguments),
+        Command::Replay(arguments) => replay::replay(&open_existing("")?, arguments),
         Command::Tui(wanted) => tui::tui(&arguments, wanted),
-        Command::Search(arguments) => find::search(&known("steps indexed")?, arguments),
-        Command::Query(arguments) => find::query(&known("")?, arguments),
-        Command::Compare(arguments) => compare::compare(&known("")?, arguments),
-        Command::Bisect(arguments) => bisect::bisect(&known("")?, arguments),
-        Command::Branch(command) => branch::run(&known("files")?, command),
-        Command::Board(wanted) => board::board(&any("")?, wanted),
-        Command::BoardPart(command) => board::part(&any("")?, command),
-        Command::Mcp(wanted) => mcp::mcp(&any("")?, wanted),
-        Command::Settings { key, value } => agents::settings(&any("")?, key.as_deref(), value.as_deref()),
-        Command::Doctor => doctor::doctor(&known("files scanned")?),
-        Command::Watcher { command: None } => watcher::show(&known("")?),
-        Command::Watcher { command: Some(store_args::WatcherCommand::Stop) } => watcher::stop(&known("")?),
-        Command::Prune(arguments) => maintenance::prune(&known("objects")?, arguments),
+        Command::Search(arguments) => find::search(&open_existing("steps indexed")?, arguments),
+        Command::Query(arguments) => find::query(&open_existing("")?, arguments),
+        Command::Compare(arguments) => compare::compare(&open_existing("")?, arguments),
+        Command::Bisect(arguments) => bisect::bisect(&open_existing("")?, arguments),
+        Command::Branch(command) => branch::run(&open_existing("files")?, command),
+        Command::Board(wanted) => board::board(&open_or_create("")?, wanted),
+        Command::BoardPart(command) => board::run_part_command(&open_or_create("")?, command),
+        Command::Mcp(wanted) => mcp::mcp(&open_or_create("")?, wanted),
+        Command::Settings { key, value } => {
+            agents::settings(&open_or_create("")?, key.as_deref(), value.as_deref())
+        }
+        Command::Doctor => doctor::doctor(&open_existing("files scanned")?),
+        Command::Watcher { command: None } => watcher::show(&open_existing("")?),
+        Command::Watcher { command: Some(store_args::WatcherCommand::Stop) } => {
+            watcher::stop(&open_existing("")?)
+        }
+        Command::Prune(arguments) => maintenance::prune(&open_existing("objects")?, arguments),
         Command::Fsck(wanted) => fsck::fsck(&arguments, wanted),
-        Command::Stats => maintenance::stats(&known("")?),
+        Command::Stats => maintenance::stats(&open_existing("")?),
         Command::Store(StoreCommand::Copy { from, to }) => store::copy(from, to, arguments.json),
         Command::Demo { keep: _, no_keep, fast } => crate::demo::run(!no_keep, *fast),
         Command::Completions { shell } => reference::completions(*shell),
@@ -133,19 +147,19 @@ pub fn run(arguments: Arguments) -> CommandResult {
 }
 
 fn run_checkpoint(arguments: &Arguments, command: &CheckpointCommand) -> CommandResult {
-    let known = || Context::open(arguments, CreateStore::No, "");
+    let open_existing = || Context::open(arguments, CreateStore::No, "");
     match command {
         CheckpointCommand::Create { label, note, tags } => {
             let context = Context::open(arguments, CreateStore::Yes, "files scanned")?;
             checkpoint::create(&context, label.clone(), note.clone(), tags.clone())
         }
         CheckpointCommand::List { tag, find, all } => {
-            checkpoint::list(&known()?, tag.as_deref(), find.as_deref(), *all)
+            checkpoint::list(&open_existing()?, tag.as_deref(), find.as_deref(), *all)
         }
-        CheckpointCommand::Show { point } => checkpoint::show(&known()?, point),
+        CheckpointCommand::Show { point } => checkpoint::show(&open_existing()?, point),
         CheckpointCommand::Annotate { point, note, label, tags } => {
-            checkpoint::annotate(&known()?, point, note, label.as_deref(), tags)
+            checkpoint::annotate(&open_existing()?, point, note, label.as_deref(), tags)
         }
-        CheckpointCommand::Delete { point } => checkpoint::delete(&known()?, point),
+        CheckpointCommand::Delete { point } => checkpoint::delete(&open_existing()?, point),
     }
 }

@@ -29,13 +29,13 @@ pub struct Context {
     pub directory: PathBuf,
     /// Whether to print JSON.
     pub json: bool,
-    place: StoreLocation,
+    location: StoreLocation,
     engine: Engine,
     /// Ends the display when the command ends.
     _progress: Progress,
     allow_broad: bool,
     /// The workspace that the user named; `None` if it is derived from the directory.
-    named: Option<PathBuf>,
+    named_root: Option<PathBuf>,
 }
 
 /// Whether a command may create a missing store.
@@ -51,8 +51,8 @@ impl Context {
     /// Opens the store and determines the current directory.
     pub fn open(
         arguments: &crate::args::Arguments,
-        make: CreateStore,
-        work: &'static str,
+        create: CreateStore,
+        progress_label: &'static str,
     ) -> Result<Self, CommandFailure> {
         let directory = match &arguments.directory {
             Some(directory) => directory.clone(),
@@ -66,7 +66,7 @@ impl Context {
         let given = directory.clone();
         let directory = directory.canonicalize().map_err(|error| {
             CommandFailure::new(FailureKind::System, format!("cannot open {}: {error}", directory.display()))
-                .hint("check that the directory exists")
+                .with_hint("check that the directory exists")
         })?;
         if !directory.is_dir() {
             return Err(CommandFailure::new(
@@ -75,7 +75,7 @@ impl Context {
             ));
         }
         let place = StoreLocation::find(arguments.store.as_deref())?;
-        let store = place.open(make)?;
+        let store = place.open(create)?;
         refuse_linked_root(&*store, &given, &directory)?;
         if !matches!(arguments.command, crate::args::Command::Fsck(_)) {
             crate::commands::fsck::warn_of_lost_commits(&*store);
@@ -83,19 +83,19 @@ impl Context {
         if let Some(local) = store.local_dir() {
             stepback_rerun::scratch::remove_leftovers(local);
         }
-        let named = arguments.workspace.as_deref().map(|id| root_named(&*store, id)).transpose()?;
-        let progress = Progress::start(work, arguments.json);
-        let watcher = watcher::client(&place, &Settings::load_or_default(place.local()), false);
+        let named = arguments.workspace.as_deref().map(|id| find_root_by_id(&*store, id)).transpose()?;
+        let progress = Progress::start(progress_label, arguments.json);
+        let watcher = watcher::create_client(&place, &Settings::load_or_default(place.local_dir()), false);
         let engine = Engine {
             progress: Some(progress.counter()),
             watcher: watcher.map(|watcher| Arc::new(watcher) as Arc<dyn ScanHints>),
             ..Engine::new(store, crate::system::environment())
         };
         Ok(Self {
-            named,
+            named_root: named,
             directory,
             json: arguments.json,
-            place,
+            location: place,
             engine,
             _progress: progress,
             allow_broad: arguments.allow_broad,
@@ -108,13 +108,13 @@ impl Context {
     }
 
     /// Whether a watcher may be asked for changed paths.
-    pub fn uses_watcher(&self) -> bool {
+    pub fn has_watcher(&self) -> bool {
         self.engine.watcher.is_some()
     }
 
     /// Returns the same context for work in short-lived directories: a running watcher is used, but none is started.
-    pub fn starting_no_watcher(mut self) -> Self {
-        let client = || Arc::new(WatcherClient::new(self.place.local())) as Arc<dyn ScanHints>;
+    pub fn without_starting_watcher(mut self) -> Self {
+        let client = || Arc::new(WatcherClient::new(self.location.local_dir())) as Arc<dyn ScanHints>;
         self.engine.watcher = self.engine.watcher.is_some().then(client);
         self
     }
@@ -125,12 +125,14 @@ impl Context {
     }
 
     /// Returns the current workspace, which must be registered.
-    pub fn workspace(&self) -> Result<Workspace, CommandFailure> {
-        let workspace = self.engine.known_workspace(&self.root()?)?;
+    pub fn open_workspace(&self) -> Result<Workspace, CommandFailure> {
+        let workspace = self.engine.open_known_workspace(&self.workspace_root()?)?;
         match stepback_agents::record::record_inbox(&workspace) {
             // What is stored can still be read; whatever the command itself writes fails with the same error.
             Err(error) if is_unwritable(&error) => {
-                output::say(format!("Warning: pending reports of agents were not recorded: {error}"));
+                output::print_status(format!(
+                    "Warning: pending reports of agents were not recorded: {error}"
+                ));
             }
             recorded => recorded?,
         }
@@ -138,29 +140,29 @@ impl Context {
     }
 
     /// Returns the current workspace, and registers it if it is new.
-    pub fn workspace_or_new(&self) -> Result<Workspace, CommandFailure> {
-        let root = self.root()?;
-        if self.engine.store.workspace_at(bytes(&root))?.is_none() {
-            self.refuse_broad(&root)?;
+    pub fn open_or_create_workspace(&self) -> Result<Workspace, CommandFailure> {
+        let root = self.workspace_root()?;
+        if self.engine.store.workspace_at(path_bytes(&root))?.is_none() {
+            self.check_broad_root(&root)?;
         }
-        let workspace = self.engine.workspace(&root)?;
+        let workspace = self.engine.open_workspace_root(&root)?;
         // Pending hook events happened before whatever the command records.
         stepback_agents::record::record_inbox(&workspace)?;
         Ok(workspace)
     }
 
     /// Returns the root: the nearest known workspace here or above, else the git repository, else the directory itself.
-    fn root(&self) -> Result<PathBuf, CommandFailure> {
-        match &self.named {
+    fn workspace_root(&self) -> Result<PathBuf, CommandFailure> {
+        match &self.named_root {
             Some(root) => Ok(root.clone()),
-            None => self.root_of(&self.directory),
+            None => self.find_root(&self.directory),
         }
     }
 
     /// Returns the root of the workspace that contains `directory`, known or not.
-    pub fn root_of(&self, directory: &Path) -> Result<PathBuf, CommandFailure> {
+    pub fn find_root(&self, directory: &Path) -> Result<PathBuf, CommandFailure> {
         for dir in directory.ancestors() {
-            if self.engine.store.workspace_at(bytes(dir))?.is_some() {
+            if self.engine.store.workspace_at(path_bytes(dir))?.is_some() {
                 return Ok(dir.to_path_buf());
             }
         }
@@ -173,7 +175,7 @@ impl Context {
     }
 
     /// Refuses a whole home directory or file system, which is almost never meant and costs time and space.
-    fn refuse_broad(&self, root: &Path) -> Result<(), CommandFailure> {
+    fn check_broad_root(&self, root: &Path) -> Result<(), CommandFailure> {
         if !is_broad(root) || self.allow_broad {
             return Ok(());
         }
@@ -181,10 +183,10 @@ impl Context {
             "{} is the root or a home directory: everything below it would be covered",
             root.display()
         );
-        match output::ask(&format!("{what}. Continue?")) {
+        match output::confirm(&format!("{what}. Continue?")) {
             Some(true) => Ok(()),
             _ => Err(CommandFailure::new(FailureKind::Refused, what)
-                .hint("change to a project directory, use -C DIR, or add --allow-broad")),
+                .with_hint("change to a project directory, use -C DIR, or add --allow-broad")),
         }
     }
 
@@ -194,7 +196,7 @@ impl Context {
     }
 
     /// Like [`Self::resolve`]; errors, calls and iterations are those of `session`, if one is named.
-    pub fn resolve_within(
+    pub fn resolve_in_session(
         &self,
         workspace: &Workspace,
         point: &str,
@@ -207,7 +209,7 @@ impl Context {
     }
 
     /// Turns a path as the user writes it, relative to the current directory, into one relative to the workspace.
-    pub fn relative(&self, workspace: &Workspace, path: &str) -> String {
+    pub fn to_workspace_path(&self, workspace: &Workspace, path: &str) -> String {
         let given = Path::new(path);
         if given.is_absolute() {
             return given
@@ -231,20 +233,20 @@ impl Context {
 
     /// Returns the store's location for display.
     pub fn store_path(&self) -> String {
-        self.place.shown()
+        self.location.display_text()
     }
 
     /// Returns the store's location.
-    pub fn place(&self) -> &StoreLocation {
-        &self.place
+    pub fn store_location(&self) -> &StoreLocation {
+        &self.location
     }
 
     /// Returns the prices of models: the built-in table with the user's own prices from `prices.json` in the store's
     /// directory on this machine.
-    pub fn prices(&self) -> Result<Prices, CommandFailure> {
-        let path = self.place.local().join("prices.json");
+    pub fn load_prices(&self) -> Result<Prices, CommandFailure> {
+        let path = self.location.local_dir().join("prices.json");
         let wrong = |what: String| {
-            CommandFailure::new(FailureKind::Usage, format!("{}: {what}", path.display())).hint(
+            CommandFailure::new(FailureKind::Usage, format!("{}: {what}", path.display())).with_hint(
                 "it must contain {\"MODEL\": {\"input\": 3.0, \"output\": 15.0}, …}, in dollars per million tokens",
             )
         };
@@ -268,7 +270,7 @@ impl Context {
 /// behind the link is another directory, and would be taken for the workspace.
 fn refuse_linked_root(store: &dyn Store, given: &Path, real: &Path) -> Result<(), CommandFailure> {
     // The shell remembers the path that the user went to; the system only knows where it led.
-    let shown = variable("PWD").filter(|shown| shown.canonicalize().is_ok_and(|shown| shown == real));
+    let shown = path_variable("PWD").filter(|shown| shown.canonicalize().is_ok_and(|shown| shown == real));
     let given = if given.is_absolute() { given.to_path_buf() } else { real.to_path_buf() };
     for path in [Some(given), shown].into_iter().flatten() {
         for part in path.ancestors().filter(|part| part.is_symlink()) {
@@ -280,7 +282,7 @@ fn refuse_linked_root(store: &dyn Store, given: &Path, real: &Path) -> Result<()
                     FailureKind::System,
                     format!("the workspace {part} was replaced by a symbolic link to {target}"),
                 )
-                .hint(format!("move the directory back to {part}; or go to {target} to work there")));
+                .with_hint(format!("move the directory back to {part}; or go to {target} to work there")));
             }
         }
     }
@@ -304,7 +306,7 @@ fn is_unwritable(error: &EngineError) -> bool {
 }
 
 /// Returns the root of the workspace whose id begins with `id`.
-fn root_named(store: &dyn Store, id: &str) -> Result<PathBuf, CommandFailure> {
+fn find_root_by_id(store: &dyn Store, id: &str) -> Result<PathBuf, CommandFailure> {
     let all = store.workspaces()?;
     let wanted = id.to_ascii_lowercase();
     let mut found = all.iter().filter(|known| known.id.to_string().starts_with(&wanted));
@@ -314,17 +316,17 @@ fn root_named(store: &dyn Store, id: &str) -> Result<PathBuf, CommandFailure> {
             FailureKind::Nothing,
             format!("no workspace of this store begins with {id}"),
         )
-        .hint("\"stepback sessions --all-workspaces\" lists them")),
+        .with_hint("\"stepback sessions --all-workspaces\" lists them")),
         (Some(_), Some(_)) => {
             Err(CommandFailure::new(FailureKind::Usage, format!("more than one workspace begins with {id}"))
-                .hint("write more of its id"))
+                .with_hint("write more of its id"))
         }
     }
 }
 
 /// Returns the root for a directory in an unknown workspace: the git repository, else the directory itself.
 pub fn natural_root(directory: &Path) -> PathBuf {
-    let home = home();
+    let home = home_dir();
     let repository = directory
         .ancestors()
         .take_while(|dir| Some(*dir) != home.as_deref() && dir.parent().is_some())
@@ -338,55 +340,55 @@ pub fn new_root(directory: &Path) -> Option<PathBuf> {
 }
 
 fn is_broad(root: &Path) -> bool {
-    root.parent().is_none() || home().as_deref().is_some_and(|home| home.starts_with(root))
+    root.parent().is_none() || home_dir().as_deref().is_some_and(|home| home.starts_with(root))
 }
 
 /// Returns where the agents keep their data, according to their own environment variables.
-pub fn agents_home() -> Option<stepback_agents::transcript::Home> {
-    let mut dirs = stepback_agents::transcript::Home::below(&home()?);
-    if let Some(dir) = variable("CLAUDE_CONFIG_DIR") {
+pub fn agents_home() -> Option<stepback_agents::transcript::AgentDirs> {
+    let mut dirs = stepback_agents::transcript::AgentDirs::from_home(&home_dir()?);
+    if let Some(dir) = path_variable("CLAUDE_CONFIG_DIR") {
         dirs.claude = dir;
     }
-    if let Some(dir) = variable("CODEX_HOME") {
+    if let Some(dir) = path_variable("CODEX_HOME") {
         dirs.codex = dir;
     }
-    if let Some(dir) = variable("GEMINI_CLI_HOME") {
+    if let Some(dir) = path_variable("GEMINI_CLI_HOME") {
         dirs.gemini = dir.join(".gemini");
     }
-    if let Some(dir) = variable("XDG_DATA_HOME") {
+    if let Some(dir) = path_variable("XDG_DATA_HOME") {
         dirs.opencode = dir.join("opencode");
     }
     Some(dirs)
 }
 
 /// Returns an environment variable that holds a path and is not empty.
-pub fn variable(name: &str) -> Option<PathBuf> {
+pub fn path_variable(name: &str) -> Option<PathBuf> {
     std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from)
 }
 
 /// Returns the executable that a command without a path names.
-pub fn on_path(program: impl AsRef<Path>) -> Option<PathBuf> {
+pub fn find_on_path(program: impl AsRef<Path>) -> Option<PathBuf> {
     let program = program.as_ref();
-    let is_name = program.components().count() == 1 && !bytes(program).contains(&b'/');
+    let is_name = program.components().count() == 1 && !path_bytes(program).contains(&b'/');
     let path = std::env::var_os("PATH").filter(|_| is_name)?;
     std::env::split_paths(&path)
         .map(|dir| dir.join(program))
         .find(|file| file.is_absolute() && file.is_file())
 }
 
-fn bytes(path: &Path) -> &[u8] {
+fn path_bytes(path: &Path) -> &[u8] {
     std::os::unix::ffi::OsStrExt::as_bytes(path.as_os_str())
 }
 
 /// Returns the home directory.
-pub fn home() -> Option<PathBuf> {
+pub fn home_dir() -> Option<PathBuf> {
     let home = std::env::var_os("HOME").filter(|home| !home.is_empty()).map(PathBuf::from)?;
     Some(home.canonicalize().unwrap_or(home))
 }
 
 /// Returns `$STEPBACK_HOME`, else `$XDG_DATA_HOME/stepback`, else `~/.local/share/stepback`.
 pub fn default_store() -> Result<PathBuf, CommandFailure> {
-    if let Some(dir) = variable("STEPBACK_HOME") {
+    if let Some(dir) = path_variable("STEPBACK_HOME") {
         return Ok(dir);
     }
     data_directory()
@@ -394,11 +396,11 @@ pub fn default_store() -> Result<PathBuf, CommandFailure> {
 
 /// Returns `$XDG_DATA_HOME/stepback`, else `~/.local/share/stepback`.
 pub fn data_directory() -> Result<PathBuf, CommandFailure> {
-    if let Some(data) = variable("XDG_DATA_HOME").filter(|data| data.is_absolute()) {
+    if let Some(data) = path_variable("XDG_DATA_HOME").filter(|data| data.is_absolute()) {
         return Ok(data.join("stepback"));
     }
-    home().map(|home| home.join(".local/share/stepback")).ok_or_else(|| {
+    home_dir().map(|home| home.join(".local/share/stepback")).ok_or_else(|| {
         CommandFailure::from(StoreError::Absent { path: PathBuf::from("~/.local/share/stepback") })
-            .hint("HOME is not set: specify a store with --store DIR or STEPBACK_HOME")
+            .with_hint("HOME is not set: specify a store with --store DIR or STEPBACK_HOME")
     })
 }

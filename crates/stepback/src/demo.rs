@@ -44,55 +44,58 @@ pub fn run(keep: bool, fast: bool) -> CommandResult {
     }
     match played {
         Ok(()) => {
-            say_goodbye(&stage, keep.then_some(&place))?;
+            print_closing(&stage, keep.then_some(&place))?;
             Ok(ExitCode::SUCCESS)
         }
         Err(_) if interrupted => {
-            stage.line("\nInterrupted; the agent was stopped.")?;
+            stage.print_line("\nInterrupted; the agent was stopped.")?;
             if keep {
-                stage.line("Created so far:\n")?;
-                the_way_there(&stage)?;
-                stage.suggest("stepback timeline", "everything that happened")?;
-                the_way_out(&stage, &place)?;
+                stage.print_line("Created so far:\n")?;
+                print_setup_commands(&stage)?;
+                stage.print_suggestion("stepback timeline", "everything that happened")?;
+                print_cleanup_command(&stage, &place)?;
             }
             Ok(ExitCode::from(INTERRUPTED))
         }
-        Err(failure) if keep => Err(failure.hint(format!("its files are in {}", place.display()))),
+        Err(failure) if keep => Err(failure.with_hint(format!("its files are in {}", place.display()))),
         Err(failure) => Err(failure),
     }
 }
 
-fn say_goodbye(stage: &DemoProject, kept: Option<&Path>) -> Result<(), CommandFailure> {
+fn print_closing(stage: &DemoProject, kept: Option<&Path>) -> Result<(), CommandFailure> {
     if let Some(place) = kept {
-        stage.title("Your turn")?;
-        stage.line("Everything is still there to explore:\n")?;
-        the_way_there(stage)?;
-        stage.suggest("stepback timeline", "everything that happened, and what was rewound")?;
-        stage.suggest("stepback studio", "all of it in a browser")?;
-        stage.suggest("stepback replay", "the second try, step by step")?;
-        stage.suggest("stepback changes", "who changed what, and why")?;
-        stage.suggest("stepback compare plan-a main", "both tries in two columns")?;
-        stage.suggest("stepback rerun", "the second try again, in its own directory, from its recording")?;
-        stage.suggest("stepback branch switch plan-a", "plan A again; \"stepback undo\" returns")?;
-        the_way_out(stage, place)?;
+        stage.print_title("Your turn")?;
+        stage.print_line("Everything is still there to explore:\n")?;
+        print_setup_commands(stage)?;
+        stage.print_suggestion("stepback timeline", "everything that happened, and what was rewound")?;
+        stage.print_suggestion("stepback studio", "all of it in a browser")?;
+        stage.print_suggestion("stepback replay", "the second try, step by step")?;
+        stage.print_suggestion("stepback changes", "who changed what, and why")?;
+        stage.print_suggestion("stepback compare plan-a main", "both tries in two columns")?;
+        stage.print_suggestion(
+            "stepback rerun",
+            "the second try again, in its own directory, from its recording",
+        )?;
+        stage.print_suggestion("stepback branch switch plan-a", "plan A again; \"stepback undo\" returns")?;
+        print_cleanup_command(stage, place)?;
     }
-    stage.line("\nIn a project of your own: \"stepback init\", then start your agent as always.")
+    stage.print_line("\nIn a project of your own: \"stepback init\", then start your agent as always.")
 }
 
 /// Prints the commands that lead to the demo's project and store.
-fn the_way_there(stage: &DemoProject) -> Result<(), CommandFailure> {
-    stage.suggest(&format!("cd {}", quoted(&stage.root)), "")?;
-    stage.suggest(&format!("export STEPBACK_HOME={}", quoted(&stage.store)), "")?;
+fn print_setup_commands(stage: &DemoProject) -> Result<(), CommandFailure> {
+    stage.print_suggestion(&format!("cd {}", quote_path(&stage.root)), "")?;
+    stage.print_suggestion(&format!("export STEPBACK_HOME={}", quote_path(&stage.store)), "")?;
     let program = std::env::current_exe()?;
     if !is_on_path(&program) {
-        stage.suggest(&format!("alias stepback={}", quoted(&program)), "")?;
+        stage.print_suggestion(&format!("alias stepback={}", quote_path(&program)), "")?;
     }
-    stage.line("")
+    stage.print_line("")
 }
 
-fn the_way_out(stage: &DemoProject, place: &Path) -> Result<(), CommandFailure> {
-    stage.line("\nWhen you have seen enough:\n")?;
-    stage.suggest(&format!("rm -r {}", quoted(place)), "")
+fn print_cleanup_command(stage: &DemoProject, place: &Path) -> Result<(), CommandFailure> {
+    stage.print_line("\nWhen you have seen enough:\n")?;
+    stage.print_suggestion(&format!("rm -r {}", quote_path(place)), "")
 }
 
 /// Whether typing `stepback` starts this program.
@@ -103,6 +106,6 @@ fn is_on_path(program: &Path) -> bool {
 }
 
 /// Returns a path quoted for a shell.
-fn quoted(path: &Path) -> String {
+fn quote_path(path: &Path) -> String {
     quote_word(&path.to_string_lossy())
 }

@@ -21,10 +21,10 @@ mod syntax;
 mod tests;
 mod unified;
 
-pub use side_by_side::side_by_side;
-pub use stat::{hunks_json, stat, summary_counts};
+pub use side_by_side::write_side_by_side;
+pub use stat::{count_changed_lines, hunks_json, write_stat};
 pub use stepback_model::escape::safe;
-pub use unified::unified;
+pub use unified::write_unified;
 
 /// What to compare: one path before and after.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -75,7 +75,7 @@ pub enum PathSide {
 
 /// How to render.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Style {
+pub struct DiffStyle {
     /// Whether to use colours. Implies `escape`.
     pub color: bool,
     /// Whether to show control characters as visible escapes. Must be on if the output goes to a terminal, with or
@@ -89,16 +89,16 @@ pub struct Style {
     pub context: usize,
 }
 
-impl Default for Style {
+impl Default for DiffStyle {
     /// A patch: no colours, exact bytes, three lines of context.
     fn default() -> Self {
         Self { color: false, escape: false, width: 80, highlight: false, context: 3 }
     }
 }
 
-impl Style {
+impl DiffStyle {
     /// Whether the output is for a terminal rather than a patch.
-    fn for_people(&self) -> bool {
+    fn is_for_terminal(&self) -> bool {
         self.color || self.escape
     }
 }

@@ -34,18 +34,18 @@ impl CommandFailure {
     }
 
     /// Creates a failure for an error of a kind, with its advice.
-    fn advised((kind, hint): (FailureKind, Option<&str>), error: &dyn std::error::Error) -> Self {
+    fn from_advice((kind, hint): (FailureKind, Option<&str>), error: &dyn std::error::Error) -> Self {
         Self { kind, message: error.to_string(), hint: hint.map(str::to_string) }
     }
 
     /// Adds a hint about what to do.
-    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+    pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
     /// Puts the subject of the failure in front of the message.
-    pub fn about(mut self, what: &str) -> Self {
+    pub fn with_subject(mut self, what: &str) -> Self {
         self.message = format!("{what}: {}", self.message);
         self
     }
@@ -56,7 +56,7 @@ impl CommandFailure {
     }
 
     /// Returns what to do, if a hint was given.
-    pub fn what_to_do(&self) -> Option<&str> {
+    pub fn hint_text(&self) -> Option<&str> {
         self.hint.as_deref()
     }
 
@@ -74,9 +74,9 @@ impl CommandFailure {
             self.print_document();
         }
         let paint = crate::output::Paint::stderr();
-        crate::output::say(format!("{} {}", paint.bad("Error:"), self.message));
+        crate::output::print_status(format!("{} {}", paint.bad("Error:"), self.message));
         if let Some(hint) = &self.hint {
-            crate::output::say(format!("{} {hint}", paint.note("Hint:")));
+            crate::output::print_status(format!("{} {hint}", paint.note("Hint:")));
         }
         ExitCode::from(self.kind as u8)
     }
@@ -84,25 +84,25 @@ impl CommandFailure {
 
 impl From<EngineError> for CommandFailure {
     fn from(error: EngineError) -> Self {
-        Self::advised(failure::of(&error), &error)
+        Self::from_advice(failure::classify_engine_error(&error), &error)
     }
 }
 
 impl From<BoardError> for CommandFailure {
     fn from(error: BoardError) -> Self {
-        Self::advised(failure::of_board(&error), &error)
+        Self::from_advice(failure::classify_board_error(&error), &error)
     }
 }
 
 impl From<BundleError> for CommandFailure {
     fn from(error: BundleError) -> Self {
-        Self::advised(failure::of_bundle(&error), &error)
+        Self::from_advice(failure::classify_bundle_error(&error), &error)
     }
 }
 
 impl From<HistoryError> for CommandFailure {
     fn from(error: HistoryError) -> Self {
-        Self::advised(failure::of_history(&error), &error)
+        Self::from_advice(failure::classify_history_error(&error), &error)
     }
 }
 
@@ -114,7 +114,7 @@ impl From<StoreError> for CommandFailure {
 
 impl From<std::io::Error> for CommandFailure {
     fn from(error: std::io::Error) -> Self {
-        Self::advised(failure::of_io(&error), &error)
+        Self::from_advice(failure::classify_io_error(&error), &error)
     }
 }
 

@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use stepback_agents::hook::{Hook, LARGEST};
+use stepback_agents::hook::{Hook, MAX_PAYLOAD_BYTES};
 use stepback_agents::policy::{self, Policy};
 use stepback_agents::{Agent, install};
 use stepback_engine::{Engine, EngineError};
@@ -27,10 +27,10 @@ use crate::system;
 use crate::watcher;
 
 /// How long to wait for another process that uses the store. The agent waits for us meanwhile.
-const PATIENCE: Duration = Duration::from_secs(2);
+const STORE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Runs the hook if the arguments ask for it; returns `None` for everything else, including a request for help.
-pub fn run_if_asked(arguments: &[OsString]) -> Option<ExitCode> {
+pub fn run_if_requested(arguments: &[OsString]) -> Option<ExitCode> {
     let words: Vec<_> = arguments.iter().map(|word| word.to_string_lossy()).collect();
     let words: Vec<&str> = words.iter().map(|word| &**word).collect();
     let [_, "hook", rest @ ..] = words.as_slice() else { return None };
@@ -39,7 +39,7 @@ pub fn run_if_asked(arguments: &[OsString]) -> Option<ExitCode> {
     }
     // Invalid arguments must not be a usage error: the agent would treat that as a refusal.
     let nothing = |what: &str| {
-        complain(what);
+        log_warning(what);
         Some(ExitCode::SUCCESS)
     };
     let mut strict = false;
@@ -51,7 +51,7 @@ pub fn run_if_asked(arguments: &[OsString]) -> Option<ExitCode> {
             "--strict" => strict = true,
             "--store" => store = rest.next().map(PathBuf::from),
             word if word.starts_with('-') || agent.is_some() => {
-                complain(&format!("\"{word}\" is unknown to this version of the hook; ignored"));
+                log_warning(&format!("\"{word}\" is unknown to this version of the hook; ignored"));
             }
             word => agent = Some(word),
         }
@@ -65,28 +65,28 @@ pub fn run_if_asked(arguments: &[OsString]) -> Option<ExitCode> {
     let place = match StoreLocation::find(store.as_deref()) {
         Ok(place) => place,
         Err(failure) => {
-            let what = failure.what_to_do().map_or_else(String::new, |hint| format!(" ({hint})"));
+            let what = failure.hint_text().map_or_else(String::new, |hint| format!(" ({hint})"));
             return nothing(&format!("{}{what}; nothing is recorded", failure.message()));
         }
     };
-    Some(run(agent, strict, &place))
+    Some(run_hook(agent, strict, &place))
 }
 
-fn run(agent: Agent, strict: bool, place: &StoreLocation) -> ExitCode {
-    let store = place.local();
+fn run_hook(agent: Agent, strict: bool, place: &StoreLocation) -> ExitCode {
+    let store = place.local_dir();
     let mut payload = Vec::new();
     // One byte more than allowed, so that an oversized payload is detected.
-    let read = std::io::stdin().lock().take(LARGEST as u64 + 1).read_to_end(&mut payload);
+    let read = std::io::stdin().lock().take(MAX_PAYLOAD_BYTES as u64 + 1).read_to_end(&mut payload);
     if let Err(error) = read {
-        complain(&format!("cannot read the event: {error}"));
+        log_warning(&format!("cannot read the event: {error}"));
     }
     let directory = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
     let env = system::environment();
     let settings = Settings::load_or_default(store);
     let transcript =
         (agent == Agent::Opencode).then(|| context::agents_home().map(|home| home.opencode_db())).flatten();
-    let watcher = watcher::client(place, &settings, true).map(Arc::new);
-    let policy = context::variable(policy::VARIABLE).and_then(|file| Policy::load(&file));
+    let watcher = watcher::create_client(place, &settings, true).map(Arc::new);
+    let policy = context::path_variable(policy::VARIABLE).and_then(|file| Policy::load(&file));
     let hook = Hook {
         agent,
         store,
@@ -95,19 +95,19 @@ fn run(agent: Agent, strict: bool, place: &StoreLocation) -> ExitCode {
         with_engine: &|work| with_engine(place, &env, watcher.as_ref(), work),
         new_root: &|directory| context::new_root(directory),
         transcript: transcript.as_deref(),
-        patience: settings.patience(),
+        answer_timeout: settings.breakpoint_timeout(),
         strict,
-        at_least_every: settings.positive("checkpoint.minutes"),
-        at_least_each: settings.positive("checkpoint.iterations"),
+        max_minutes_between_scans: settings.get_positive("checkpoint.minutes"),
+        max_turns_between_scans: settings.get_positive("checkpoint.iterations"),
         scan_around_calls: settings.get("checkpoint.calls") != 0,
-        notes: settings.get("notes") != 0,
+        show_undo_hint: settings.get("notes") != 0,
         policy: policy.as_ref(),
-        started: &|| started(agent),
+        find_launch_command: &|| find_launch_command(agent),
         has_proxy: std::env::var_os(stepback_agents::model_call_inbox::VARIABLE).is_some(),
     };
     let outcome = hook.handle(&payload);
     if let Some(error) = outcome.error {
-        complain(&error);
+        log_warning(&error);
     }
     if let Some(answer) = outcome.answer {
         // The agent may have ended; then the answer is not needed.
@@ -123,7 +123,7 @@ fn run(agent: Agent, strict: bool, place: &StoreLocation) -> ExitCode {
 const MAX_PARENT_PROCESSES: usize = 4;
 
 /// Returns how the calling agent was started: its executable, without its arguments. It is one of the parent processes.
-fn started(agent: Agent) -> Option<LaunchCommand> {
+fn find_launch_command(agent: Agent) -> Option<LaunchCommand> {
     let mut process = std::os::unix::process::parent_id();
     for _ in 0..MAX_PARENT_PROCESSES {
         let line = std::fs::read(format!("/proc/{process}/cmdline")).ok()?;
@@ -135,14 +135,14 @@ fn started(agent: Agent) -> Option<LaunchCommand> {
         if is_script && matches!(name, Some("sh" | "bash" | "dash" | "zsh")) {
             argv.remove(0);
         }
-        if install::agent_of(&argv) == Some(agent) {
+        if install::detect_agent(&argv) == Some(agent) {
             let text = |word: &OsString| word.to_string_lossy().into_owned();
-            let mut argv: Vec<String> = install::launcher(&argv).iter().map(text).collect();
-            if let Some(found) = argv.first().and_then(context::on_path) {
+            let mut argv: Vec<String> = install::launcher_words(&argv).iter().map(text).collect();
+            if let Some(found) = argv.first().and_then(context::find_on_path) {
                 argv[0] = found.display().to_string();
             }
             let directory = std::fs::read_link(format!("/proc/{process}/cwd")).ok()?.display().to_string();
-            let home = context::home().map(|home| home.display().to_string()).unwrap_or_default();
+            let home = context::home_dir().map(|home| home.display().to_string()).unwrap_or_default();
             let temp = std::env::temp_dir().display().to_string();
             return Some(LaunchCommand { argv, directory, home, temp });
         }
@@ -159,12 +159,12 @@ fn with_engine(
     watcher: Option<&Arc<WatcherClient>>,
     work: &mut dyn FnMut(&Engine) -> Result<(), EngineError>,
 ) -> Result<(), EngineError> {
-    let store = place.open_impatiently(PATIENCE)?;
+    let store = place.open_with_timeout(STORE_TIMEOUT)?;
     let watcher = watcher.map(|watcher| watcher.clone() as Arc<dyn ScanHints>);
     work(&Engine { watcher, ..Engine::new(store, env.clone()) })
 }
 
 /// Prints to the agent's log, which agents show when a hook misbehaves and ignore otherwise.
-fn complain(what: &str) {
+fn log_warning(what: &str) {
     let _ = writeln!(std::io::stderr(), "stepback: {what}");
 }

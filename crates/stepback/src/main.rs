@@ -45,7 +45,7 @@ use clap::{CommandFactory, FromArgMatches};
 fn main() -> ExitCode {
     system::prepare_process();
     let words: Vec<std::ffi::OsString> = std::env::args_os().collect();
-    if let Some(code) = hook::run_if_asked(&words) {
+    if let Some(code) = hook::run_if_requested(&words) {
         return code;
     }
     if let Some(code) = stepback_watcher::process::run_if_asked(&words) {
@@ -77,13 +77,13 @@ fn parse(words: &[std::ffi::OsString]) -> Result<args::Arguments, clap::Error> {
     // The definition of all commands is a tree of many small allocations, and freeing them one by one is not worth the
     // time.
     let command = Box::leak(Box::new(args::Arguments::command()));
-    let quick = args::fast_parse::matches(command, words);
+    let quick = args::fast_parse::try_parse(command, words);
     if let Some(arguments) =
         quick.and_then(|mut matches| args::Arguments::from_arg_matches_mut(&mut matches).ok())
     {
         return Ok(arguments);
     }
-    let command = Box::leak(Box::new(args::groups::grouped(args::Arguments::command())));
+    let command = Box::leak(Box::new(args::groups::with_grouped_help(args::Arguments::command())));
     let mut matches = command.try_get_matches_from_mut(words)?;
     args::Arguments::from_arg_matches_mut(&mut matches).map_err(|error| error.format(command))
 }

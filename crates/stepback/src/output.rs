@@ -19,12 +19,12 @@ pub struct Paint {
 impl Paint {
     /// Returns the colours for stdout.
     pub fn stdout() -> Self {
-        Self { on: wants_color(io::stdout().is_terminal()) }
+        Self { on: is_color_enabled(io::stdout().is_terminal()) }
     }
 
     /// Returns the colours for stderr.
     pub fn stderr() -> Self {
-        Self { on: wants_color(io::stderr().is_terminal()) }
+        Self { on: is_color_enabled(io::stderr().is_terminal()) }
     }
 
     /// Whether colours are on.
@@ -67,7 +67,7 @@ impl Paint {
     }
 
     /// Returns a kind of change, in its colour.
-    pub fn change(self, change: &PathChange) -> String {
+    pub fn change_kind(self, change: &PathChange) -> String {
         let word = change.kind().as_str();
         match change.kind() {
             ChangeKind::Created => self.good(word),
@@ -77,7 +77,7 @@ impl Paint {
     }
 }
 
-fn wants_color(terminal: bool) -> bool {
+fn is_color_enabled(terminal: bool) -> bool {
     let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     if set("NO_COLOR") {
         return false;
@@ -86,37 +86,37 @@ fn wants_color(terminal: bool) -> bool {
 }
 
 /// Prints one line of narration. On a terminal that is too narrow, it is wrapped between words.
-pub fn say(text: impl std::fmt::Display) {
+pub fn print_status(text: impl std::fmt::Display) {
     let text = text.to_string();
-    let lines = if io::stderr().is_terminal() { wrapped(&text, width()) } else { vec![text] };
+    let lines = if io::stderr().is_terminal() { wrap_text(&text, terminal_width()) } else { vec![text] };
     for line in lines {
         let _ = writeln!(io::stderr(), "{line}");
     }
 }
 
 /// A space at which lines are not wrapped.
-pub const TOGETHER: char = '\u{a0}';
+pub const NO_BREAK_SPACE: char = '\u{a0}';
 
 /// Prints a sentence as data. On a terminal that is too narrow, it is wrapped between words, but not at [`TOGETHER`].
-pub fn sentence(text: &str) {
-    let width = if io::stdout().is_terminal() { width() } else { usize::MAX };
-    wrapped(text, width).iter().for_each(|part| line(part.replace(TOGETHER, " ")));
+pub fn print_wrapped(text: &str) {
+    let width = if io::stdout().is_terminal() { terminal_width() } else { usize::MAX };
+    wrap_text(text, width).iter().for_each(|part| print_line(part.replace(NO_BREAK_SPACE, " ")));
 }
 
 /// Prints one line of data. A closed output is not an error.
-pub fn line(text: impl std::fmt::Display) {
+pub fn print_line(text: impl std::fmt::Display) {
     if writeln!(io::stdout(), "{text}").is_err() {
         std::process::exit(0);
     }
 }
 
 /// Prints one line, as data or as narration.
-pub fn tell(is_data: bool, text: &str) {
-    if is_data { line(text) } else { say(text) }
+pub fn print_data_or_status(is_data: bool, text: &str) {
+    if is_data { print_line(text) } else { print_status(text) }
 }
 
 /// Returns a text with its first letter capitalized.
-pub fn capitalized(text: &str) -> String {
+pub fn capitalize(text: &str) -> String {
     let mut text = text.to_owned();
     if let Some(first) = text.get_mut(..1) {
         first.make_ascii_uppercase();
@@ -125,24 +125,24 @@ pub fn capitalized(text: &str) -> String {
 }
 
 /// Writes bytes unchanged. A closed output is not an error.
-pub fn raw(bytes: &[u8]) {
+pub fn write_raw(bytes: &[u8]) {
     let _ = std::io::stdout().write_all(bytes);
 }
 
 /// Prints narration, unless the output is JSON.
-pub fn say_for_people(json: bool, text: &str) {
+pub fn print_unless_json(json: bool, text: &str) {
     if !json {
-        say(Paint::stderr().dim(text));
+        print_status(Paint::stderr().dim(text));
     }
 }
 
 /// Prints the single JSON document.
-pub fn document(value: &serde_json::Value) {
-    line(value);
+pub fn print_document(value: &serde_json::Value) {
+    print_line(value);
 }
 
 /// Returns the columns of the terminal, or a default if there is no terminal.
-pub fn width() -> usize {
+pub fn terminal_width() -> usize {
     rustix::termios::tcgetwinsize(io::stdout()).map_or(100, |size| match size.ws_col {
         0 => 100,
         columns => usize::from(columns),
@@ -150,7 +150,7 @@ pub fn width() -> usize {
 }
 
 /// Returns the beginning of a text that fits into `columns`, with a mark where it was cut.
-pub fn fit(text: &str, columns: usize) -> String {
+pub fn truncate_to_width(text: &str, columns: usize) -> String {
     if text.width() <= columns {
         return text.to_string();
     }
@@ -166,7 +166,7 @@ pub fn fit(text: &str, columns: usize) -> String {
 
 /// Wraps a text into lines of at most `columns`, as far as its words allow. Lines that fit are unchanged; continuation
 /// lines keep the indentation of the line they belong to.
-pub fn wrapped(text: &str, columns: usize) -> Vec<String> {
+pub fn wrap_text(text: &str, columns: usize) -> Vec<String> {
     let mut lines = Vec::new();
     for whole in text.split('\n') {
         if visible_width(whole) <= columns {
@@ -213,7 +213,7 @@ impl Progress {
         let visible = !quiet && !what.is_empty() && io::stderr().is_terminal();
         let thread = visible.then(|| {
             let (count, done) = (count.clone(), done.clone());
-            std::thread::spawn(move || watch(what, &count, &done))
+            std::thread::spawn(move || run_progress_bar(what, &count, &done))
         });
         Self { count, done, thread }
     }
@@ -234,7 +234,7 @@ impl Drop for Progress {
     }
 }
 
-fn watch(what: &'static str, count: &AtomicU64, done: &AtomicBool) {
+fn run_progress_bar(what: &'static str, count: &AtomicU64, done: &AtomicBool) {
     std::thread::park_timeout(Duration::from_millis(400));
     if done.load(Ordering::Relaxed) {
         return;
@@ -252,7 +252,7 @@ fn watch(what: &'static str, count: &AtomicU64, done: &AtomicBool) {
 }
 
 /// Asks a yes-or-no question on the terminal. Returns `None` if there is no terminal to ask on.
-pub fn ask(question: &str) -> Option<bool> {
+pub fn confirm(question: &str) -> Option<bool> {
     if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
         return None;
     }
@@ -269,11 +269,11 @@ mod tests {
 
     #[test]
     fn words_stay_whole_and_colours_take_no_room() {
-        assert_eq!(wrapped("one two three", 7), ["one two", "three"]);
-        assert_eq!(wrapped("  one two three", 7), ["  one", "  two", "  three"]);
-        assert_eq!(wrapped("a  b", 10), ["a  b"]);
-        assert_eq!(wrapped("\x1b[31mone\x1b[0m two", 7), ["\x1b[31mone\x1b[0m two"]);
-        assert_eq!(wrapped("first\n\nlonger than that", 11), ["first", "", "longer than", "that"]);
-        assert_eq!(wrapped("https://example.com", 4), ["https://example.com"]);
+        assert_eq!(wrap_text("one two three", 7), ["one two", "three"]);
+        assert_eq!(wrap_text("  one two three", 7), ["  one", "  two", "  three"]);
+        assert_eq!(wrap_text("a  b", 10), ["a  b"]);
+        assert_eq!(wrap_text("\x1b[31mone\x1b[0m two", 7), ["\x1b[31mone\x1b[0m two"]);
+        assert_eq!(wrap_text("first\n\nlonger than that", 11), ["first", "", "longer than", "that"]);
+        assert_eq!(wrap_text("https://example.com", 4), ["https://example.com"]);
     }
 }

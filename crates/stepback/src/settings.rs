@@ -9,54 +9,54 @@ use stepback_store::new_file::{Durability, replace_file};
 
 use crate::failure::{CommandFailure, FailureKind};
 
-const FILE: &str = "settings.json";
+const SETTINGS_FILE: &str = "settings.json";
 
 /// A setting with its default and description.
-pub struct Known {
+pub struct SettingSpec {
     /// The name of the setting.
     pub key: &'static str,
     /// The value if the user did not set one.
     pub default: i64,
     /// A description for the user.
-    pub meaning: &'static str,
+    pub description: &'static str,
 }
 
 /// All settings.
-pub const KNOWN: [Known; 7] = [
-    Known {
+pub const SETTINGS: [SettingSpec; 7] = [
+    SettingSpec {
         key: "checkpoint.calls",
         default: 1,
-        meaning: "create a checkpoint before every call that can change something; 0 only records the calls",
+        description: "create a checkpoint before every call that can change something; 0 only records the calls",
     },
-    Known {
+    SettingSpec {
         key: "checkpoint.minutes",
         default: 10,
-        meaning: "create a checkpoint at the next event after this many minutes without one; 0 turns this off",
+        description: "create a checkpoint at the next event after this many minutes without one; 0 turns this off",
     },
-    Known {
+    SettingSpec {
         key: "checkpoint.iterations",
         default: 5,
-        meaning: "create a checkpoint when the agent finishes, after this many model turns without one; 0 turns this off",
+        description: "create a checkpoint when the agent finishes, after this many model turns without one; 0 turns this off",
     },
-    Known {
+    SettingSpec {
         key: "breakpoint.seconds",
         default: 3540,
-        meaning: "refuse a call at a breakpoint after this long without an answer",
+        description: "refuse a call at a breakpoint after this long without an answer",
     },
-    Known {
+    SettingSpec {
         key: "disk.megabytes",
         default: 0,
-        meaning: "target size of the store, shown on the Studio's dashboard; 0 means no limit",
+        description: "target size of the store, shown on the Studio's dashboard; 0 means no limit",
     },
-    Known {
+    SettingSpec {
         key: "notes",
         default: 1,
-        meaning: "print in the agent's output how to undo the changes of a prompt; 0 turns this off",
+        description: "print in the agent's output how to undo the changes of a prompt; 0 turns this off",
     },
-    Known {
+    SettingSpec {
         key: "watcher",
         default: 1,
-        meaning: "start a process that watches a workspace if a scan takes more than 15 ms; 0 turns this off",
+        description: "start a process that watches a workspace if a scan takes more than 15 ms; 0 turns this off",
     },
 ];
 
@@ -75,11 +75,11 @@ impl Settings {
 
     /// Reads the settings of a store.
     pub fn load(store: &Path) -> Result<Self, CommandFailure> {
-        let path = store.join(FILE);
+        let path = store.join(SETTINGS_FILE);
         let values = match std::fs::read(&path) {
             Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| {
                 CommandFailure::new(FailureKind::Store, format!("{} is not valid: {error}", path.display()))
-                    .hint("correct or remove the file; every setting has a default")
+                    .with_hint("correct or remove the file; every setting has a default")
             })?,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => BTreeMap::new(),
             Err(error) => return Err(error.into()),
@@ -90,7 +90,7 @@ impl Settings {
     /// Returns the value of a setting, or its default.
     pub fn get(&self, key: &str) -> i64 {
         let set = self.values.get(key).and_then(Value::as_i64);
-        let default = || KNOWN.iter().find(|known| known.key == key).map_or(0, |known| known.default);
+        let default = || SETTINGS.iter().find(|known| known.key == key).map_or(0, |known| known.default);
         set.unwrap_or_else(default)
     }
 
@@ -111,17 +111,17 @@ impl Settings {
     }
 
     /// Returns how long a stopped agent waits.
-    pub fn patience(&self) -> Duration {
+    pub fn breakpoint_timeout(&self) -> Duration {
         Duration::from_secs(self.get("breakpoint.seconds").max(0) as u64)
     }
 
     /// Returns the size in bytes that the store should stay within.
-    pub fn budget(&self) -> Option<u64> {
-        self.positive("disk.megabytes").map(|megabytes| megabytes.saturating_mul(1_000_000))
+    pub fn disk_budget(&self) -> Option<u64> {
+        self.get_positive("disk.megabytes").map(|megabytes| megabytes.saturating_mul(1_000_000))
     }
 
     /// Returns a setting for which 0 means "never".
-    pub fn positive(&self, key: &str) -> Option<u64> {
+    pub fn get_positive(&self, key: &str) -> Option<u64> {
         u64::try_from(self.get(key)).ok().filter(|number| *number > 0)
     }
 }

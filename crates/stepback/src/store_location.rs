@@ -34,13 +34,13 @@ impl StoreLocation {
     /// Returns the store that the user named, or the default one.
     pub fn find(named: Option<&Path>) -> Result<Self, CommandFailure> {
         match named {
-            Some(named) => Self::read(named),
-            None => Self::read(&context::default_store()?),
+            Some(named) => Self::parse(named),
+            None => Self::parse(&context::default_store()?),
         }
     }
 
     /// Interprets `named`: the address of a database, else a directory.
-    pub fn read(named: &Path) -> Result<Self, CommandFailure> {
+    pub fn parse(named: &Path) -> Result<Self, CommandFailure> {
         match named.to_str().filter(|text| stepback_postgres::is_address(text)) {
             Some(url) => {
                 let local =
@@ -55,7 +55,7 @@ impl StoreLocation {
     }
 
     /// Returns the directory for what must be on this machine.
-    pub fn local(&self) -> &Path {
+    pub fn local_dir(&self) -> &Path {
         match self {
             Self::Directory(dir) => dir,
             Self::Server { local, .. } => local,
@@ -63,7 +63,7 @@ impl StoreLocation {
     }
 
     /// Returns the location for display, never with a password.
-    pub fn shown(&self) -> String {
+    pub fn display_text(&self) -> String {
         match self {
             Self::Directory(dir) => dir.display().to_string(),
             Self::Server { url, .. } => stepback_postgres::shown(url),
@@ -79,8 +79,8 @@ impl StoreLocation {
     }
 
     /// Opens the store, for the life of the process.
-    pub fn open(&self, make: CreateStore) -> Result<Arc<dyn Store>, StoreError> {
-        let store: Arc<dyn Store> = match (self, make) {
+    pub fn open(&self, create: CreateStore) -> Result<Arc<dyn Store>, StoreError> {
+        let store: Arc<dyn Store> = match (self, create) {
             (Self::Directory(dir), CreateStore::Yes) => {
                 let store = EmbeddedStore::open(dir)?;
                 // The directory holds secrets; the user or another process may have relaxed its permissions.
@@ -89,21 +89,21 @@ impl StoreLocation {
             }
             (Self::Directory(dir), CreateStore::No) => Arc::new(EmbeddedStore::open_existing(dir)?),
             (Self::Server { url, local }, CreateStore::Yes) => {
-                Arc::new(PostgresStore::connect(&access(url, local))?)
+                Arc::new(PostgresStore::connect(&database_access(url, local))?)
             }
             (Self::Server { url, local }, CreateStore::No) => {
-                Arc::new(PostgresStore::connect_existing(&access(url, local))?)
+                Arc::new(PostgresStore::connect_existing(&database_access(url, local))?)
             }
         };
         Ok(keep_open(store))
     }
 
     /// Opens the store, creating it if needed, for a caller that waits for other processes at most for `patience`.
-    pub fn open_impatiently(&self, patience: Duration) -> Result<Arc<dyn Store>, StoreError> {
+    pub fn open_with_timeout(&self, patience: Duration) -> Result<Arc<dyn Store>, StoreError> {
         let store: Arc<dyn Store> = match self {
             Self::Directory(dir) => Arc::new(EmbeddedStore::open_impatiently(dir, patience)?),
             Self::Server { url, local } => {
-                let access = Access { patience: Some(patience), ..access(url, local) };
+                let access = Access { patience: Some(patience), ..database_access(url, local) };
                 Arc::new(PostgresStore::connect(&access)?)
             }
         };
@@ -128,17 +128,17 @@ fn refuse_unknown_scheme(named: &Path) -> Result<(), CommandFailure> {
     if !is_scheme {
         return Ok(());
     }
-    Err(CommandFailure::new(FailureKind::Usage, format!("unknown kind of store \"{scheme}:\"")).hint(format!(
+    Err(CommandFailure::new(FailureKind::Usage, format!("unknown kind of store \"{scheme}:\"")).with_hint(format!(
         "a store is a directory, or a database at postgres://… or postgresql://…; for a directory with that name use ./{scheme}:…"
     )))
 }
 
 /// Returns how to connect to a database: with the password that PostgreSQL's own programs would use, and the name of this
 /// machine.
-fn access(url: &str, local: &Path) -> Access {
+fn database_access(url: &str, local: &Path) -> Access {
     let file = || {
-        let named = context::variable("PGPASSFILE");
-        let path = named.or_else(|| Some(context::home()?.join(".pgpass")))?;
+        let named = context::path_variable("PGPASSFILE");
+        let path = named.or_else(|| Some(context::home_dir()?.join(".pgpass")))?;
         stepback_postgres::password_in(&std::fs::read_to_string(path).ok()?, url)
     };
     let password = std::env::var_os("PGPASSWORD").map(OsStringExt::into_vec).or_else(file);
@@ -161,20 +161,20 @@ mod tests {
             "C:\\store",
             "file:///x",
         ] {
-            let failure = StoreLocation::read(Path::new(wrong)).unwrap_err();
-            let hint = failure.what_to_do().unwrap_or_default();
+            let failure = StoreLocation::parse(Path::new(wrong)).unwrap_err();
+            let hint = failure.hint_text().unwrap_or_default();
             assert!(failure.message().contains("kind of store") && hint.contains("postgres://"), "{wrong}");
         }
-        let secret = StoreLocation::read(Path::new("mysql://ann:secret@db/x")).unwrap_err();
+        let secret = StoreLocation::parse(Path::new("mysql://ann:secret@db/x")).unwrap_err();
         assert!(!format!("{secret:?}").contains("secret@"), "{secret:?}");
         for directory in ["./s3:x", "/srv/a:b", "store", "dir/memory:", "a b:c"] {
             assert!(
-                matches!(StoreLocation::read(Path::new(directory)), Ok(StoreLocation::Directory(_))),
+                matches!(StoreLocation::parse(Path::new(directory)), Ok(StoreLocation::Directory(_))),
                 "{directory}"
             );
         }
         assert!(matches!(
-            StoreLocation::read(Path::new("postgres://db/x")),
+            StoreLocation::parse(Path::new("postgres://db/x")),
             Ok(StoreLocation::Server { .. })
         ));
     }

@@ -20,14 +20,14 @@ use std::time::Duration;
 use crossterm::event::KeyCode;
 use stepback_model::time::Timestamp;
 
-use crate::effect::{AppEffect, AppMessage, Loaded, SourceEvent};
+use crate::effect::{AppEffect, AppMessage, LoadState, SourceEvent};
 use crate::keys::{self, KeyAction};
 
-pub use board::{BoardView, list_rows};
+pub use board::{BoardView, list_height};
 pub use inspect::{FileTree, Inspector, StatePart};
-pub use live::{Chosen, LiveList};
+pub use live::{LiveList, LiveRow};
 use pager::Pager;
-use prompt::{InputLine, Typed};
+use prompt::{InputLine, PromptResult};
 use stepback_api::branches::BranchDocument;
 use stepback_api::control::StopDocument;
 use stepback_api::plans::PlanDocument;
@@ -36,7 +36,7 @@ use stepback_api::search::SearchResultsDocument;
 use stepback_api::sessions::SessionDocument;
 use stepback_api::steps::StepDocument;
 use stepback_api::timeline::BranchLinesDocument;
-use window::Window;
+use window::StepWindow;
 
 /// The longest pause before the next step while playing, however long the agent thought.
 const MAX_PAUSE: Duration = Duration::from_secs(5);
@@ -62,15 +62,15 @@ pub enum View {
     /// Breakpoints, and agents that wait.
     Live,
     /// The agent's board at the step.
-    Mind,
+    Board,
 }
 
 impl View {
     /// All views, in order.
     pub const ALL: [Self; 7] =
-        [Self::Sessions, Self::Timeline, Self::Step, Self::State, Self::Diff, Self::Live, Self::Mind];
+        [Self::Sessions, Self::Timeline, Self::Step, Self::State, Self::Diff, Self::Live, Self::Board];
 
-    fn beside(self, by: usize) -> Self {
+    fn cycle_by(self, by: usize) -> Self {
         let at = Self::ALL.iter().position(|view| *view == self).unwrap_or(0);
         Self::ALL[(at + by) % Self::ALL.len()]
     }
@@ -89,7 +89,7 @@ pub enum Overlay {
     /// A plan that waits for confirmation.
     Plan(Box<PlanView>),
     /// The results of a search.
-    Found(Box<SearchHits>),
+    SearchResults(Box<SearchHits>),
 }
 
 /// A plan that is shown.
@@ -111,7 +111,7 @@ pub struct SearchHits {
     /// The steps that matched.
     pub hits: SearchResultsDocument,
     /// The index of the selected result.
-    pub at: usize,
+    pub selected_index: usize,
 }
 
 /// A notice in the status line.
@@ -120,16 +120,16 @@ pub struct Notice {
     /// The text of the notice.
     pub text: String,
     /// Whether it reports a failure.
-    pub bad: bool,
+    pub is_error: bool,
 }
 
 /// The session that is open.
 #[derive(Clone, Debug)]
-pub struct Opened {
+pub struct OpenSession {
     /// The session itself.
     pub session: SessionDocument,
     /// The steps that are in memory.
-    pub window: Window,
+    pub window: StepWindow,
     /// Whether it was asked to stop at its next call.
     pub paused: bool,
     /// The branches of its workspace.
@@ -138,9 +138,9 @@ pub struct Opened {
     pub lines: BranchLinesDocument,
 }
 
-impl Opened {
+impl OpenSession {
     /// Returns the branches whose newest step has this number; `*` marks the workspace's current one.
-    pub fn tips(&self, number: u64) -> String {
+    pub fn tip_labels(&self, number: u64) -> String {
         let here = |branch: &&BranchDocument| branch.tip.as_ref().is_some_and(|tip| tip.number == number);
         let name =
             |branch: &BranchDocument| format!("<{}{}> ", branch.name, if branch.present { "*" } else { "" });
@@ -150,7 +150,7 @@ impl Opened {
 
 /// What the current step is compared with.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub enum Against {
+pub enum CompareTarget {
     /// Its parent step.
     #[default]
     Parent,
@@ -176,29 +176,29 @@ pub struct App {
     /// The notice in the status line.
     pub notice: Option<Notice>,
     /// Why the source does not answer; `None` while it does.
-    pub gone: Option<String>,
+    pub source_error: Option<String>,
     /// The sessions loaded so far.
     pub sessions: Vec<SessionDocument>,
     /// Whether the first page of sessions has arrived.
-    pub sessions_known: bool,
+    pub sessions_loaded: bool,
     /// The cursor of the next page of sessions; `None` on the last page.
-    pub more_sessions: Option<String>,
+    pub next_sessions_cursor: Option<String>,
     /// The index of the selected session, and of the first one that is shown.
     pub selected: (usize, usize),
     /// The session that is open.
-    pub open: Option<Opened>,
+    pub open: Option<OpenSession>,
     /// The current step, as text.
-    pub step: Loaded<Pager>,
+    pub step: LoadState<Pager>,
     /// The state at the current step.
     pub inspector: Inspector,
     /// The difference, as text.
-    pub diff: Loaded<Pager>,
+    pub diff: LoadState<Pager>,
     /// What the current step is compared with.
-    pub against: Against,
+    pub compare_target: CompareTarget,
     /// The agent's board at the current step.
-    pub board: Loaded<BoardView>,
+    pub board: LoadState<BoardView>,
     /// The agent's confidence over time.
-    pub confidence: Loaded<ConfidenceDocument>,
+    pub confidence: LoadState<ConfidenceDocument>,
     /// Breakpoints and agents that wait.
     pub live: LiveList,
     /// While playing: since when the current step is shown, and the speed.
@@ -212,7 +212,7 @@ impl App {
     }
 
     /// Returns the first effects. A session that is named is opened.
-    pub fn begin(&mut self, session: Option<String>) -> Vec<AppEffect> {
+    pub fn start(&mut self, session: Option<String>) -> Vec<AppEffect> {
         let mut effects = vec![AppEffect::Sessions, AppEffect::Stops];
         if let Some(session) = session {
             self.view = View::Timeline;
@@ -222,17 +222,17 @@ impl App {
     }
 
     /// Returns the number of rows that a view has.
-    pub fn rows(&self) -> usize {
+    pub fn view_rows(&self) -> usize {
         usize::from(self.size.1).saturating_sub(3).max(1)
     }
 
     /// Returns the current step.
-    pub fn current(&self) -> Option<&StepDocument> {
+    pub fn current_step(&self) -> Option<&StepDocument> {
         self.open.as_ref()?.window.current()
     }
 
     /// Returns how long to wait until something changes by itself; `None` if nothing will.
-    pub fn wait(&self) -> Option<Duration> {
+    pub fn time_until_next_step(&self) -> Option<Duration> {
         let (since, speed) = self.playing?;
         let window = &self.open.as_ref()?.window;
         let (now, next) = (window.current()?.at.as_micros(), window.next()?.at.as_micros());
@@ -244,14 +244,14 @@ impl App {
     /// Handles a message and returns the effects to carry out.
     pub fn update(&mut self, message: AppMessage) -> Vec<AppEffect> {
         let mut effects = match message {
-            AppMessage::Key(key, control) => self.press(key, control),
+            AppMessage::Key(key, control) => self.handle_key(key, control),
             AppMessage::Paste(text) => {
                 if let Overlay::Prompt(prompt) = &mut self.overlay {
                     prompt.paste(&text);
                 }
                 Vec::new()
             }
-            AppMessage::Click(column, row) => self.click(column, row),
+            AppMessage::Click(column, row) => self.handle_click(column, row),
             AppMessage::Wheel(down) => self.scroll(if down { WHEEL } else { -WHEEL }),
             AppMessage::Resize(columns, rows) => {
                 self.size = (columns, rows);
@@ -261,60 +261,60 @@ impl App {
                 (self.now, self.elapsed) = (now, elapsed);
                 self.tick()
             }
-            AppMessage::News(news) => self.hear(news),
-            AppMessage::Came(came) => self.receive(came),
+            AppMessage::SourceEvent(news) => self.handle_source_event(news),
+            AppMessage::Response(came) => self.handle_response(came),
         };
-        let rows = self.rows();
+        let rows = self.view_rows();
         if let Some(open) = &mut self.open {
-            open.window.keep_in_sight(rows);
-            if let Some((side, number)) = open.window.wants() {
-                effects.push(AppEffect::More { session: open.session.id.clone(), side, number });
+            open.window.scroll_into_view(rows);
+            if let Some((side, number)) = open.window.next_request() {
+                effects.push(AppEffect::MoreSteps { session: open.session.id.clone(), side, number });
             }
         }
-        self.keep_selected_in_sight();
+        self.scroll_to_selected_session();
         effects
     }
 
-    fn keep_selected_in_sight(&mut self) {
-        let rows = self.rows();
+    fn scroll_to_selected_session(&mut self) {
+        let rows = self.view_rows();
         let (at, top) = &mut self.selected;
         *at = (*at).min(self.sessions.len().saturating_sub(1));
         *top = (*top).clamp((*at + 1).saturating_sub(rows), *at);
     }
 
     fn tick(&mut self) -> Vec<AppEffect> {
-        if self.wait() != Some(Duration::ZERO) {
+        if self.time_until_next_step() != Some(Duration::ZERO) {
             return Vec::new();
         }
         let speed = self.playing.map_or(1.0, |(_, speed)| speed);
         self.playing = Some((self.elapsed, speed));
-        self.go(1)
+        self.move_by(1)
     }
 
-    fn hear(&mut self, news: SourceEvent) -> Vec<AppEffect> {
-        match news {
+    fn handle_source_event(&mut self, event: SourceEvent) -> Vec<AppEffect> {
+        match event {
             SourceEvent::Connected => {
-                if self.gone.take().is_some() {
-                    self.say("connected again");
+                if self.source_error.take().is_some() {
+                    self.show_notice("connected again");
                 }
                 // Events were missed while the connection was down.
                 let mut effects = vec![AppEffect::Sessions, AppEffect::Stops];
-                effects.extend(self.catch_up());
+                effects.extend(self.load_new_steps());
                 effects
             }
-            SourceEvent::Gone(why) => {
-                self.gone = Some(why);
+            SourceEvent::Disconnected(why) => {
+                self.source_error = Some(why);
                 Vec::new()
             }
             SourceEvent::Step { session } => match &self.open {
-                Some(open) if open.session.id == session => self.catch_up().into_iter().collect(),
+                Some(open) if open.session.id == session => self.load_new_steps().into_iter().collect(),
                 _ if self.view == View::Sessions => vec![AppEffect::Sessions],
                 _ => Vec::new(),
             },
             SourceEvent::Stops => vec![AppEffect::Stops, AppEffect::Sessions],
             SourceEvent::Changed => {
                 let mut effects = vec![AppEffect::Sessions];
-                effects.extend(self.catch_up());
+                effects.extend(self.load_new_steps());
                 effects.extend(self.load_branches());
                 if self.view == View::Live {
                     effects.extend(self.load_live());
@@ -325,33 +325,37 @@ impl App {
     }
 
     /// Requests steps that may have been added.
-    fn catch_up(&mut self) -> Option<AppEffect> {
-        let open = self.open.as_ref().filter(|open| open.window.ends)?;
-        let number = open.window.numbers().map_or(0, |(_, last)| last);
-        Some(AppEffect::More { session: open.session.id.clone(), side: window::WindowSide::After, number })
+    fn load_new_steps(&mut self) -> Option<AppEffect> {
+        let open = self.open.as_ref().filter(|open| open.window.has_last)?;
+        let number = open.window.number_range().map_or(0, |(_, last)| last);
+        Some(AppEffect::MoreSteps {
+            session: open.session.id.clone(),
+            side: window::WindowSide::After,
+            number,
+        })
     }
 
     /// Requests the branches of the open session's workspace, and where its steps are on them.
     fn load_branches(&self) -> Vec<AppEffect> {
-        let of = |open: &Opened| {
+        let of = |open: &OpenSession| {
             let session = &open.session;
             vec![AppEffect::Branches(session.workspace.clone()), AppEffect::Lines(session.id.clone())]
         };
         self.open.as_ref().map(of).unwrap_or_default()
     }
 
-    fn press(&mut self, key: KeyCode, control: bool) -> Vec<AppEffect> {
+    fn handle_key(&mut self, key: KeyCode, control: bool) -> Vec<AppEffect> {
         if let Overlay::Prompt(prompt) = &mut self.overlay {
-            return match prompt.press(key, control) {
-                Typed::More => Vec::new(),
-                Typed::Never => {
+            return match prompt.handle_key(key, control) {
+                PromptResult::Pending => Vec::new(),
+                PromptResult::Cancelled => {
                     self.overlay = Overlay::None;
                     Vec::new()
                 }
-                Typed::Done => {
+                PromptResult::Submitted => {
                     let prompt = prompt.clone();
                     self.overlay = Overlay::None;
-                    self.answer(prompt)
+                    self.submit_prompt(prompt)
                 }
             };
         }
@@ -360,35 +364,37 @@ impl App {
         }
         self.notice = None;
         match &mut self.overlay {
-            Overlay::Plan(_) => keys::in_plan(key).map_or_else(Vec::new, |action| self.decide(action)),
+            Overlay::Plan(_) => {
+                keys::action_in_plan(key).map_or_else(Vec::new, |action| self.handle_plan_action(action))
+            }
             Overlay::Help(pager) => {
-                match keys::in_view(self.view, key)
-                    .and_then(|action| rows_of(action, usize::from(self.size.1)))
+                match keys::action_in_view(self.view, key)
+                    .and_then(|action| row_delta(action, usize::from(self.size.1)))
                 {
                     Some(by) => pager.scroll(by),
                     None => self.overlay = Overlay::None,
                 }
                 Vec::new()
             }
-            Overlay::Found(_) => self.among_found(key),
-            Overlay::None | Overlay::Prompt(_) => match keys::in_view(self.view, key) {
-                Some(action) => self.act(action),
+            Overlay::SearchResults(_) => self.handle_key_in_results(key),
+            Overlay::None | Overlay::Prompt(_) => match keys::action_in_view(self.view, key) {
+                Some(action) => self.perform_action(action),
                 None => {
-                    self.say(&format!("{} does nothing here; ? shows the keys", keys::name(key)));
+                    self.show_notice(&format!("{} does nothing here; ? shows the keys", keys::name(key)));
                     Vec::new()
                 }
             },
         }
     }
 
-    fn among_found(&mut self, key: KeyCode) -> Vec<AppEffect> {
-        let rows = self.rows();
-        let Overlay::Found(found) = &mut self.overlay else { return Vec::new() };
-        match keys::in_view(View::Timeline, key) {
+    fn handle_key_in_results(&mut self, key: KeyCode) -> Vec<AppEffect> {
+        let rows = self.view_rows();
+        let Overlay::SearchResults(found) = &mut self.overlay else { return Vec::new() };
+        match keys::action_in_view(View::Timeline, key) {
             Some(KeyAction::Leave | KeyAction::Quit) => self.overlay = Overlay::None,
-            Some(KeyAction::Search) => return self.act(KeyAction::Search),
+            Some(KeyAction::Search) => return self.perform_action(KeyAction::Search),
             Some(KeyAction::Open) => {
-                let Some(hit) = found.hits.items.get(found.at) else { return Vec::new() };
+                let Some(hit) = found.hits.items.get(found.selected_index) else { return Vec::new() };
                 let step = &hit.found.step;
                 let open = AppEffect::Open { session: step.session.clone(), number: Some(step.number) };
                 self.overlay = Overlay::None;
@@ -396,9 +402,10 @@ impl App {
                 return vec![open];
             }
             Some(action) => {
-                if let Some(by) = rows_of(action, rows) {
+                if let Some(by) = row_delta(action, rows) {
                     let last = found.hits.items.len().saturating_sub(1) as i64;
-                    found.at = (found.at as i64).saturating_add(by).clamp(0, last) as usize;
+                    found.selected_index =
+                        (found.selected_index as i64).saturating_add(by).clamp(0, last) as usize;
                 }
             }
             None => {}
@@ -406,16 +413,16 @@ impl App {
         Vec::new()
     }
 
-    fn click(&mut self, column: u16, row: u16) -> Vec<AppEffect> {
+    fn handle_click(&mut self, column: u16, row: u16) -> Vec<AppEffect> {
         if row == 0 {
             let tab = crate::draw::tab_at(self.size.0, column);
-            return tab.map_or_else(Vec::new, |view| self.act(KeyAction::Show(view)));
+            return tab.map_or_else(Vec::new, |view| self.perform_action(KeyAction::Show(view)));
         }
-        let Some(row) = row.checked_sub(2).map(usize::from).filter(|row| *row < self.rows()) else {
+        let Some(row) = row.checked_sub(2).map(usize::from).filter(|row| *row < self.view_rows()) else {
             return Vec::new();
         };
-        if let Overlay::Found(found) = &mut self.overlay {
-            found.at = row.min(found.hits.items.len().saturating_sub(1));
+        if let Overlay::SearchResults(found) = &mut self.overlay {
+            found.selected_index = row.min(found.hits.items.len().saturating_sub(1));
             return Vec::new();
         }
         if self.overlay != Overlay::None {
@@ -427,34 +434,34 @@ impl App {
                 let to = self.selected.1 + row;
                 to < self.sessions.len() && std::mem::replace(&mut self.selected.0, to) != to
             }
-            View::Timeline => self.open.as_mut().is_some_and(|open| open.window.go_to_row(row)),
-            View::State => self.inspector.click(row),
-            View::Live => self.live.click(row),
-            View::Mind => self.board.ready_mut().is_none_or(|board| board.click(row)),
+            View::Timeline => self.open.as_mut().is_some_and(|open| open.window.move_to_row(row)),
+            View::State => self.inspector.click_row(row),
+            View::Live => self.live.click_row(row),
+            View::Board => self.board.value_mut().is_none_or(|board| board.click_row(row)),
             View::Step | View::Diff => return Vec::new(),
         };
-        if moved { self.refresh() } else { self.act(KeyAction::Open) }
+        if moved { self.refresh() } else { self.perform_action(KeyAction::Open) }
     }
 
     /// Shows a notice.
-    pub(crate) fn say(&mut self, text: &str) {
-        self.notice = Some(Notice { text: stepback_model::escape::safe(text), bad: false });
+    pub(crate) fn show_notice(&mut self, text: &str) {
+        self.notice = Some(Notice { text: stepback_model::escape::safe(text), is_error: false });
     }
 
     /// Shows a notice about a failure.
-    pub(crate) fn complain(&mut self, text: &str) {
-        self.notice = Some(Notice { text: stepback_model::escape::safe(text), bad: true });
+    pub(crate) fn show_error(&mut self, text: &str) {
+        self.notice = Some(Notice { text: stepback_model::escape::safe(text), is_error: true });
     }
 
     /// Returns the waiting agent of the open session, if it waits.
-    pub fn waiting(&self) -> Option<&StopDocument> {
+    pub fn current_stop(&self) -> Option<&StopDocument> {
         let id = &self.open.as_ref()?.session.id;
         self.live.stops.iter().find(|stop| stop.session == *id)
     }
 }
 
 /// Returns how many rows an action moves, if it is a movement.
-fn rows_of(action: KeyAction, rows: usize) -> Option<i64> {
+fn row_delta(action: KeyAction, rows: usize) -> Option<i64> {
     let page = rows.saturating_sub(1).max(1) as i64;
     Some(match action {
         KeyAction::Down => 1,

@@ -11,7 +11,7 @@ use ratatui::style::{Color, Modifier, Style};
 use stepback_model::escape::safe;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-use crate::app::pager::Mood;
+use crate::app::pager::RowStyle;
 use crate::app::{App, Overlay, View};
 use crate::keys::{self, KeyAction};
 
@@ -20,7 +20,7 @@ const MIN_TERMINAL_SIZE: (u16, u16) = (36, 8);
 
 /// What the terminal can show.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Look {
+pub struct TerminalCapabilities {
     /// Whether it shows colours.
     pub colors: bool,
     /// Whether it shows more than ASCII.
@@ -28,57 +28,57 @@ pub struct Look {
 }
 
 /// Draws the whole screen.
-pub fn draw(app: &App, frame: &mut Frame<'_>, look: Look) {
+pub fn draw(app: &App, frame: &mut Frame<'_>, capabilities: TerminalCapabilities) {
     let area = frame.area();
     let buffer = frame.buffer_mut();
     let mut cursor = None;
     if area.width < MIN_TERMINAL_SIZE.0 || area.height < MIN_TERMINAL_SIZE.1 {
-        too_small(area, buffer);
+        draw_too_small(area, buffer);
     } else {
-        tabs(app, row(area, 0), buffer);
-        header(app, row(area, 1), buffer);
+        draw_tabs(app, row_rect(area, 0), buffer);
+        draw_header(app, row_rect(area, 1), buffer);
         let body = Rect { y: 2, height: area.height - 3, ..area };
         match &app.overlay {
-            Overlay::Help(pager) => page::pager(pager, body, buffer),
-            Overlay::Plan(planned) => page::pager(&planned.pager, body, buffer),
-            Overlay::Found(found) => lists::found(found, body, buffer),
-            Overlay::None | Overlay::Prompt(_) => view(app, body, buffer),
+            Overlay::Help(pager) => page::draw_pager(pager, body, buffer),
+            Overlay::Plan(planned) => page::draw_pager(&planned.pager, body, buffer),
+            Overlay::SearchResults(found) => lists::draw_search_hits(found, body, buffer),
+            Overlay::None | Overlay::Prompt(_) => draw_view(app, body, buffer),
         }
-        cursor = status(app, row(area, area.height - 1), buffer);
+        cursor = draw_status(app, row_rect(area, area.height - 1), buffer);
     }
-    finish(buffer, look);
+    replace_unsupported(buffer, capabilities);
     if let Some(cursor) = cursor {
         frame.set_cursor_position(cursor);
     }
 }
 
-fn row(area: Rect, y: u16) -> Rect {
+fn row_rect(area: Rect, y: u16) -> Rect {
     Rect { y, height: 1, ..area }
 }
 
-fn too_small(area: Rect, buffer: &mut Buffer) {
+fn draw_too_small(area: Rect, buffer: &mut Buffer) {
     let text = format!(
         "Too small: {}x{}, {}x{} is needed. q quits.",
         area.width, area.height, MIN_TERMINAL_SIZE.0, MIN_TERMINAL_SIZE.1
     );
     let mut rest = text.as_str();
     for y in 0..area.height {
-        let fits = fit_at(rest, usize::from(area.width));
+        let fits = fitting_bytes(rest, usize::from(area.width));
         let (now, after) = rest.split_at(fits);
         buffer.set_stringn(0, y, now.trim_start(), usize::from(area.width), Style::new());
         rest = after;
     }
 }
 
-fn view(app: &App, area: Rect, buffer: &mut Buffer) {
+fn draw_view(app: &App, area: Rect, buffer: &mut Buffer) {
     match app.view {
-        View::Sessions => lists::sessions(app, area, buffer),
-        View::Timeline => lists::timeline(app, area, buffer),
-        View::Step => page::loaded(&app.step, "select a step in the timeline", area, buffer),
-        View::State => page::state(app, area, buffer),
-        View::Diff => page::loaded(&app.diff, "select a step in the timeline", area, buffer),
-        View::Live => lists::live(app, area, buffer),
-        View::Mind => board::board(app, area, buffer),
+        View::Sessions => lists::draw_sessions(app, area, buffer),
+        View::Timeline => lists::draw_timeline(app, area, buffer),
+        View::Step => page::draw_loaded(&app.step, "select a step in the timeline", area, buffer),
+        View::State => page::draw_state(app, area, buffer),
+        View::Diff => page::draw_loaded(&app.diff, "select a step in the timeline", area, buffer),
+        View::Live => lists::draw_live(app, area, buffer),
+        View::Board => board::draw_board(app, area, buffer),
     }
 }
 
@@ -91,7 +91,7 @@ fn tab_name(view: View, width: u16) -> &'static str {
         View::State => (" 4 State ", " 4St "),
         View::Diff => (" 5 Diff ", " 5Di "),
         View::Live => (" 6 Live ", " 6Li "),
-        View::Mind => (" 7 Mind ", " 7Mi "),
+        View::Board => (" 7 Mind ", " 7Mi "),
     };
     if width >= 70 { long } else { short }
 }
@@ -105,14 +105,14 @@ pub fn tab_at(width: u16, column: u16) -> Option<View> {
     })
 }
 
-fn tabs(app: &App, area: Rect, buffer: &mut Buffer) {
+fn draw_tabs(app: &App, area: Rect, buffer: &mut Buffer) {
     let mut x = 0;
     for view in View::ALL {
         let name = tab_name(view, area.width);
         // The brackets mark the current view on terminals without emphasis.
         let (text, style) = match view == app.view {
-            true => (format!("[{}]", name.trim()), strong().add_modifier(Modifier::REVERSED)),
-            false => (name.to_owned(), quiet()),
+            true => (format!("[{}]", name.trim()), bold_style().add_modifier(Modifier::REVERSED)),
+            false => (name.to_owned(), dim_style()),
         };
         let text = format!("{text:<width$}", width = name.len());
         buffer.set_stringn(x, 0, text, usize::from(area.width.saturating_sub(x)), style);
@@ -126,16 +126,16 @@ fn tabs(app: &App, area: Rect, buffer: &mut Buffer) {
     let waits = waits.into_iter().find(|text| text.len() <= room).filter(|_| count > 0);
     if let Some(waits) = waits {
         let at = area.width - waits.len() as u16;
-        buffer.set_stringn(at, 0, waits, room, bad().add_modifier(Modifier::BOLD));
+        buffer.set_stringn(at, 0, waits, room, error_style().add_modifier(Modifier::BOLD));
     }
 }
 
 /// Draws the header line: what is being shown.
-fn header(app: &App, area: Rect, buffer: &mut Buffer) {
+fn draw_header(app: &App, area: Rect, buffer: &mut Buffer) {
     let left = match (&app.overlay, &app.open) {
         (Overlay::Help(_), _) => "Keys; any other key leaves".into(),
         (Overlay::Plan(planned), _) => format!("Plan: {} — y confirms, esc cancels", planned.plan.kind),
-        (Overlay::Found(found), _) => {
+        (Overlay::SearchResults(found), _) => {
             let more = if found.hits.complete { "" } else { ", still reading" };
             format!("{} found for \"{}\"{more}", found.hits.total, found.text)
         }
@@ -144,7 +144,7 @@ fn header(app: &App, area: Rect, buffer: &mut Buffer) {
         (_, None) => "no session is open".into(),
         (_, Some(open)) => {
             let session = &open.session;
-            let status = match app.waiting() {
+            let status = match app.current_stop() {
                 Some(stop) => format!("stopped at {}", stop.tool),
                 None if open.paused => "pausing".into(),
                 None => session.status.clone(),
@@ -157,38 +157,38 @@ fn header(app: &App, area: Rect, buffer: &mut Buffer) {
             )
         }
     };
-    let right = match app.current().filter(|_| app.view != View::Sessions && app.view != View::Live) {
+    let right = match app.current_step().filter(|_| app.view != View::Sessions && app.view != View::Live) {
         Some(step) => {
             let playing = app.playing.map(|(_, speed)| format!("playing {speed}x  ")).unwrap_or_default();
-            format!("{playing}#{} {}", step.number, place(app))
+            format!("{playing}#{} {}", step.number, position_text(app))
         }
         None => String::new(),
     };
     let room = usize::from(area.width).saturating_sub(right.width() + 2);
-    put(buffer, 0, 1, &fit(&safe(&left), room), room, strong());
+    draw_text(buffer, 0, 1, &truncate_to_width(&safe(&left), room), room, bold_style());
     let at = area.width.saturating_sub(right.width() as u16);
-    put(buffer, at, 1, &right, right.width(), Style::new());
+    draw_text(buffer, at, 1, &right, right.width(), Style::new());
 }
 
 /// Returns the position between the first and the last loaded step.
-fn place(app: &App) -> String {
+fn position_text(app: &App) -> String {
     let Some(window) = app.open.as_ref().map(|open| &open.window) else { return String::new() };
-    match (window.numbers(), window.begins, window.ends && window.is_last()) {
+    match (window.number_range(), window.has_first, window.has_last && window.is_last()) {
         (Some(_), _, true) => "last".into(),
         (Some((first, _)), true, _) if window.current().is_some_and(|step| step.number == first) => {
             "first".into()
         }
-        (Some((_, last)), _, _) if window.ends => format!("of #{last}"),
+        (Some((_, last)), _, _) if window.has_last => format!("of #{last}"),
         _ => "of many".into(),
     }
 }
 
 /// Draws the last line: a prompt, a notice, or a few keys. Returns the position of the cursor.
-fn status(app: &App, area: Rect, buffer: &mut Buffer) -> Option<Position> {
+fn draw_status(app: &App, area: Rect, buffer: &mut Buffer) -> Option<Position> {
     let width = usize::from(area.width);
     if let Overlay::Prompt(prompt) = &app.overlay {
         let question = format!("{}: ", prompt.purpose.question());
-        let (before, after) = prompt.around();
+        let (before, after) = prompt.split_at_cursor();
         let (before, after) = (safe(&before), safe(&after));
         let room = width.saturating_sub(question.width() + 1);
         // Of a long line, the end is shown, because that is where the user types.
@@ -196,41 +196,48 @@ fn status(app: &App, area: Rect, buffer: &mut Buffer) -> Option<Position> {
         while shown.width() > room {
             shown = shown.char_indices().nth(1).map_or("", |(at, _)| &shown[at..]);
         }
-        put(buffer, 0, area.y, &question, width, strong());
+        draw_text(buffer, 0, area.y, &question, width, bold_style());
         let at = question.width();
-        put(buffer, at as u16, area.y, shown, room, Style::new());
+        draw_text(buffer, at as u16, area.y, shown, room, Style::new());
         let x = (at + shown.width()).min(width.saturating_sub(1)) as u16;
         let help = if prompt.text().is_empty() { prompt.purpose.help() } else { after.as_str() };
-        let style = if prompt.text().is_empty() { quiet() } else { Style::new() };
-        put(buffer, x, area.y, &fit(help, width.saturating_sub(usize::from(x))), width, style);
+        let style = if prompt.text().is_empty() { dim_style() } else { Style::new() };
+        draw_text(
+            buffer,
+            x,
+            area.y,
+            &truncate_to_width(help, width.saturating_sub(usize::from(x))),
+            width,
+            style,
+        );
         // An earlier error stays visible while the user corrects the input.
-        if let Some(notice) = app.notice.as_ref().filter(|notice| notice.bad) {
-            put(
+        if let Some(notice) = app.notice.as_ref().filter(|notice| notice.is_error) {
+            draw_text(
                 buffer,
                 0,
                 1,
-                &format!("{:<width$}", fit(&format!("! {}", notice.text), width)),
+                &format!("{:<width$}", truncate_to_width(&format!("! {}", notice.text), width)),
                 width,
-                bad(),
+                error_style(),
             );
         }
         return Some(Position { x, y: area.y });
     }
-    let (text, style) = match (&app.notice, &app.gone) {
-        (Some(notice), _) if notice.bad => (format!("! {}", notice.text), bad()),
+    let (text, style) = match (&app.notice, &app.source_error) {
+        (Some(notice), _) if notice.is_error => (format!("! {}", notice.text), error_style()),
         (Some(notice), _) => (notice.text.clone(), Style::new()),
-        (None, Some(why)) => (format!("! retrying: {why}"), bad()),
-        (None, None) => (hints(app), quiet()),
+        (None, Some(why)) => (format!("! retrying: {why}"), error_style()),
+        (None, None) => (key_hints(app), dim_style()),
     };
-    put(buffer, 0, area.y, &fit(&text, width), width, style);
+    draw_text(buffer, 0, area.y, &truncate_to_width(&text, width), width, style);
     None
 }
 
 /// Returns the most important keys of this view.
-fn hints(app: &App) -> String {
+fn key_hints(app: &App) -> String {
     let actions: &[(KeyAction, &str)] = match (&app.overlay, app.view) {
         (Overlay::Plan(_), _) => return "y confirm  esc cancel  a everything  j/k scroll".into(),
-        (Overlay::Help(_) | Overlay::Found(_), _) => return "j/k move  enter open  esc leave".into(),
+        (Overlay::Help(_) | Overlay::SearchResults(_), _) => return "j/k move  enter open  esc leave".into(),
         (_, View::Sessions) => &[(KeyAction::Open, "open"), (KeyAction::Search, "search")],
         (_, View::Timeline) => &[
             (KeyAction::Open, "open"),
@@ -246,18 +253,20 @@ fn hints(app: &App) -> String {
         (_, View::State) => {
             &[(KeyAction::Open, "open"), (KeyAction::NextPart, "part"), (KeyAction::Forward, "forward")]
         }
-        (_, View::Mind) => {
+        (_, View::Board) => {
             &[(KeyAction::Open, "its step"), (KeyAction::NextPart, "part"), (KeyAction::Forward, "forward")]
         }
-        (_, View::Diff) => {
-            &[(KeyAction::NextPart, "file"), (KeyAction::Mark, "mark"), (KeyAction::Now, "now")]
-        }
+        (_, View::Diff) => &[
+            (KeyAction::NextPart, "file"),
+            (KeyAction::CompareWithStep, "mark"),
+            (KeyAction::CompareWithNow, "now"),
+        ],
         (_, View::Live) => &[
-            (KeyAction::GoOn, "resume"),
-            (KeyAction::StepOn, "step"),
+            (KeyAction::Resume, "resume"),
+            (KeyAction::ResumeOneCall, "step"),
             (KeyAction::Deny, "deny"),
             (KeyAction::EditInput, "edit input"),
-            (KeyAction::Tell, "tell"),
+            (KeyAction::SendMessage, "tell"),
             (KeyAction::AddBreakpoint, "add"),
             (KeyAction::RemoveBreakpoint, "remove"),
         ],
@@ -271,21 +280,21 @@ fn hints(app: &App) -> String {
 }
 
 /// Writes a text. All external text goes through here, so no part of it can control the terminal.
-fn put(buffer: &mut Buffer, x: u16, y: u16, text: &str, room: usize, style: Style) {
-    buffer.set_stringn(x, y, safe(text), room, style);
+fn draw_text(buffer: &mut Buffer, x: u16, y: u16, text: &str, max_width: usize, style: Style) {
+    buffer.set_stringn(x, y, safe(text), max_width, style);
 }
 
 /// Returns the beginning of a text that fits, with a mark where it was cut.
-fn fit(text: &str, columns: usize) -> String {
+fn truncate_to_width(text: &str, columns: usize) -> String {
     if text.width() <= columns {
         return text.to_owned();
     }
-    let kept = &text[..fit_at(text, columns.saturating_sub(1))];
+    let kept = &text[..fitting_bytes(text, columns.saturating_sub(1))];
     format!("{kept}…")
 }
 
 /// Returns how many bytes of a text fit.
-fn fit_at(text: &str, columns: usize) -> usize {
+fn fitting_bytes(text: &str, columns: usize) -> usize {
     let mut used = 0;
     let end = text.char_indices().find(|(_, c)| {
         used += c.width().unwrap_or(0);
@@ -294,38 +303,38 @@ fn fit_at(text: &str, columns: usize) -> usize {
     end.map_or(text.len(), |(at, _)| at)
 }
 
-fn strong() -> Style {
+fn bold_style() -> Style {
     Style::new().add_modifier(Modifier::BOLD)
 }
 
-fn quiet() -> Style {
+fn dim_style() -> Style {
     Style::new().add_modifier(Modifier::DIM)
 }
 
-fn bad() -> Style {
+fn error_style() -> Style {
     Style::new().fg(Color::Red)
 }
 
-fn styled(mood: Mood) -> Style {
-    match mood {
-        Mood::Plain => Style::new(),
-        Mood::Quiet => quiet(),
-        Mood::Head => strong(),
-        Mood::Bad => bad(),
-        Mood::Added => Style::new().fg(Color::Green),
-        Mood::Removed => Style::new().fg(Color::Red),
-        Mood::Place => Style::new().fg(Color::Cyan),
+fn row_style(style: RowStyle) -> Style {
+    match style {
+        RowStyle::Plain => Style::new(),
+        RowStyle::Quiet => dim_style(),
+        RowStyle::Heading => bold_style(),
+        RowStyle::Error => error_style(),
+        RowStyle::Added => Style::new().fg(Color::Green),
+        RowStyle::Removed => Style::new().fg(Color::Red),
+        RowStyle::Location => Style::new().fg(Color::Cyan),
     }
 }
 
 /// Replaces everything that the terminal cannot show.
-fn finish(buffer: &mut Buffer, look: Look) {
+fn replace_unsupported(buffer: &mut Buffer, capabilities: TerminalCapabilities) {
     for cell in &mut buffer.content {
-        if !look.colors {
+        if !capabilities.colors {
             cell.fg = Color::Reset;
             cell.bg = Color::Reset;
         }
-        if !look.unicode && !cell.symbol().is_ascii() {
+        if !capabilities.unicode && !cell.symbol().is_ascii() {
             let plain = match cell.symbol() {
                 "…" => "~",
                 "—" | "─" => "-",

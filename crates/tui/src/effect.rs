@@ -19,15 +19,15 @@ use stepback_model::time::Timestamp;
 
 use crate::app::pager::PagerRow;
 use crate::app::window::WindowSide;
-use crate::app::{Against, BoardView, StatePart};
+use crate::app::{BoardView, CompareTarget, StatePart};
 use crate::source::SourceResult;
 
 /// A value that is requested and may have arrived. It belongs to a key, such as a step.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub enum Loaded<T> {
+pub enum LoadState<T> {
     /// Not requested.
     #[default]
-    No,
+    NotRequested,
     /// Requested for this key.
     Waiting(String),
     /// Arrived for this key.
@@ -36,27 +36,27 @@ pub enum Loaded<T> {
     Failed(String, String),
 }
 
-impl<T> Loaded<T> {
+impl<T> LoadState<T> {
     /// Returns the key it was requested for.
     pub fn key(&self) -> Option<&str> {
         match self {
-            Self::No => None,
+            Self::NotRequested => None,
             Self::Waiting(key) | Self::Ready(key, _) | Self::Failed(key, _) => Some(key),
         }
     }
 
     /// Returns the value, if it arrived.
-    pub fn ready(&self) -> Option<&T> {
+    pub fn value(&self) -> Option<&T> {
         if let Self::Ready(_, value) = self { Some(value) } else { None }
     }
 
     /// Returns the value, if it arrived.
-    pub fn ready_mut(&mut self) -> Option<&mut T> {
+    pub fn value_mut(&mut self) -> Option<&mut T> {
         if let Self::Ready(_, value) = self { Some(value) } else { None }
     }
 
     /// Returns whether the value must be requested, and marks it as requested.
-    pub fn ask(&mut self, key: &str) -> bool {
+    pub fn request(&mut self, key: &str) -> bool {
         let asked = self.key() == Some(key);
         if !asked {
             *self = Self::Waiting(key.to_owned());
@@ -65,11 +65,13 @@ impl<T> Loaded<T> {
     }
 
     /// Stores the value, if it is still wanted.
-    pub fn take(&mut self, key: &str, came: SourceResult<T>) {
+    pub fn store(&mut self, key: &str, result: SourceResult<T>) {
         if self.key() == Some(key) {
-            *self = match came {
+            *self = match result {
                 Ok(value) => Self::Ready(key.to_owned(), value),
-                Err(trouble) => Self::Failed(key.to_owned(), stepback_model::escape::safe(&trouble.line())),
+                Err(trouble) => {
+                    Self::Failed(key.to_owned(), stepback_model::escape::safe(&trouble.to_line()))
+                }
             };
         }
     }
@@ -91,9 +93,9 @@ pub enum AppMessage {
     /// The current time, and how long the program has been running.
     Tick(Timestamp, Duration),
     /// An event of the source.
-    News(SourceEvent),
+    SourceEvent(SourceEvent),
     /// A response of the source.
-    Came(Box<SourceResponse>),
+    Response(Box<SourceResponse>),
 }
 
 /// An event of the source.
@@ -102,7 +104,7 @@ pub enum SourceEvent {
     /// The event stream is connected.
     Connected,
     /// The event stream is not available, and why.
-    Gone(String),
+    Disconnected(String),
     /// A session has a new step.
     Step {
         /// The id of the session.
@@ -120,13 +122,13 @@ pub enum SourceResponse {
     /// Sessions: the first page, or the one after a cursor.
     Sessions(SourceResult<Page<SessionDocument>>, Option<String>),
     /// A session, with steps around a number.
-    Session(SourceResult<(SessionDocument, Around)>),
+    Session(SourceResult<(SessionDocument, StepsAround)>),
     /// Steps around a number of a session.
-    Around(String, SourceResult<Around>),
+    StepsAround(String, SourceResult<StepsAround>),
     /// Steps on one side of a window.
-    More(String, WindowSide, SourceResult<Page<StepDocument>>),
+    MoreSteps(String, WindowSide, SourceResult<Page<StepDocument>>),
     /// The step that was searched for.
-    Found(SourceResult<StepDocument>),
+    FoundStep(SourceResult<StepDocument>),
     /// A step as text.
     Step(String, SourceResult<Vec<PagerRow>>),
     /// A state, and what its step changed.
@@ -158,22 +160,22 @@ pub enum SourceResponse {
     /// Whether a session is paused.
     Paused(SourceResult<SessionControlDocument>),
     /// The results of a search for this text.
-    Hits(String, SourceResult<SearchResultsDocument>),
+    SearchHits(String, SourceResult<SearchResultsDocument>),
     /// A command succeeded; holds the notice to show.
-    Done(SourceResult<String>),
+    CommandDone(SourceResult<String>),
 }
 
 /// Steps around a number.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct Around {
+pub struct StepsAround {
     /// The number.
     pub number: u64,
     /// The steps, oldest first.
     pub steps: Vec<StepDocument>,
     /// Whether the first is the first of the session.
-    pub begins: bool,
+    pub has_first: bool,
     /// Whether the last is the last of the session.
-    pub ends: bool,
+    pub has_last: bool,
 }
 
 /// An effect that the app asks for.
@@ -193,14 +195,14 @@ pub enum AppEffect {
         number: Option<u64>,
     },
     /// Request steps around a number.
-    Around {
+    StepsAround {
         /// The id of the session.
         session: String,
         /// The number of the step in the middle.
         number: u64,
     },
     /// Request steps on a side of a number.
-    More {
+    MoreSteps {
         /// The id of the session.
         session: String,
         /// Before or after the number.
@@ -209,7 +211,7 @@ pub enum AppEffect {
         number: u64,
     },
     /// Search for the nearest error.
-    Error {
+    FindError {
         /// The id of the session.
         session: String,
         /// The direction of the search.
@@ -284,7 +286,7 @@ pub enum AppEffect {
         /// The step to compare.
         step: Box<StepDocument>,
         /// What it is compared with.
-        against: Against,
+        against: CompareTarget,
     },
     /// Request the board at a step.
     Board {
@@ -333,25 +335,25 @@ pub enum AppEffect {
     /// Search for words.
     Search(String),
     /// Run a command.
-    Do(TuiCommand),
+    RunCommand(TuiCommand),
 }
 
 /// A command that takes a single request.
 #[derive(Clone, PartialEq, Debug)]
 pub struct TuiCommand {
     /// The HTTP method.
-    pub method: Method,
+    pub method: CommandMethod,
     /// The path of the request.
     pub path: String,
     /// The body of the request.
     pub body: Value,
     /// The notice to show when it succeeded.
-    pub told: String,
+    pub notice: String,
 }
 
 /// The HTTP method of a command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Method {
+pub enum CommandMethod {
     /// Creates something or runs an action.
     Post,
     /// Changes something.

@@ -22,9 +22,9 @@ use stepback_api::steps::{StepDetailDocument, StepDocument};
 use stepback_model::point;
 
 use crate::app::window::{PAGE, WindowSide};
-use crate::app::{Against, BoardView, StatePart};
-use crate::effect::{AppEffect, AppMessage, Around, Method, SourceResponse, TuiCommand};
-use crate::source::{DataSource, SourceResult, Trouble, session_path, workspace_path};
+use crate::app::{BoardView, CompareTarget, StatePart};
+use crate::effect::{AppEffect, AppMessage, CommandMethod, SourceResponse, StepsAround, TuiCommand};
+use crate::source::{DataSource, SourceError, SourceResult, session_path, workspace_path};
 use crate::write;
 
 /// The most bytes of a file that are shown.
@@ -35,34 +35,34 @@ const MAX_BOARD_ITEMS: usize = 200;
 const MAX_MESSAGES: usize = 1000;
 
 /// Carries out effects and reports their results.
-pub struct Performer {
+pub struct EffectExecutor {
     source: DataSource,
-    tell: Sender<AppMessage>,
-    lanes: Arc<Mutex<Lanes>>,
+    sender: Sender<AppMessage>,
+    pending: Arc<Mutex<PendingEffects>>,
 }
 
 /// For each kind of effect that is running, the one that comes next.
-type Lanes = HashMap<Discriminant<AppEffect>, Option<AppEffect>>;
+type PendingEffects = HashMap<Discriminant<AppEffect>, Option<AppEffect>>;
 
-impl Performer {
+impl EffectExecutor {
     /// Creates a performer that sends requests to `source` and results to `tell`.
-    pub fn new(source: DataSource, tell: Sender<AppMessage>) -> Self {
-        Self { source, tell, lanes: Arc::default() }
+    pub fn new(source: DataSource, sender: Sender<AppMessage>) -> Self {
+        Self { source, sender, pending: Arc::default() }
     }
 
     /// Starts to carry out an effect.
-    pub fn perform(&self, effect: AppEffect) {
-        let (source, tell, lanes) = (self.source.clone(), self.tell.clone(), self.lanes.clone());
+    pub fn execute(&self, effect: AppEffect) {
+        let (source, tell, lanes) = (self.source.clone(), self.sender.clone(), self.pending.clone());
         if !is_replaceable(&effect) {
             self.source.handle().spawn(async move {
-                let came = done(&source, effect).await;
+                let came = run_effect(&source, effect).await;
                 // The receiver is gone when the program ends.
-                let _ = tell.send(AppMessage::Came(Box::new(came)));
+                let _ = tell.send(AppMessage::Response(Box::new(came)));
             });
             return;
         }
         let lane = discriminant(&effect);
-        let locked = move |lanes: &Mutex<Lanes>, next: Option<AppEffect>| -> Option<AppEffect> {
+        let locked = move |lanes: &Mutex<PendingEffects>, next: Option<AppEffect>| -> Option<AppEffect> {
             // The map is consistent even after a panic: no change in it is partial.
             let mut lanes = lanes.lock().unwrap_or_else(PoisonError::into_inner);
             match (lanes.get_mut(&lane), next) {
@@ -84,11 +84,11 @@ impl Performer {
                 (None, None) => None,
             }
         };
-        let Some(mut effect) = locked(&self.lanes, Some(effect)) else { return };
+        let Some(mut effect) = locked(&self.pending, Some(effect)) else { return };
         self.source.handle().spawn(async move {
             loop {
-                let came = done(&source, effect).await;
-                let _ = tell.send(AppMessage::Came(Box::new(came)));
+                let came = run_effect(&source, effect).await;
+                let _ = tell.send(AppMessage::Response(Box::new(came)));
                 match locked(&lanes, None) {
                     Some(next) => effect = next,
                     None => return,
@@ -106,7 +106,7 @@ fn is_replaceable(effect: &AppEffect) -> bool {
             | AppEffect::Stops
             | AppEffect::Branches(_)
             | AppEffect::Lines(_)
-            | AppEffect::Around { .. }
+            | AppEffect::StepsAround { .. }
             | AppEffect::Step { .. }
             | AppEffect::State { .. }
             | AppEffect::Part { .. }
@@ -118,40 +118,42 @@ fn is_replaceable(effect: &AppEffect) -> bool {
     )
 }
 
-async fn done(source: &DataSource, effect: AppEffect) -> SourceResponse {
+async fn run_effect(source: &DataSource, effect: AppEffect) -> SourceResponse {
     match effect {
         // The loop ends before this is reached.
-        AppEffect::Quit => SourceResponse::Done(Ok(String::new())),
+        AppEffect::Quit => SourceResponse::CommandDone(Ok(String::new())),
         AppEffect::Sessions => SourceResponse::Sessions(source.get("/sessions?limit=200").await, None),
         AppEffect::MoreSessions(cursor) => {
             let page = source.get(&format!("/sessions?limit=200&after={}", encode_segment(&cursor))).await;
             SourceResponse::Sessions(page, Some(cursor))
         }
-        AppEffect::Open { session, number } => SourceResponse::Session(open(source, &session, number).await),
-        AppEffect::Around { session, number } => {
-            let around = around(source, &session, number).await;
-            SourceResponse::Around(session, around)
+        AppEffect::Open { session, number } => {
+            SourceResponse::Session(fetch_session(source, &session, number).await)
         }
-        AppEffect::More { session, side, number } => {
-            let page = steps(source, &session, side, number, PAGE).await;
-            SourceResponse::More(session, side, page)
+        AppEffect::StepsAround { session, number } => {
+            let around = fetch_steps_around(source, &session, number).await;
+            SourceResponse::StepsAround(session, around)
         }
-        AppEffect::Error { session, side, number } => {
+        AppEffect::MoreSteps { session, side, number } => {
+            let page = fetch_steps(source, &session, side, number, PAGE).await;
+            SourceResponse::MoreSteps(session, side, page)
+        }
+        AppEffect::FindError { session, side, number } => {
             let way = if side == WindowSide::After { "next" } else { "previous" };
             let path = session_path(&session, &format!("/steps/{number}/{way}?error=true"));
-            SourceResponse::Found(source.get(&path).await)
+            SourceResponse::FoundStep(source.get(&path).await)
         }
         AppEffect::Resolve { session, workspace, point } => {
-            let point = meant(&session, &point);
-            SourceResponse::Found(
+            let point = normalize_point(&session, &point);
+            SourceResponse::FoundStep(
                 source.get(&workspace_path(&workspace, &format!("/points/{}", encode_segment(&point)))).await,
             )
         }
         AppEffect::Step { key, session, step } => {
-            SourceResponse::Step(key, whole_step(source, &session, &step).await)
+            SourceResponse::Step(key, fetch_step_rows(source, &session, &step).await)
         }
         AppEffect::State { key, session, step } => {
-            SourceResponse::State(key, state(source, &session, &step).await)
+            SourceResponse::State(key, fetch_state(source, &session, &step).await)
         }
         AppEffect::Files { key, session, number, cursor } => {
             let path = session_path(
@@ -161,18 +163,19 @@ async fn done(source: &DataSource, effect: AppEffect) -> SourceResponse {
             SourceResponse::Files(key, source.get(&path).await)
         }
         AppEffect::Part { key, session, number, part: of } => {
-            SourceResponse::Part(key, other(source, &session, number, of).await)
+            SourceResponse::Part(key, fetch_state_part(source, &session, number, of).await)
         }
         AppEffect::File { key, session, number, address } => {
             let path = session_path(&session, &format!("/steps/{number}/state/files/{address}"));
-            let rows = source.beginning(&path, FILE).await.map(|(bytes, cut)| write::file(&bytes, cut));
+            let rows =
+                source.get_beginning(&path, FILE).await.map(|(bytes, cut)| write::file_rows(&bytes, cut));
             SourceResponse::File(key, rows)
         }
         AppEffect::Diff { key, step, against } => {
-            SourceResponse::Diff(key, diff(source, &step, &against).await)
+            SourceResponse::Diff(key, fetch_diff_rows(source, &step, &against).await)
         }
         AppEffect::Board { key, session, number } => {
-            SourceResponse::Board(key, board(source, &session, number).await)
+            SourceResponse::Board(key, fetch_board(source, &session, number).await)
         }
         AppEffect::Confidence { key, session } => {
             let path = session_path(&session, "/mind/confidence");
@@ -191,13 +194,8 @@ async fn done(source: &DataSource, effect: AppEffect) -> SourceResponse {
         }
         AppEffect::PlanRewind { workspace, point, everything } => {
             let path = workspace_path(&workspace, "/rewind-plans");
-            let plan = source
-                .post(
-                    &path,
-                    &json!(NewRewind { point: Some(point.clone()), everything, ..NewRewind::default() }),
-                )
-                .await;
-            SourceResponse::Plan(plan, Some(point))
+            let body = NewRewind { point: Some(point.clone()), everything, ..NewRewind::default() };
+            SourceResponse::Plan(source.post(&path, &json!(body)).await, Some(point))
         }
         AppEffect::PlanUndo(workspace) => {
             let path = workspace_path(&workspace, "/undo-plans");
@@ -213,130 +211,130 @@ async fn done(source: &DataSource, effect: AppEffect) -> SourceResponse {
         }
         AppEffect::Search(text) => {
             let hits = source.get(&format!("/search?limit=200&q={}", encode_segment(&text))).await;
-            SourceResponse::Hits(text, hits)
+            SourceResponse::SearchHits(text, hits)
         }
-        AppEffect::Do(deed) => SourceResponse::Done(asked(source, deed).await),
+        AppEffect::RunCommand(command) => SourceResponse::CommandDone(run_command(source, command).await),
     }
 }
 
-async fn asked(source: &DataSource, deed: TuiCommand) -> SourceResult<String> {
-    let TuiCommand { method, path, body, told } = deed;
+async fn run_command(source: &DataSource, command: TuiCommand) -> SourceResult<String> {
+    let TuiCommand { method, path, body, notice } = command;
     let answer: Value = match method {
-        Method::Post => source.post(&path, &body).await?,
-        Method::Patch => source.patch(&path, &body).await?,
-        Method::Delete => source.delete(&path).await?,
+        CommandMethod::Post => source.post(&path, &body).await?,
+        CommandMethod::Patch => source.patch(&path, &body).await?,
+        CommandMethod::Delete => source.delete(&path).await?,
     };
     // The name of a rerun's branch is only known from the response.
     let branch: BranchDocument = serde_json::from_value(answer).unwrap_or_default();
-    Ok(if path.ends_with("/reruns") { format!("{told} {}", branch.name) } else { told })
+    Ok(if path.ends_with("/reruns") { format!("{notice} {}", branch.name) } else { notice })
 }
 
 /// Returns a session, and steps around a number or at its end.
-async fn open(
+async fn fetch_session(
     source: &DataSource,
     session: &str,
     number: Option<u64>,
-) -> SourceResult<(SessionDocument, Around)> {
+) -> SourceResult<(SessionDocument, StepsAround)> {
     let found: SessionDocument = source.get(&session_path(session, "")).await?;
-    let around = around(source, &found.id, number.unwrap_or(u64::MAX >> 1)).await?;
+    let around = fetch_steps_around(source, &found.id, number.unwrap_or(u64::MAX >> 1)).await?;
     Ok((found, around))
 }
 
-async fn around(source: &DataSource, session: &str, number: u64) -> SourceResult<Around> {
-    let before = steps(source, session, WindowSide::Before, number.saturating_add(1), PAGE).await?;
-    let after = steps(source, session, WindowSide::After, number, PAGE).await?;
+async fn fetch_steps_around(source: &DataSource, session: &str, number: u64) -> SourceResult<StepsAround> {
+    let before = fetch_steps(source, session, WindowSide::Before, number.saturating_add(1), PAGE).await?;
+    let after = fetch_steps(source, session, WindowSide::After, number, PAGE).await?;
     let (begins, ends) = (before.next_cursor.is_none(), after.next_cursor.is_none());
     let mut steps = before.items;
     steps.reverse();
     steps.extend(after.items);
-    Ok(Around { number, steps, begins, ends })
+    Ok(StepsAround { number, steps, has_first: begins, has_last: ends })
 }
 
 /// Returns steps on a side of a number, the nearest first.
-async fn steps(
+async fn fetch_steps(
     source: &DataSource,
     session: &str,
     side: WindowSide,
     number: u64,
-    most: usize,
+    limit: usize,
 ) -> SourceResult<Page<StepDocument>> {
     let which = match side {
         WindowSide::Before => format!("below={number}"),
         WindowSide::After => format!("above={number}&oldest_first=true"),
     };
-    source.get(&session_path(session, &format!("/steps?limit={most}&{which}"))).await
+    source.get(&session_path(session, &format!("/steps?limit={limit}&{which}"))).await
 }
 
 /// Interprets a point within a session: a plain number is a step, and an error is one of this session.
-fn meant(session: &str, given: &str) -> String {
-    if !given.is_empty() && given.bytes().all(|byte| byte.is_ascii_digit()) {
-        return format!("#{given}");
+fn normalize_point(session: &str, text: &str) -> String {
+    if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return format!("#{text}");
     }
-    point::in_session(given, session)
+    point::in_session(text, session)
 }
 
-async fn whole_step(
+async fn fetch_step_rows(
     source: &DataSource,
     session: &str,
     step: &StepDocument,
 ) -> SourceResult<Vec<crate::app::pager::PagerRow>> {
     let detail: StepDetailDocument =
         source.get(&session_path(session, &format!("/steps/{}", step.number))).await?;
-    let changes = changes(source, step).await;
-    aside(move || write::step(&detail, &changes)).await
+    let changes = fetch_changes(source, step).await;
+    run_blocking(move || write::step_rows(&detail, &changes)).await
 }
 
 /// Returns what a checkpoint found changed since its parent step. Empty if that cannot be loaded.
-async fn changes(source: &DataSource, step: &StepDocument) -> Vec<ChangedFileDocument> {
+async fn fetch_changes(source: &DataSource, step: &StepDocument) -> Vec<ChangedFileDocument> {
     let Some(parent) = step.parent.as_ref().filter(|_| step.checkpoint) else { return Vec::new() };
     let path =
         format!("/checkpoints/{}/diff/{}?limit=1000", encode_segment(parent), encode_segment(&step.id));
     source.get::<Page<ChangedFileDocument>>(&path).await.map(|page| page.items).unwrap_or_default()
 }
 
-async fn state(
+async fn fetch_state(
     source: &DataSource,
     session: &str,
     step: &StepDocument,
 ) -> SourceResult<(Box<StateDocument>, Vec<ChangedFileDocument>)> {
     let path = session_path(session, &format!("/steps/{}/state?limit=1000", step.number));
-    Ok((source.get(&path).await?, changes(source, step).await))
+    Ok((source.get(&path).await?, fetch_changes(source, step).await))
 }
 
-async fn other(
+async fn fetch_state_part(
     source: &DataSource,
     session: &str,
     number: u64,
-    of: StatePart,
+    part: StatePart,
 ) -> SourceResult<Vec<crate::app::pager::PagerRow>> {
-    let base = format!("/sessions/{}/steps/{number}/state/{}", encode_segment(session), of.name());
-    if of == StatePart::Conversation {
+    let base = format!("/sessions/{}/steps/{number}/state/{}", encode_segment(session), part.name());
+    if part == StatePart::Conversation {
         let page: Page<MessageDocument> = source.get(&format!("{base}?limit={MAX_MESSAGES}")).await?;
-        return aside(move || write::conversation(&page.items, page.next_cursor.is_some())).await;
+        return run_blocking(move || write::conversation_rows(&page.items, page.next_cursor.is_some())).await;
     }
     let value: Value = source.get(&base).await?;
-    aside(move || write::part(&value)).await
+    run_blocking(move || write::state_part_rows(&value)).await
 }
 
-async fn board(source: &DataSource, session: &str, number: u64) -> SourceResult<BoardView> {
+async fn fetch_board(source: &DataSource, session: &str, number: u64) -> SourceResult<BoardView> {
     let path = session_path(session, &format!("/mind?at=%23{number}&limit={MAX_BOARD_ITEMS}"));
     let mind: BoardDocument = source.get(&path).await?;
-    aside(move || BoardView::of(&mind)).await
+    run_blocking(move || BoardView::from_document(&mind)).await
 }
 
-async fn diff(
+async fn fetch_diff_rows(
     source: &DataSource,
     step: &StepDocument,
-    against: &Against,
+    target: &CompareTarget,
 ) -> SourceResult<Vec<crate::app::pager::PagerRow>> {
     let id = encode_segment(&step.id);
-    let (path, title) = match against {
-        Against::Now => (format!("/checkpoints/{id}/diff"), format!("from #{} to now", step.number)),
-        Against::Marked(other, number) => (
+    let (path, title) = match target {
+        CompareTarget::Now => (format!("/checkpoints/{id}/diff"), format!("from #{} to now", step.number)),
+        CompareTarget::Marked(other, number) => (
             format!("/checkpoints/{}/diff/{id}", encode_segment(other)),
             format!("from #{number} to #{}", step.number),
         ),
-        Against::Parent => match &step.parent {
+        CompareTarget::Parent => match &step.parent {
             Some(parent) if step.checkpoint => (
                 format!("/checkpoints/{}/diff/{id}", encode_segment(parent)),
                 format!("what #{} changed", step.number),
@@ -346,19 +344,19 @@ async fn diff(
                     "#{} is not a checkpoint: files were not scanned, so changes are unknown",
                     step.number
                 );
-                return Ok(write::diff(&title, &[], false));
+                return Ok(write::diff_rows(&title, &[], false));
             }
         },
     };
     let page: Page<ChangedFileDocument> = source.get(&format!("{path}?text=true&limit=1000")).await?;
-    aside(move || write::diff(&title, &page.items, page.next_cursor.is_some())).await
+    run_blocking(move || write::diff_rows(&title, &page.items, page.next_cursor.is_some())).await
 }
 
 /// Runs slow work on a thread where it blocks nothing else.
-async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> SourceResult<T> {
-    tokio::task::spawn_blocking(work)
+async fn run_blocking<T: Send + 'static>(task: impl FnOnce() -> T + Send + 'static) -> SourceResult<T> {
+    tokio::task::spawn_blocking(task)
         .await
-        .map_err(|error| Trouble::Gone(format!("it cannot be shown: {error}")))
+        .map_err(|error| SourceError::NoResponse(format!("it cannot be shown: {error}")))
 }
 
 #[cfg(test)]
@@ -367,10 +365,10 @@ mod tests {
 
     #[test]
     fn points_are_meant_in_the_session_that_is_open() {
-        assert_eq!(meant("s1", "12"), "#12");
-        assert_eq!(meant("s1", "#12"), "#12");
-        assert_eq!(meant("s1", "error:last"), "s1#error:last");
-        assert_eq!(meant("s1", "tool:bash:1"), "s1#tool:bash:1");
-        assert_eq!(meant("s1", "10 minutes ago"), "10 minutes ago");
+        assert_eq!(normalize_point("s1", "12"), "#12");
+        assert_eq!(normalize_point("s1", "#12"), "#12");
+        assert_eq!(normalize_point("s1", "error:last"), "s1#error:last");
+        assert_eq!(normalize_point("s1", "tool:bash:1"), "s1#tool:bash:1");
+        assert_eq!(normalize_point("s1", "10 minutes ago"), "10 minutes ago");
     }
 }

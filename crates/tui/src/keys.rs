@@ -64,27 +64,27 @@ pub enum KeyAction {
     /// To the previous part of the view.
     PreviousPart,
     /// Compares with this step from now on.
-    Mark,
+    CompareWithStep,
     /// Compares with the files as they are now.
-    Now,
+    CompareWithNow,
     /// Lets an agent that waits go on.
-    GoOn,
+    Resume,
     /// Lets it go on to its next call.
-    StepOn,
+    ResumeOneCall,
     /// Refuses the call.
     Deny,
     /// Changes the input of the call.
     EditInput,
     /// Tells an agent something.
-    Tell,
+    SendMessage,
     /// Adds a breakpoint.
     AddBreakpoint,
     /// Removes a breakpoint.
     RemoveBreakpoint,
     /// Agrees to a plan.
-    Agree,
+    Confirm,
     /// Plans for the whole workspace.
-    Everything,
+    PlanEverything,
     /// Shows the keys.
     Help,
     /// Ends the program.
@@ -113,7 +113,7 @@ impl KeyScope {
             Self::In(View::State) => "State",
             Self::In(View::Diff) => "Diff",
             Self::In(View::Live) => "Live",
-            Self::In(View::Mind) => "Mind",
+            Self::In(View::Board) => "Mind",
             Self::Plan => "A plan",
         }
     }
@@ -121,7 +121,7 @@ impl KeyScope {
 
 /// Keys and their action.
 #[derive(Clone, Copy, Debug)]
-pub struct Binding {
+pub struct KeyBinding {
     /// Where the keys have this meaning.
     pub scope: KeyScope,
     /// The keys; any of them triggers the action.
@@ -129,18 +129,23 @@ pub struct Binding {
     /// The action.
     pub action: KeyAction,
     /// A description of the action for the user.
-    pub what: &'static str,
+    pub description: &'static str,
 }
 
-const fn bind(scope: KeyScope, keys: &'static [KeyCode], action: KeyAction, what: &'static str) -> Binding {
-    Binding { scope, keys, action, what }
+const fn bind(
+    scope: KeyScope,
+    keys: &'static [KeyCode],
+    action: KeyAction,
+    description: &'static str,
+) -> KeyBinding {
+    KeyBinding { scope, keys, action, description }
 }
 
 use KeyCode::{BackTab, Char, Down, End, Enter, Esc, Home, Left, PageDown, PageUp, Right, Tab, Up};
 use KeyScope::{Everywhere, In, Plan};
 
 /// All bindings, in the order in which the help lists them.
-pub const BINDINGS: &[Binding] = &[
+pub const BINDINGS: &[KeyBinding] = &[
     bind(Everywhere, &[Char('j'), Down], KeyAction::Down, "one row down"),
     bind(Everywhere, &[Char('k'), Up], KeyAction::Up, "one row up"),
     bind(Everywhere, &[PageDown], KeyAction::PageDown, "a screen down"),
@@ -177,35 +182,40 @@ pub const BINDINGS: &[Binding] = &[
     bind(Everywhere, &[Char('4')], KeyAction::Show(View::State), "the state"),
     bind(Everywhere, &[Char('5')], KeyAction::Show(View::Diff), "the diff"),
     bind(Everywhere, &[Char('6')], KeyAction::Show(View::Live), "breakpoints and agents that wait"),
-    bind(Everywhere, &[Char('7')], KeyAction::Show(View::Mind), "the board at this step"),
+    bind(Everywhere, &[Char('7')], KeyAction::Show(View::Board), "the board at this step"),
     bind(Everywhere, &[Char('?')], KeyAction::Help, "these keys"),
     bind(Everywhere, &[Char('q')], KeyAction::Quit, "quit"),
     bind(In(View::State), &[Char(']')], KeyAction::NextPart, "files, conversation, memory, task, git"),
     bind(In(View::State), &[Char('[')], KeyAction::PreviousPart, "in reverse order"),
     bind(In(View::Diff), &[Char(']')], KeyAction::NextPart, "the next file"),
     bind(In(View::Diff), &[Char('[')], KeyAction::PreviousPart, "the previous file"),
-    bind(In(View::Diff), &[Char('m')], KeyAction::Mark, "compare with this step from now on, or no longer"),
+    bind(
+        In(View::Diff),
+        &[Char('m')],
+        KeyAction::CompareWithStep,
+        "compare with this step from now on, or no longer",
+    ),
     bind(
         In(View::Diff),
         &[Char('n')],
-        KeyAction::Now,
+        KeyAction::CompareWithNow,
         "compare with the files as they are now, or no longer",
     ),
-    bind(In(View::Live), &[Char('o')], KeyAction::GoOn, "resume the agent"),
-    bind(In(View::Live), &[Char('s')], KeyAction::StepOn, "resume it for one call"),
+    bind(In(View::Live), &[Char('o')], KeyAction::Resume, "resume the agent"),
+    bind(In(View::Live), &[Char('s')], KeyAction::ResumeOneCall, "resume it for one call"),
     bind(In(View::Live), &[Char('d')], KeyAction::Deny, "refuse the call with a reason"),
     bind(In(View::Live), &[Char('i')], KeyAction::EditInput, "edit the input of the call"),
-    bind(In(View::Live), &[Char('t')], KeyAction::Tell, "send the agent a message"),
+    bind(In(View::Live), &[Char('t')], KeyAction::SendMessage, "send the agent a message"),
     bind(In(View::Live), &[Char('a')], KeyAction::AddBreakpoint, "add a breakpoint"),
     bind(In(View::Live), &[Char('x')], KeyAction::RemoveBreakpoint, "remove the breakpoint"),
-    bind(In(View::Mind), &[Enter], KeyAction::Open, "to the step that the selected item came from"),
-    bind(In(View::Mind), &[Char(']')], KeyAction::NextPart, "the next kind of items"),
-    bind(In(View::Mind), &[Char('[')], KeyAction::PreviousPart, "the previous kind"),
-    bind(Plan, &[Char('y')], KeyAction::Agree, "do it"),
+    bind(In(View::Board), &[Enter], KeyAction::Open, "to the step that the selected item came from"),
+    bind(In(View::Board), &[Char(']')], KeyAction::NextPart, "the next kind of items"),
+    bind(In(View::Board), &[Char('[')], KeyAction::PreviousPart, "the previous kind"),
+    bind(Plan, &[Char('y')], KeyAction::Confirm, "do it"),
     bind(
         Plan,
         &[Char('a')],
-        KeyAction::Everything,
+        KeyAction::PlanEverything,
         "plan for the whole workspace, not only the agents' changes",
     ),
     bind(Plan, &[Esc, Char('n'), Char('q')], KeyAction::Leave, "cancel"),
@@ -216,13 +226,13 @@ pub const BINDINGS: &[Binding] = &[
 ];
 
 /// Returns what a key does in a view.
-pub fn in_view(view: View, key: KeyCode) -> Option<KeyAction> {
+pub fn action_in_view(view: View, key: KeyCode) -> Option<KeyAction> {
     let found = |scope: KeyScope| BINDINGS.iter().find(|one| one.scope == scope && one.keys.contains(&key));
     found(In(view)).or_else(|| found(Everywhere)).map(|binding| binding.action)
 }
 
 /// Returns what a key does while a plan is shown.
-pub fn in_plan(key: KeyCode) -> Option<KeyAction> {
+pub fn action_in_plan(key: KeyCode) -> Option<KeyAction> {
     BINDINGS.iter().find(|one| one.scope == Plan && one.keys.contains(&key)).map(|one| one.action)
 }
 
@@ -239,7 +249,7 @@ pub fn name(key: KeyCode) -> String {
 }
 
 /// Returns the names of the keys of a binding.
-pub fn names(binding: &Binding) -> String {
+pub fn key_names(binding: &KeyBinding) -> String {
     binding.keys.iter().map(|key| name(*key)).collect::<Vec<_>>().join(", ")
 }
 
@@ -251,13 +261,13 @@ pub fn scopes() -> Vec<KeyScope> {
 }
 
 /// Returns the tables of the guide.
-pub fn guide() -> String {
+pub fn render_guide() -> String {
     let mut text = String::new();
     for scope in scopes() {
         text.push_str(&format!("### {}\n\n| keys | what they do |\n|---|---|\n", scope.title()));
         for binding in BINDINGS.iter().filter(|binding| binding.scope == scope) {
             let names: Vec<String> = binding.keys.iter().map(|key| format!("`{}`", name(*key))).collect();
-            text.push_str(&format!("| {} | {} |\n", names.join(", "), binding.what));
+            text.push_str(&format!("| {} | {} |\n", names.join(", "), binding.description));
         }
         text.push('\n');
     }
@@ -275,10 +285,10 @@ mod tests {
                 assert!(one.keys.iter().all(|key| !other.keys.contains(key)), "{one:?} and {other:?}");
             }
         }
-        assert_eq!(in_view(View::Timeline, Char('e')), Some(KeyAction::NextError));
-        assert_eq!(in_view(View::Live, Char('d')), Some(KeyAction::Deny));
-        assert_eq!(in_view(View::Timeline, Char('d')), None);
-        assert_eq!(in_plan(Char('n')), Some(KeyAction::Leave));
+        assert_eq!(action_in_view(View::Timeline, Char('e')), Some(KeyAction::NextError));
+        assert_eq!(action_in_view(View::Live, Char('d')), Some(KeyAction::Deny));
+        assert_eq!(action_in_view(View::Timeline, Char('d')), None);
+        assert_eq!(action_in_plan(Char('n')), Some(KeyAction::Leave));
     }
 
     #[test]
@@ -289,9 +299,9 @@ mod tests {
         let (before, rest) = text.split_once(begin).unwrap();
         let (tables, after) = rest.split_once(end).unwrap();
         if std::env::var_os("STEPBACK_UPDATE_GUIDE").is_some() {
-            std::fs::write(path, format!("{before}{begin}{}{end}{after}", guide())).unwrap();
+            std::fs::write(path, format!("{before}{begin}{}{end}{after}", render_guide())).unwrap();
         } else {
-            assert_eq!(tables, guide(), "STEPBACK_UPDATE_GUIDE=1 writes them anew");
+            assert_eq!(tables, render_guide(), "STEPBACK_UPDATE_GUIDE=1 writes them anew");
         }
     }
 }

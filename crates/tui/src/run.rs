@@ -13,10 +13,10 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use stepback_model::time::Timestamp;
 
 use crate::app::App;
-use crate::draw::{self, Look};
+use crate::draw::{self, TerminalCapabilities};
 use crate::effect::{AppEffect, AppMessage, SourceEvent};
-use crate::executor::Performer;
-use crate::source::{DataSource, Trouble};
+use crate::executor::EffectExecutor;
+use crate::source::{DataSource, SourceError};
 use crate::terminal::TerminalGuard;
 
 /// How long to wait before checking for signals.
@@ -33,7 +33,7 @@ pub struct TuiOptions {
     /// The session to open; `None` shows the list.
     pub session: Option<String>,
     /// What the terminal can show.
-    pub look: Look,
+    pub capabilities: TerminalCapabilities,
     /// Returns the current time.
     pub now: Box<dyn Fn() -> Timestamp>,
 }
@@ -45,25 +45,27 @@ pub fn run(options: TuiOptions) -> io::Result<()> {
         signal_hook::flag::register(signal, Arc::clone(&ended))?;
     }
     let (tell, told) = mpsc::channel();
-    follow(&options.source, tell.clone());
-    let held = TerminalGuard::take()?.with_mouse()?;
+    spawn_event_follower(&options.source, tell.clone());
+    let held = TerminalGuard::acquire()?.with_mouse()?;
     let mut terminal =
         Terminal::new(CrosstermBackend::new(io::BufWriter::with_capacity(64 << 10, io::stdout())))?;
-    listen(tell.clone());
+    spawn_input_reader(tell.clone());
     let size = terminal.size()?;
     let mut app = App::new((size.width, size.height), (options.now)());
-    let performer = Performer::new(options.source.clone(), tell);
-    app.begin(options.session.clone()).into_iter().for_each(|effect| performer.perform(effect));
+    let performer = EffectExecutor::new(options.source.clone(), tell);
+    app.start(options.session.clone()).into_iter().for_each(|effect| performer.execute(effect));
     let since = Instant::now();
     let mut drawn = Instant::now();
-    terminal.draw(|frame| draw::draw(&app, frame, options.look))?;
+    terminal.draw(|frame| draw::draw(&app, frame, options.capabilities))?;
     while !ended.load(Ordering::Relaxed) {
-        let wait = app.wait().unwrap_or(SIGNAL_POLL_INTERVAL).min(SIGNAL_POLL_INTERVAL);
-        let heard = match next(&told, wait) {
+        let wait = app.time_until_next_step().unwrap_or(SIGNAL_POLL_INTERVAL).min(SIGNAL_POLL_INTERVAL);
+        let heard = match receive_messages(&told, wait) {
             Some(heard) => heard,
             None => break,
         };
-        let due = app.wait() == Some(Duration::ZERO) || drawn.elapsed() >= CLOCK || app.playing.is_some();
+        let due = app.time_until_next_step() == Some(Duration::ZERO)
+            || drawn.elapsed() >= CLOCK
+            || app.playing.is_some();
         if heard.is_empty() && !due {
             continue;
         }
@@ -74,44 +76,44 @@ pub fn run(options: TuiOptions) -> io::Result<()> {
                     drop(held);
                     return Ok(());
                 }
-                performer.perform(effect);
+                performer.execute(effect);
             }
         }
-        terminal.draw(|frame| draw::draw(&app, frame, options.look))?;
+        terminal.draw(|frame| draw::draw(&app, frame, options.capabilities))?;
         drawn = Instant::now();
     }
     Ok(())
 }
 
 /// Waits for messages and returns all that have arrived. Returns `None` if no more can arrive.
-fn next(told: &Receiver<AppMessage>, wait: Duration) -> Option<Vec<AppMessage>> {
-    let mut heard = match told.recv_timeout(wait) {
+fn receive_messages(messages: &Receiver<AppMessage>, wait: Duration) -> Option<Vec<AppMessage>> {
+    let mut heard = match messages.recv_timeout(wait) {
         Ok(message) => vec![message],
         Err(RecvTimeoutError::Timeout) => Vec::new(),
         Err(RecvTimeoutError::Disconnected) => return None,
     };
-    heard.extend(told.try_iter().take(256));
+    heard.extend(messages.try_iter().take(256));
     Some(heard)
 }
 
 /// Sends keys, mouse events and the size of the terminal, for as long as there is a terminal.
-fn listen(tell: Sender<AppMessage>) {
+fn spawn_input_reader(sender: Sender<AppMessage>) {
     std::thread::spawn(move || {
         while let Ok(event) = event::read() {
-            for message in meaning(event) {
-                if tell.send(message).is_err() {
+            for message in translate_event(event) {
+                if sender.send(message).is_err() {
                     return;
                 }
             }
         }
         // Without a terminal there is nothing left to do.
-        let _ = tell.send(AppMessage::Key(KeyCode::Char('c'), true));
+        let _ = sender.send(AppMessage::Key(KeyCode::Char('c'), true));
     });
 }
 
 /// Translates an event. Escape and a key that arrive together, as they do over slow connections, look like a key with
 /// alt.
-fn meaning(event: Event) -> Vec<AppMessage> {
+fn translate_event(event: Event) -> Vec<AppMessage> {
     match event {
         Event::Key(key) if key.kind != KeyEventKind::Release => {
             let pressed = AppMessage::Key(key.code, key.modifiers.contains(KeyModifiers::CONTROL));
@@ -133,7 +135,7 @@ fn meaning(event: Event) -> Vec<AppMessage> {
 }
 
 /// Sends the events of the source. Reconnects when the connection is lost.
-fn follow(source: &DataSource, tell: Sender<AppMessage>) {
+fn spawn_event_follower(source: &DataSource, sender: Sender<AppMessage>) {
     let source = source.clone();
     source.handle().clone().spawn(async move {
         let mut again = RECONNECT_DELAYS.0;
@@ -142,20 +144,20 @@ fn follow(source: &DataSource, tell: Sender<AppMessage>) {
                 .follow(|event, data| {
                     let news = match event {
                         "connected" => SourceEvent::Connected,
-                        "step" => SourceEvent::Step { session: session_of(data) },
+                        "step" => SourceEvent::Step { session: parse_session_id(data) },
                         "stops" => SourceEvent::Stops,
                         "changed" => SourceEvent::Changed,
                         _ => return,
                     };
                     again = RECONNECT_DELAYS.0;
-                    let _ = tell.send(AppMessage::News(news));
+                    let _ = sender.send(AppMessage::SourceEvent(news));
                 })
                 .await;
             let why = match gone {
-                Trouble::Gone(why) => why,
-                refused @ Trouble::Refused(_) => refused.line(),
+                SourceError::NoResponse(why) => why,
+                refused @ SourceError::Refused(_) => refused.to_line(),
             };
-            if tell.send(AppMessage::News(SourceEvent::Gone(why))).is_err() {
+            if sender.send(AppMessage::SourceEvent(SourceEvent::Disconnected(why))).is_err() {
                 return;
             }
             tokio::time::sleep(again).await;
@@ -165,10 +167,10 @@ fn follow(source: &DataSource, tell: Sender<AppMessage>) {
 }
 
 /// Returns the session of the step that an event reports.
-fn session_of(data: &[u8]) -> String {
+fn parse_session_id(data: &[u8]) -> String {
     #[derive(serde::Deserialize)]
-    struct Told {
+    struct StepEventData {
         session: String,
     }
-    serde_json::from_slice(data).map(|told: Told| told.session).unwrap_or_default()
+    serde_json::from_slice(data).map(|told: StepEventData| told.session).unwrap_or_default()
 }

@@ -20,7 +20,7 @@ use stepback_api::address::encode_segment;
 use stepback_api::problem::ProblemDocument;
 use tokio::runtime::{Handle, Runtime};
 
-pub use remote::Remote;
+pub use remote::RemoteServer;
 
 /// The largest document that is read, in bytes. Steps can have tens of megabytes; nothing sensible is larger.
 const MAX_DOCUMENT_BYTES: usize = 512 << 20;
@@ -29,34 +29,34 @@ const API: &str = "/api/v1";
 
 type AnyError = Box<dyn std::error::Error + Send + Sync>;
 /// The body of an answer, as a stream.
-type Pieces = UnsyncBoxBody<Bytes, AnyError>;
-type Sending<'a> = Pin<Box<dyn Future<Output = Result<Response<Pieces>, String>> + Send + 'a>>;
+type BodyStream = UnsyncBoxBody<Bytes, AnyError>;
+type ResponseFuture<'a> = Pin<Box<dyn Future<Output = Result<Response<BodyStream>, String>> + Send + 'a>>;
 
 /// How a request reaches the server's routes.
 trait Transport: Send + Sync {
     /// Sends the request; an error is returned as text.
-    fn send(&self, request: Request<Bytes>) -> Sending<'_>;
+    fn send(&self, request: Request<Bytes>) -> ResponseFuture<'_>;
 }
 
 /// Why a request failed.
 #[derive(Clone, PartialEq, Debug)]
-pub enum Trouble {
+pub enum SourceError {
     /// There was no answer.
-    Gone(String),
+    NoResponse(String),
     /// The server refused the request.
     Refused(Box<ProblemDocument>),
 }
 
-impl Trouble {
+impl SourceError {
     /// Whether the requested item was not found.
-    pub fn is_missing(&self) -> bool {
+    pub fn is_not_found(&self) -> bool {
         matches!(self, Self::Refused(problem) if problem.status == 404)
     }
 
     /// Returns the error on one line.
-    pub fn line(&self) -> String {
+    pub fn to_line(&self) -> String {
         match self {
-            Self::Gone(why) => why.clone(),
+            Self::NoResponse(why) => why.clone(),
             Self::Refused(problem) => match problem.hints.first() {
                 Some(hint) => format!("{}; {hint}", problem.detail),
                 None => problem.detail.clone(),
@@ -66,7 +66,7 @@ impl Trouble {
 }
 
 /// The result of a request.
-pub type SourceResult<T> = Result<T, Trouble>;
+pub type SourceResult<T> = Result<T, SourceError>;
 
 /// A source of data.
 #[derive(Clone)]
@@ -88,13 +88,13 @@ impl DataSource {
     }
 
     /// Returns a source over the store of `work`, in this process.
-    pub fn direct(work: stepback_server::AppState) -> std::io::Result<Self> {
-        Self::new(direct::Direct::new(work), "this store".into())
+    pub fn in_process(state: stepback_server::AppState) -> std::io::Result<Self> {
+        Self::new(direct::InProcessTransport::new(state), "this store".into())
     }
 
     /// Returns a source over a remote server.
-    pub fn remote(server: Remote) -> std::io::Result<Self> {
-        let name = server.shown().to_owned();
+    pub fn remote(server: RemoteServer) -> std::io::Result<Self> {
+        let name = server.display_address().to_owned();
         Self::new(server, name)
     }
 
@@ -114,69 +114,79 @@ impl DataSource {
         self.runtime.block_on(self.get::<Value>(&path)).map(drop)
     }
 
-    async fn send(&self, method: Method, path: &str, body: Option<&Value>) -> SourceResult<Response<Pieces>> {
+    async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> SourceResult<Response<BodyStream>> {
         let mut request = Request::builder().method(method).uri(format!("{API}{path}"));
         if body.is_some() {
             request = request.header(header::CONTENT_TYPE, "application/json");
         }
         let body = body.map(|body| Bytes::from(body.to_string())).unwrap_or_default();
-        let request =
-            request.body(body).map_err(|error| Trouble::Gone(format!("invalid request: {error}")))?;
-        let answer = self.transport.send(request).await.map_err(Trouble::Gone)?;
+        let request = request
+            .body(body)
+            .map_err(|error| SourceError::NoResponse(format!("invalid request: {error}")))?;
+        let answer = self.transport.send(request).await.map_err(SourceError::NoResponse)?;
         match answer.status().as_u16() {
             200..=299 => Ok(answer),
-            status => Err(problem(status, answer.into_body()).await),
+            status => Err(read_problem(status, answer.into_body()).await),
         }
     }
 
-    async fn document<T: DeserializeOwned>(answer: Response<Pieces>) -> SourceResult<T> {
-        let (bytes, cut) = collect(answer.into_body(), MAX_DOCUMENT_BYTES).await?;
+    async fn parse_document<T: DeserializeOwned>(answer: Response<BodyStream>) -> SourceResult<T> {
+        let (bytes, cut) = read_limited(answer.into_body(), MAX_DOCUMENT_BYTES).await?;
         if cut {
-            return Err(Trouble::Gone("the response is too large to show".into()));
+            return Err(SourceError::NoResponse("the response is too large to show".into()));
         }
         serde_json::from_slice(&bytes).map_err(|error| {
-            Trouble::Gone(format!("cannot parse the response ({error}); is the server an older version?"))
+            SourceError::NoResponse(format!(
+                "cannot parse the response ({error}); is the server an older version?"
+            ))
         })
     }
 
     /// Requests a document.
     pub async fn get<T: DeserializeOwned>(&self, path: &str) -> SourceResult<T> {
-        Self::document(self.send(Method::GET, path, None).await?).await
+        Self::parse_document(self.send(Method::GET, path, None).await?).await
     }
 
     /// Sends a POST request.
     pub async fn post<T: DeserializeOwned>(&self, path: &str, body: &Value) -> SourceResult<T> {
-        Self::document(self.send(Method::POST, path, Some(body)).await?).await
+        Self::parse_document(self.send(Method::POST, path, Some(body)).await?).await
     }
 
     /// Sends a PATCH request.
     pub async fn patch<T: DeserializeOwned>(&self, path: &str, body: &Value) -> SourceResult<T> {
-        Self::document(self.send(Method::PATCH, path, Some(body)).await?).await
+        Self::parse_document(self.send(Method::PATCH, path, Some(body)).await?).await
     }
 
     /// Sends a DELETE request.
     pub async fn delete<T: DeserializeOwned>(&self, path: &str) -> SourceResult<T> {
-        Self::document(self.send(Method::DELETE, path, None).await?).await
+        Self::parse_document(self.send(Method::DELETE, path, None).await?).await
     }
 
     /// Returns the first bytes of a response, and whether there are more.
-    pub async fn beginning(&self, path: &str, most: usize) -> SourceResult<(Vec<u8>, bool)> {
-        collect(self.send(Method::GET, path, None).await?.into_body(), most).await
+    pub async fn get_beginning(&self, path: &str, max_bytes: usize) -> SourceResult<(Vec<u8>, bool)> {
+        read_limited(self.send(Method::GET, path, None).await?.into_body(), max_bytes).await
     }
 
     /// Follows the event stream: calls `told` with the name and data of every event until the stream ends. Returns why it
     /// ended.
-    pub async fn follow(&self, mut told: impl FnMut(&str, &[u8])) -> Trouble {
+    pub async fn follow(&self, mut on_event: impl FnMut(&str, &[u8])) -> SourceError {
         let mut body = match self.send(Method::GET, "/events", None).await {
             Ok(answer) => answer.into_body(),
             Err(trouble) => return trouble,
         };
-        told("connected", b"");
+        on_event("connected", b"");
         let (mut rest, mut name) = (Vec::new(), String::new());
         while let Some(frame) = body.frame().await {
             let piece = match frame {
                 Ok(frame) => frame.into_data().unwrap_or_default(),
-                Err(error) => return Trouble::Gone(format!("connection to {} lost: {error}", self.name)),
+                Err(error) => {
+                    return SourceError::NoResponse(format!("connection to {} lost: {error}", self.name));
+                }
             };
             rest.extend_from_slice(&piece);
             while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
@@ -185,32 +195,33 @@ impl DataSource {
                 if let Some(event) = line.strip_prefix(b"event: ") {
                     name = String::from_utf8_lossy(event).into_owned();
                 } else if let Some(data) = line.strip_prefix(b"data: ") {
-                    told(&name, data);
+                    on_event(&name, data);
                 }
             }
         }
-        Trouble::Gone(format!("connection to {} lost", self.name))
+        SourceError::NoResponse(format!("connection to {} lost", self.name))
     }
 }
 
 /// Reads the error of a response.
-async fn problem(status: u16, body: Pieces) -> Trouble {
-    let bytes = collect(body, 4 << 20).await.map(|(bytes, _)| bytes).unwrap_or_default();
+async fn read_problem(status: u16, body: BodyStream) -> SourceError {
+    let bytes = read_limited(body, 4 << 20).await.map(|(bytes, _)| bytes).unwrap_or_default();
     let problem = serde_json::from_slice(&bytes).unwrap_or_else(|_| ProblemDocument {
         status,
         detail: format!("status {status}, not from a stepback server"),
         ..ProblemDocument::default()
     });
-    Trouble::Refused(Box::new(problem))
+    SourceError::Refused(Box::new(problem))
 }
 
 /// Reads at most `most` bytes, and returns whether there were more.
-async fn collect(mut body: Pieces, most: usize) -> SourceResult<(Vec<u8>, bool)> {
+async fn read_limited(mut body: BodyStream, max_bytes: usize) -> SourceResult<(Vec<u8>, bool)> {
     let mut bytes = Vec::new();
     while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|error| Trouble::Gone(format!("the response was interrupted: {error}")))?;
+        let frame = frame
+            .map_err(|error| SourceError::NoResponse(format!("the response was interrupted: {error}")))?;
         if let Ok(data) = frame.into_data() {
-            let room = most - bytes.len();
+            let room = max_bytes - bytes.len();
             bytes.extend_from_slice(data.get(..room.min(data.len())).unwrap_or_default());
             if data.len() > room {
                 return Ok((bytes, true));

@@ -24,14 +24,14 @@ pub struct TerminalGuard(());
 
 impl TerminalGuard {
     /// Takes over the keyboard and the screen.
-    pub fn take() -> io::Result<Self> {
+    pub fn acquire() -> io::Result<Self> {
         // A panic message would be lost on the alternate screen, so the terminal is restored first. A panic that is
         // caught on another thread must neither restore the terminal nor write over the screen: the work it was part of
         // is reported as failed.
         let (before, ours) = (std::panic::take_hook(), std::thread::current().id());
         std::panic::set_hook(Box::new(move |info| {
             if std::thread::current().id() == ours {
-                give_back();
+                restore_terminal();
             }
             if !TERMINAL_HELD.load(Ordering::Relaxed) {
                 before(info);
@@ -54,12 +54,12 @@ impl TerminalGuard {
 
 impl Drop for TerminalGuard {
     fn drop(&mut self) {
-        give_back();
+        restore_terminal();
     }
 }
 
 /// Restores the terminal, once.
-fn give_back() {
+fn restore_terminal() {
     if TERMINAL_HELD.swap(false, Ordering::Relaxed) {
         let mut out = io::stdout();
         if MOUSE.swap(false, Ordering::Relaxed) {

@@ -8,14 +8,14 @@ use stepback_api::state::MessageDocument;
 use stepback_api::steps::StepDetailDocument;
 use stepback_model::quantity;
 
-use crate::app::pager::{Mood, PagerRow, RowBuilder};
+use crate::app::pager::{PagerRow, RowBuilder, RowStyle};
 
 /// Returns a step with everything that is recorded about it, and what it changed.
-pub fn step(detail: &StepDetailDocument, changes: &[ChangedFileDocument]) -> Vec<PagerRow> {
+pub fn step_rows(detail: &StepDetailDocument, changes: &[ChangedFileDocument]) -> Vec<PagerRow> {
     let step = &detail.step;
     let mut rows = RowBuilder::default();
-    rows.line("", &format!("#{} {}", step.number, step.kind), Mood::Head);
-    rows.text("", &step.summary, if step.is_error() { Mood::Bad } else { Mood::Plain });
+    rows.add_line("", &format!("#{} {}", step.number, step.kind), RowStyle::Heading);
+    rows.add_text("", &step.summary, if step.is_error() { RowStyle::Error } else { RowStyle::Plain });
     let mut facts = vec![step.at.to_string()];
     if step.failed {
         facts.push("failed".into());
@@ -27,138 +27,142 @@ pub fn step(detail: &StepDetailDocument, changes: &[ChangedFileDocument]) -> Vec
     if step.checkpoint {
         facts.push("checkpoint".into());
     }
-    rows.line("", &facts.join(", "), Mood::Quiet);
+    rows.add_line("", &facts.join(", "), RowStyle::Quiet);
     if let Some(label) = &step.label {
-        rows.line("", &format!("label {label}"), Mood::Plain);
+        rows.add_line("", &format!("label {label}"), RowStyle::Plain);
     }
     if !step.tags.is_empty() {
-        rows.line("", &format!("tags {}", step.tags.join(", ")), Mood::Plain);
+        rows.add_line("", &format!("tags {}", step.tags.join(", ")), RowStyle::Plain);
     }
     if let Some(note) = &step.note {
-        rows.text("", note, Mood::Plain);
+        rows.add_text("", note, RowStyle::Plain);
     }
     if !changes.is_empty() {
-        rows.head("Changed");
-        changes.iter().for_each(|change| rows.line("  ", &changed(&change.change), Mood::Plain));
+        rows.add_heading("Changed");
+        changes.iter().for_each(|change| rows.add_line("  ", &change_line(&change.change), RowStyle::Plain));
     }
     for (part, title, mood) in [
-        (&detail.error, "Error", Mood::Bad),
-        (&detail.input, "Input", Mood::Plain),
-        (&detail.output, "Output", Mood::Plain),
-        (&detail.metadata, "More", Mood::Plain),
+        (&detail.error, "Error", RowStyle::Error),
+        (&detail.input, "Input", RowStyle::Plain),
+        (&detail.output, "Output", RowStyle::Plain),
+        (&detail.metadata, "More", RowStyle::Plain),
     ] {
         if let Some(part) = part {
-            rows.head(title);
-            value(&mut rows, "  ", part, mood);
+            rows.add_heading(title);
+            add_value(&mut rows, "  ", part, mood);
         }
     }
-    rows.done()
+    rows.finish()
 }
 
 /// Returns a change on one line.
-fn changed(change: &ChangeDocument) -> String {
+fn change_line(change: &ChangeDocument) -> String {
     let from = change.from.as_ref().map(|from| format!(" (was {from})")).unwrap_or_default();
     format!("{:<12} {}{from}", change.kind, change.path)
 }
 
 /// Adds a JSON value in readable form: names before their values, texts as they are.
-pub fn value(rows: &mut RowBuilder, indent: &str, of: &Value, mood: Mood) {
-    match of {
+pub fn add_value(rows: &mut RowBuilder, indent: &str, json: &Value, style: RowStyle) {
+    match json {
         Value::Object(fields) => {
             for (name, field) in fields {
-                named(rows, indent, &format!("{name}:"), field, mood);
+                add_named_value(rows, indent, &format!("{name}:"), field, style);
             }
         }
-        Value::Array(items) => items.iter().for_each(|item| named(rows, indent, "-", item, mood)),
-        Value::String(text) => rows.text(indent, text, mood),
-        other => rows.line(indent, &other.to_string(), mood),
+        Value::Array(items) => items.iter().for_each(|item| add_named_value(rows, indent, "-", item, style)),
+        Value::String(text) => rows.add_text(indent, text, style),
+        other => rows.add_line(indent, &other.to_string(), style),
     }
 }
 
-fn named(rows: &mut RowBuilder, indent: &str, name: &str, of: &Value, mood: Mood) {
+fn add_named_value(rows: &mut RowBuilder, indent: &str, name: &str, json: &Value, style: RowStyle) {
     let is_short = |text: &str| text.len() <= 200 && !text.contains('\n');
-    match of {
-        Value::String(text) if is_short(text) => rows.line(indent, &format!("{name} {text}"), mood),
-        Value::Object(fields) if fields.is_empty() => rows.line(indent, &format!("{name} {{}}"), mood),
-        Value::Array(items) if items.is_empty() => rows.line(indent, &format!("{name} []"), mood),
+    match json {
+        Value::String(text) if is_short(text) => rows.add_line(indent, &format!("{name} {text}"), style),
+        Value::Object(fields) if fields.is_empty() => rows.add_line(indent, &format!("{name} {{}}"), style),
+        Value::Array(items) if items.is_empty() => rows.add_line(indent, &format!("{name} []"), style),
         Value::Object(_) | Value::Array(_) | Value::String(_) => {
-            rows.line(indent, name, mood);
+            rows.add_line(indent, name, style);
             // Nested values are indented for as long as there is room.
             let deeper = if indent.len() < 40 { format!("{indent}  ") } else { indent.to_owned() };
-            value(rows, &deeper, of, mood);
+            add_value(rows, &deeper, json, style);
         }
-        other => rows.line(indent, &format!("{name} {other}"), mood),
+        other => rows.add_line(indent, &format!("{name} {other}"), style),
     }
 }
 
 /// Returns a part of a state, or a note that there is none.
-pub fn part(of: &Value) -> Vec<PagerRow> {
+pub fn state_part_rows(json: &Value) -> Vec<PagerRow> {
     let mut rows = RowBuilder::default();
-    match of {
-        Value::Null => rows.line("", "it is unknown at this step", Mood::Quiet),
-        Value::Object(fields) if fields.is_empty() => rows.line("", "it is empty", Mood::Quiet),
-        Value::Array(items) if items.is_empty() => rows.line("", "it is empty", Mood::Quiet),
-        of => value(&mut rows, "", of, Mood::Plain),
+    match json {
+        Value::Null => rows.add_line("", "it is unknown at this step", RowStyle::Quiet),
+        Value::Object(fields) if fields.is_empty() => rows.add_line("", "it is empty", RowStyle::Quiet),
+        Value::Array(items) if items.is_empty() => rows.add_line("", "it is empty", RowStyle::Quiet),
+        of => add_value(&mut rows, "", of, RowStyle::Plain),
     }
-    rows.done()
+    rows.finish()
 }
 
 /// Returns a conversation as rows.
-pub fn conversation(said: &[MessageDocument], more: bool) -> Vec<PagerRow> {
+pub fn conversation_rows(messages: &[MessageDocument], has_more: bool) -> Vec<PagerRow> {
     let mut rows = RowBuilder::default();
-    if said.is_empty() {
-        rows.line("", "the conversation is empty", Mood::Quiet);
+    if messages.is_empty() {
+        rows.add_line("", "the conversation is empty", RowStyle::Quiet);
     }
-    for one in said {
-        rows.head(one.role.as_deref().unwrap_or("message"));
-        rows.text("  ", &one.text, Mood::Plain);
+    for one in messages {
+        rows.add_heading(one.role.as_deref().unwrap_or("message"));
+        rows.add_text("  ", &one.text, RowStyle::Plain);
     }
-    if more {
-        rows.line("", "… there is more; \"stepback conversation\" shows all of it", Mood::Quiet);
+    if has_more {
+        rows.add_line("", "… there is more; \"stepback conversation\" shows all of it", RowStyle::Quiet);
     }
-    rows.done()
+    rows.finish()
 }
 
 /// Returns the content of a file, or its beginning.
-pub fn file(bytes: &[u8], cut: bool) -> Vec<PagerRow> {
+pub fn file_rows(bytes: &[u8], is_truncated: bool) -> Vec<PagerRow> {
     let mut rows = RowBuilder::default();
     if bytes.is_empty() {
-        rows.line("", "the file is empty", Mood::Quiet);
+        rows.add_line("", "the file is empty", RowStyle::Quiet);
     } else if bytes.iter().take(8192).any(|byte| *byte == 0) {
-        rows.line("", "binary file; its first bytes are", Mood::Quiet);
+        rows.add_line("", "binary file; its first bytes are", RowStyle::Quiet);
         for line in bytes.chunks(16).take(256) {
             let hex: Vec<String> = line.iter().map(|byte| format!("{byte:02x}")).collect();
             let text: String = line
                 .iter()
                 .map(|byte| if byte.is_ascii_graphic() { char::from(*byte) } else { '.' })
                 .collect();
-            rows.line("", &format!("{:<48} {text}", hex.join(" ")), Mood::Plain);
+            rows.add_line("", &format!("{:<48} {text}", hex.join(" ")), RowStyle::Plain);
         }
     } else {
-        rows.text("", &String::from_utf8_lossy(bytes), Mood::Plain);
-        if cut {
-            rows.line("", "… the file continues; \"stepback cat POINT PATH\" prints all of it", Mood::Quiet);
+        rows.add_text("", &String::from_utf8_lossy(bytes), RowStyle::Plain);
+        if is_truncated {
+            rows.add_line(
+                "",
+                "… the file continues; \"stepback cat POINT PATH\" prints all of it",
+                RowStyle::Quiet,
+            );
         }
     }
-    rows.done()
+    rows.finish()
 }
 
 /// The most lines of one file that are shown in a diff, so that the next file can be seen too.
 const MAX_LINES_PER_FILE: usize = 20_000;
 
 /// Returns the differences between two moments.
-pub fn diff(title: &str, changes: &[ChangedFileDocument], more: bool) -> Vec<PagerRow> {
+pub fn diff_rows(title: &str, changes: &[ChangedFileDocument], has_more: bool) -> Vec<PagerRow> {
     let mut rows = RowBuilder::default();
-    rows.line("", title, Mood::Quiet);
+    rows.add_line("", title, RowStyle::Quiet);
     if changes.is_empty() {
-        rows.line("", "no file differs", Mood::Plain);
+        rows.add_line("", "no file differs", RowStyle::Plain);
     }
     for change in changes {
-        rows.head(&changed(&change.change));
+        rows.add_heading(&change_line(&change.change));
         let Some(text) = &change.text else {
             if change.change.kind == "modified" {
                 let why = "binary or too large to compare here; \"stepback diff\" shows it";
-                rows.line("  ", why, Mood::Quiet);
+                rows.add_line("  ", why, RowStyle::Quiet);
             }
             continue;
         };
@@ -166,24 +170,24 @@ pub fn diff(title: &str, changes: &[ChangedFileDocument], more: bool) -> Vec<Pag
         let mut lines = text.split_terminator('\n').skip(2);
         for line in lines.by_ref().take(MAX_LINES_PER_FILE) {
             let mood = match line.as_bytes().first() {
-                Some(b'+') => Mood::Added,
-                Some(b'-') => Mood::Removed,
-                Some(b'@') => Mood::Place,
-                Some(b'\\') => Mood::Quiet,
-                _ => Mood::Plain,
+                Some(b'+') => RowStyle::Added,
+                Some(b'-') => RowStyle::Removed,
+                Some(b'@') => RowStyle::Location,
+                Some(b'\\') => RowStyle::Quiet,
+                _ => RowStyle::Plain,
             };
-            rows.line("", line, mood);
+            rows.add_line("", line, mood);
         }
         let rest = lines.count();
         if rest > 0 {
             let what = format!("… and {rest} more lines of this file; \"stepback diff\" shows all");
-            rows.line("", &what, Mood::Quiet);
+            rows.add_line("", &what, RowStyle::Quiet);
         }
     }
-    if more {
-        rows.line("", "… there are more files; \"stepback diff\" shows all", Mood::Quiet);
+    if has_more {
+        rows.add_line("", "… there are more files; \"stepback diff\" shows all", RowStyle::Quiet);
     }
-    rows.done()
+    rows.finish()
 }
 
 #[cfg(test)]
@@ -201,9 +205,9 @@ mod tests {
         let mut rows = RowBuilder::default();
         let of =
             json!({ "command": "ls\x1b[31m", "list": [1, { "a": null }], "none": {}, "text": "one\ntwo" });
-        value(&mut rows, "", &of, Mood::Plain);
+        add_value(&mut rows, "", &of, RowStyle::Plain);
         assert_eq!(
-            text(&rows.done()),
+            text(&rows.finish()),
             "command: ls\\u{1b}[31m\nlist:\n  - 1\n  -\n    a: null\nnone: {}\ntext:\n  one\n  two\n"
         );
     }
@@ -216,20 +220,20 @@ mod tests {
         };
         let lines = "--- a/a\n+++ b/a\n@@ -1 +1 @@\n-x\n+y\n".to_owned();
         let changes = [modified("a", Some(lines)), modified("b", None)];
-        let rows = diff("since #1", &changes, false);
-        let moods: Vec<Mood> = rows.iter().map(|row| row.mood).collect();
-        assert!(moods.contains(&Mood::Added) && moods.contains(&Mood::Removed));
+        let rows = diff_rows("since #1", &changes, false);
+        let moods: Vec<RowStyle> = rows.iter().map(|row| row.style).collect();
+        assert!(moods.contains(&RowStyle::Added) && moods.contains(&RowStyle::Removed));
         assert!(text(&rows).contains("too large to compare here"), "{}", text(&rows));
-        assert!(text(&diff("", &[], false)).contains("no file differs"));
+        assert!(text(&diff_rows("", &[], false)).contains("no file differs"));
         let long = Some(format!("--- a/a\n+++ b/a\n{}", "+x\n".repeat(MAX_LINES_PER_FILE + 5)));
-        let shown = text(&diff("", &[modified("long", long), changes[0].clone()], false));
+        let shown = text(&diff_rows("", &[modified("long", long), changes[0].clone()], false));
         assert!(shown.contains("… and 5 more lines of this file") && shown.contains("+y"));
     }
 
     #[test]
     fn bytes_that_are_no_text_are_shown_as_such() {
-        assert!(text(&file(b"\0\x01ELF", false)).contains("00 01 45 4c 46"));
-        assert!(text(&file(b"x", true)).contains("the file continues"));
-        assert!(text(&file(b"\xff\x1b", false)).contains("\\u{1b}"));
+        assert!(text(&file_rows(b"\0\x01ELF", false)).contains("00 01 45 4c 46"));
+        assert!(text(&file_rows(b"x", true)).contains("the file continues"));
+        assert!(text(&file_rows(b"\xff\x1b", false)).contains("\\u{1b}"));
     }
 }

@@ -18,13 +18,13 @@ use stepback_api::steps::StepDetailDocument;
 use stepback_api::timeline::BranchLinesDocument;
 use stepback_model::time::Timestamp;
 use stepback_tui::app::{App, View};
-use stepback_tui::draw::{Look, draw};
-use stepback_tui::effect::{AppEffect, AppMessage, Around, SourceResponse};
-use stepback_tui::source::Trouble;
+use stepback_tui::draw::{TerminalCapabilities, draw};
+use stepback_tui::effect::{AppEffect, AppMessage, SourceResponse, StepsAround};
+use stepback_tui::source::SourceError;
 
 /// 2026-01-02T03:04:05Z.
 const NOW: i64 = 1_767_323_045_000_000;
-const FULL: Look = Look { colors: true, unicode: true };
+const FULL: TerminalCapabilities = TerminalCapabilities { colors: true, unicode: true };
 
 /// Reads a document; fields that are left out have their defaults.
 fn of<T: Default + Serialize + DeserializeOwned>(value: Value) -> T {
@@ -54,7 +54,7 @@ fn page<T: Default + Serialize + DeserializeOwned>(values: Value) -> Page<T> {
 }
 
 fn came(app: &mut App, came: SourceResponse) -> Vec<AppEffect> {
-    app.update(AppMessage::Came(Box::new(came)))
+    app.update(AppMessage::Response(Box::new(came)))
 }
 
 fn press(app: &mut App, key: char) -> Vec<AppEffect> {
@@ -162,7 +162,7 @@ fn mind() -> BoardDocument {
 /// A session is open, and an agent waits.
 fn app(columns: u16, rows: u16) -> App {
     let mut app = App::new((columns, rows), Timestamp::from_micros(NOW));
-    app.begin(None);
+    app.start(None);
     came(&mut app, SourceResponse::Sessions(Ok(page(sessions())), None));
     let stops = json!([{
         "id": "stop1", "workspace": "w1", "session": "4f2a91c07d3e", "agent": "claude", "tool": "Bash",
@@ -176,7 +176,7 @@ fn app(columns: u16, rows: u16) -> App {
 fn opened(columns: u16, rows: u16) -> App {
     let mut app = app(columns, rows);
     let session = sessions()[0].clone();
-    let around = Around { number: 7, steps: list(steps()), begins: true, ends: true };
+    let around = StepsAround { number: 7, steps: list(steps()), has_first: true, has_last: true };
     press(&mut app, '\n');
     let effects = came(&mut app, SourceResponse::Session(Ok((of(session), around))));
     answer(&mut app, effects);
@@ -200,7 +200,7 @@ fn answer(app: &mut App, effects: Vec<AppEffect>) {
                     ..StepDetailDocument::default()
                 };
                 let changes = list(json!([{ "path": "made.txt", "kind": "created" }]));
-                came(app, SourceResponse::Step(key, Ok(stepback_tui::write::step(&detail, &changes))));
+                came(app, SourceResponse::Step(key, Ok(stepback_tui::write::step_rows(&detail, &changes))));
             }
             AppEffect::State { key, .. } => {
                 let git = json!([{ "path": ".git", "branch": "main", "commit": "9c22da7e0123456789", "stashes": 1 }]);
@@ -227,8 +227,10 @@ fn answer(app: &mut App, effects: Vec<AppEffect>) {
             }
             AppEffect::Board { key, .. } => {
                 let mind = mind();
-                let effects =
-                    came(app, SourceResponse::Board(key, Ok(stepback_tui::app::BoardView::of(&mind))));
+                let effects = came(
+                    app,
+                    SourceResponse::Board(key, Ok(stepback_tui::app::BoardView::from_document(&mind))),
+                );
                 answer(app, effects);
             }
             AppEffect::Confidence { key, .. } => {
@@ -249,7 +251,7 @@ fn answer(app: &mut App, effects: Vec<AppEffect>) {
                     app,
                     SourceResponse::Diff(
                         key,
-                        Ok(stepback_tui::write::diff("what #7 changed", &changes, false)),
+                        Ok(stepback_tui::write::diff_rows("what #7 changed", &changes, false)),
                     ),
                 );
             }
@@ -258,13 +260,13 @@ fn answer(app: &mut App, effects: Vec<AppEffect>) {
     }
 }
 
-fn screen(app: &App, look: Look) -> Terminal<TestBackend> {
+fn screen(app: &App, look: TerminalCapabilities) -> Terminal<TestBackend> {
     let mut terminal = Terminal::new(TestBackend::new(app.size.0, app.size.1)).unwrap();
     terminal.draw(|frame| draw(app, frame, look)).unwrap();
     terminal
 }
 
-fn text(app: &App, look: Look) -> String {
+fn text(app: &App, look: TerminalCapabilities) -> String {
     let terminal = screen(app, look);
     let buffer = terminal.backend().buffer();
     let mut out = String::new();
@@ -321,7 +323,7 @@ fn views(columns: u16, rows: u16) -> String {
     hits[0].snippets = list(json!([{ "text": "make test failed" }]));
     let hits =
         SearchResultsDocument { items: hits, total: 1, complete: true, ..SearchResultsDocument::default() };
-    came(&mut app, SourceResponse::Hits("test".into(), Ok(hits)));
+    came(&mut app, SourceResponse::SearchHits("test".into(), Ok(hits)));
     all.push_str(&format!("== Found\n{}", text(&app, FULL)));
     all
 }
@@ -353,7 +355,7 @@ fn a_terminal_that_is_too_small_says_so_and_none_is_too_small_to_draw() {
 
 #[test]
 fn without_colours_and_unicode_everything_is_still_said() {
-    let plain = Look { colors: false, unicode: false };
+    let plain = TerminalCapabilities { colors: false, unicode: false };
     let mut app = opened(120, 40);
     for view in View::ALL {
         let effects = app.update(AppMessage::Key(KeyCode::Char(char::from(b'1' + view as u8)), false));
@@ -383,7 +385,7 @@ fn nothing_that_was_recorded_acts_on_the_terminal() {
             step[name] = hostile.into();
         }
     }
-    let around = Around { number: 7, steps: list(hostile_steps), begins: true, ends: true };
+    let around = StepsAround { number: 7, steps: list(hostile_steps), has_first: true, has_last: true };
     let effects = came(&mut app, SourceResponse::Session(Ok((of(session), around))));
     answer(&mut app, effects);
     let stops = json!([{ "id": "x", "session": "4f2a91c07d3e", "agent": hostile, "tool": hostile, "reason": hostile, "input": { hostile: hostile } }]);
@@ -397,7 +399,7 @@ fn nothing_that_was_recorded_acts_on_the_terminal() {
     for view in View::ALL {
         let effects = app.update(AppMessage::Key(KeyCode::Char(char::from(b'1' + view as u8)), false));
         answer(&mut app, effects);
-        came(&mut app, SourceResponse::Done(Err(Trouble::Gone(hostile.into()))));
+        came(&mut app, SourceResponse::CommandDone(Err(SourceError::NoResponse(hostile.into()))));
         for cell in &screen(&app, FULL).backend().buffer().content {
             assert!(
                 !cell.symbol().chars().any(stepback_model::escape::is_hidden),
@@ -410,7 +412,7 @@ fn nothing_that_was_recorded_acts_on_the_terminal() {
     let hits =
         json!([{ "number": 6, "kind": hostile, "session": hostile, "agent": hostile, "summary": hostile }]);
     let hits = SearchResultsDocument { items: list(hits), total: 1, ..SearchResultsDocument::default() };
-    came(&mut app, SourceResponse::Hits(hostile.into(), Ok(hits)));
+    came(&mut app, SourceResponse::SearchHits(hostile.into(), Ok(hits)));
     for cell in &screen(&app, FULL).backend().buffer().content {
         assert!(!cell.symbol().chars().any(stepback_model::escape::is_hidden), "{:?}", cell.symbol());
     }

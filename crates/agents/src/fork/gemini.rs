@@ -3,36 +3,38 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::{Fork, ForkOptions, ForkSource, Mode, Start, Write, rewrite, words};
+use super::{FileWrite, Fork, ForkMode, ForkOptions, ForkSource, StartLines, command_words, rewrite};
 
-pub(super) fn plan(source: &ForkSource<'_>, wish: &ForkOptions<'_>, start: &Start) -> Fork {
-    let session = rewrite::uuid(wish.id);
-    let old = source.place.session.as_str();
-    let lines = start.lines.iter().map(|line| rewrite::value(line, old, &session));
-    let chats = chats(source, wish.cwd);
-    let folder = chats.clone().or_else(|| source.place.path.parent().map(PathBuf::from)).unwrap_or_default();
-    let path = folder.join(format!("session-{}-{}.jsonl", rewrite::name_time(wish.now, 16), &session[..8]));
+pub(super) fn plan(source: &ForkSource<'_>, options: &ForkOptions<'_>, start: &StartLines) -> Fork {
+    let session = rewrite::uuid_v4(options.id);
+    let old = source.location.session.as_str();
+    let lines = start.lines.iter().map(|line| rewrite::replace_value(line, old, &session));
+    let chats = find_chats_dir(source, options.cwd);
+    let folder =
+        chats.clone().or_else(|| source.location.path.parent().map(PathBuf::from)).unwrap_or_default();
+    let path =
+        folder.join(format!("session-{}-{}.jsonl", rewrite::file_name_time(options.now, 16), &session[..8]));
     let file = path.to_string_lossy().into_owned();
-    let writes = vec![Write { path, bytes: rewrite::file(lines) }];
+    let writes = vec![FileWrite { path, bytes: rewrite::join_lines(lines) }];
     // A directory that Gemini CLI does not know yet has no folder of chats, but a file can be named from anywhere.
     let (mut command, note) = match chats {
-        Some(_) => (words(["gemini", "--resume", &session]), None),
+        Some(_) => (command_words(["gemini", "--resume", &session]), None),
         None => {
             let note =
                 "Gemini CLI does not know this directory yet and will assign a new id to the conversation";
-            (words(["gemini", "--session-file", &file]), Some(note.to_owned()))
+            (command_words(["gemini", "--session-file", &file]), Some(note.to_owned()))
         }
     };
-    if let Mode::Prompt(prompt) = wish.mode {
+    if let ForkMode::Prompt(prompt) = options.mode {
         command.push(format!("--prompt={prompt}"));
     }
-    Fork { session, kept: 0, writes, prepare: None, command, cwd: wish.cwd.into(), note }
+    Fork { session, kept_lines: 0, writes, prepare: None, command, cwd: options.cwd.into(), note }
 }
 
 /// Returns where Gemini CLI looks for the chats of a directory, if it knows that directory.
-fn chats(source: &ForkSource<'_>, cwd: &Path) -> Option<PathBuf> {
+fn find_chats_dir(source: &ForkSource<'_>, cwd: &Path) -> Option<PathBuf> {
     if cwd == source.cwd {
-        return source.place.path.parent().map(PathBuf::from);
+        return source.location.path.parent().map(PathBuf::from);
     }
     let projects = fs::read_dir(source.home.gemini.join("tmp")).ok()?;
     let of = |folder: &PathBuf| {

@@ -10,9 +10,9 @@ use stepback_model::record::{Session, SessionInfo, StepKind};
 use stepback_model::time::Timestamp;
 use stepback_store::Mutation;
 
-use super::{Fork, ForkError, ForkOptions, ForkSource, Mode, ReadyFork, program};
+use super::{Fork, ForkError, ForkMode, ForkOptions, ForkSource, ReadyFork, program};
 use crate::agent::Agent;
-use crate::transcript::{self, Home, TranscriptLocation};
+use crate::transcript::{self, AgentDirs, TranscriptLocation};
 
 /// A fork of a recorded conversation that is planned; nothing is written yet.
 #[derive(Clone, Debug)]
@@ -35,20 +35,20 @@ pub struct ForkRequest<'a> {
     /// The current time.
     pub now: Timestamp,
     /// Interactive, or with one prompt.
-    pub mode: Mode<'a>,
+    pub mode: ForkMode<'a>,
 }
 
 /// Plans how the conversation of a session continues from one of its steps; fails if it cannot.
-pub fn plan_recorded(
+pub fn plan_recorded_fork(
     workspace: &Workspace,
     session: Session,
     target: &StepRow,
-    home: &Home,
-    onward: &ForkRequest<'_>,
+    home: &AgentDirs,
+    request: &ForkRequest<'_>,
 ) -> Result<PlannedFork, ForkError> {
     let agent = Agent::parse(&session.agent).ok_or_else(|| ForkError::Unsupported(session.agent.clone()))?;
     let store = workspace.store();
-    let tip = workspace.conversation_at(&session, target)?;
+    let tip = workspace.conversation_tip_at(&session, target)?;
     let keep = conversation::len(store, tip)?;
     // The whole chain has at least as many lines; if the conversation was rewritten since, only the lines of that time count.
     let shared = conversation::shared(store, tip, session.info.tip)?;
@@ -59,38 +59,41 @@ pub fn plan_recorded(
     let place = match &session.info.transcript {
         Some(path) => TranscriptLocation { agent, path: path.into(), session: external },
         None => transcript::locate(agent, home, &external, Some(&directory))
-            .ok_or_else(|| ForkError::Lost(format!("{} {}", session.agent, session.id.short())))?,
+            .ok_or_else(|| ForkError::NotFound(format!("{} {}", session.agent, session.id.short())))?,
     };
-    let source = ForkSource { place: &place, cwd: &directory, home, lines: &lines };
+    let source = ForkSource { location: &place, cwd: &directory, home, lines: &lines };
     let keep = usize::try_from(keep).unwrap_or(usize::MAX);
     // The agent may not have written the call yet when it began, and not even the result of the call before.
     let began = &target.step;
     let call = began.meta.call.as_deref().filter(|_| began.kind == StepKind::ToolStart);
-    let before = call.and_then(|call| transcript::before_call_since(agent, &lines, call, keep));
-    let wish = ForkOptions {
+    let before = call.and_then(|call| transcript::cut_before_later_call(agent, &lines, call, keep));
+    let options = ForkOptions {
         keep: before.unwrap_or(keep),
-        cwd: onward.cwd.unwrap_or(&directory),
-        id: onward.id,
-        now: onward.now,
-        mode: onward.mode,
+        cwd: request.cwd.unwrap_or(&directory),
+        id: request.id,
+        now: request.now,
+        mode: request.mode,
     };
-    let mut fork = super::plan(&source, &wish)?;
-    program::use_recorded(&mut fork, agent, session.info.started.as_ref(), onward.mode)?;
+    let mut fork = super::plan(&source, &options)?;
+    program::use_recorded_program(&mut fork, agent, session.info.started.as_ref(), request.mode)?;
     Ok(PlannedFork { session, target: target.clone(), fork })
 }
 
 impl PlannedFork {
     /// Carries out the plan, and records where the new session comes from before its first event arrives.
-    pub fn carry_out(
+    pub fn execute(
         &self,
         engine: &Engine,
         workspace: &Workspace,
         now: Timestamp,
     ) -> Result<ReadyFork, ForkError> {
-        let ready = super::carry_out(&self.fork)?;
+        let ready = super::execute_fork(&self.fork)?;
         // A branch in a directory of its own is a workspace of its own.
-        let elsewhere =
-            if ready.cwd.starts_with(&workspace.root) { None } else { Some(engine.workspace(&ready.cwd)?) };
+        let elsewhere = if ready.cwd.starts_with(&workspace.root) {
+            None
+        } else {
+            Some(engine.open_workspace_root(&ready.cwd)?)
+        };
         let home = elsewhere.as_ref().unwrap_or(workspace);
         let from = &self.session;
         let session = Session {
@@ -102,7 +105,7 @@ impl PlannedFork {
                 external: Some(ready.session.clone()),
                 directory: Some(ready.cwd.display().to_string()),
                 title: from.info.title.clone(),
-                started: program::started_again(&from.agent, from.info.started.as_ref()),
+                started: program::derive_launch_command(&from.agent, from.info.started.as_ref()),
                 forked_from: Some((from.id, self.target.step.id)),
                 seen_at: Some(now),
                 ..SessionInfo::default()

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use super::{Fork, ForkError, Prepare, Write};
+use super::{FileWrite, Fork, ForkError, PrepareCommand};
 use crate::transcript::{TranscriptCursor, read};
 
 /// Timeout of an agent's own command, in tenths of a second.
@@ -26,10 +26,10 @@ pub struct ReadyFork {
 }
 
 /// Carries out a fork. No existing file is overwritten; if anything fails, the files written so far are removed.
-pub fn carry_out(fork: &Fork) -> Result<ReadyFork, ForkError> {
+pub fn execute_fork(fork: &Fork) -> Result<ReadyFork, ForkError> {
     let mut written = Vec::new();
-    let done = write_all(&fork.writes, &mut written).and_then(|()| match &fork.prepare {
-        Some(prepare) => run(prepare, fork),
+    let done = write_files(&fork.writes, &mut written).and_then(|()| match &fork.prepare {
+        Some(prepare) => run_prepare_command(prepare, fork),
         None => Ok(()),
     });
     if done.is_err() {
@@ -45,8 +45,8 @@ pub fn carry_out(fork: &Fork) -> Result<ReadyFork, ForkError> {
     })
 }
 
-fn write_all<'a>(writes: &'a [Write], written: &mut Vec<&'a Path>) -> Result<(), ForkError> {
-    for Write { path, bytes } in writes {
+fn write_files<'a>(writes: &'a [FileWrite], written: &mut Vec<&'a Path>) -> Result<(), ForkError> {
+    for FileWrite { path, bytes } in writes {
         let failed = |source| ForkError::Write { path: path.clone(), source };
         if let Some(folder) = path.parent() {
             stepback_faults::point().map_err(failed)?;
@@ -62,20 +62,20 @@ fn write_all<'a>(writes: &'a [Write], written: &mut Vec<&'a Path>) -> Result<(),
     Ok(())
 }
 
-fn run(prepare: &Prepare, fork: &Fork) -> Result<(), ForkError> {
+fn run_prepare_command(prepare: &PrepareCommand, fork: &Fork) -> Result<(), ForkError> {
     let failed = |why: String| ForkError::Prepare { command: prepare.command.join(" "), why };
-    let outcome = wait(prepare, fork);
-    let made = read(&prepare.place, &TranscriptCursor::default()).map(|fresh| fresh.lines.len());
+    let outcome = wait_for_command(prepare, fork);
+    let made = read(&prepare.location, &TranscriptCursor::default()).map(|fresh| fresh.lines.len());
     let _ = fs::remove_file(&prepare.file);
     match (outcome, made) {
         (Err(error), _) => Err(failed(error.to_string())),
-        (Ok(()), Ok(lines)) if lines == fork.kept => Ok(()),
-        (Ok(()), Ok(lines)) => Err(failed(format!("{lines} of {} messages arrived", fork.kept))),
+        (Ok(()), Ok(lines)) if lines == fork.kept_lines => Ok(()),
+        (Ok(()), Ok(lines)) => Err(failed(format!("{lines} of {} messages arrived", fork.kept_lines))),
         (Ok(()), Err(error)) => Err(failed(error.to_string())),
     }
 }
 
-fn wait(prepare: &Prepare, fork: &Fork) -> io::Result<()> {
+fn wait_for_command(prepare: &PrepareCommand, fork: &Fork) -> io::Result<()> {
     let (program, arguments) = prepare.command.split_first().ok_or_else(|| io::Error::other("no command"))?;
     let mut command = Command::new(program);
     command.args(arguments).current_dir(&fork.cwd);

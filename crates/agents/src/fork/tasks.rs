@@ -9,13 +9,13 @@ use std::path::Path;
 
 use serde_json::{Map, Value, json};
 
-use super::Write;
+use super::FileWrite;
 use crate::agent::Agent;
-use crate::transcript::{MessagePart, messages, text};
+use crate::transcript::{MessagePart, get_str, parse_messages};
 
 /// Returns the files of the task list for a new session.
-pub(super) fn writes(claude: &Path, old: &str, new: &str, lines: &[String]) -> Vec<Write> {
-    let (tasks, highest) = replay(lines);
+pub(super) fn plan_task_files(claude: &Path, old: &str, new: &str, lines: &[String]) -> Vec<FileWrite> {
+    let (tasks, highest) = replay_task_calls(lines);
     let folder = claude.join("tasks").join(new);
     let mut writes = Vec::new();
     for (id, mut task) in tasks {
@@ -28,11 +28,12 @@ pub(super) fn writes(claude: &Path, old: &str, new: &str, lines: &[String]) -> V
             }
         }
         let bytes = format!("{:#}", Value::Object(task)).into_bytes();
-        writes.push(Write { path: folder.join(format!("{id}.json")), bytes });
+        writes.push(FileWrite { path: folder.join(format!("{id}.json")), bytes });
     }
     if highest > 0 {
         // So that a task number is not used twice.
-        writes.push(Write { path: folder.join(".highwatermark"), bytes: highest.to_string().into_bytes() });
+        writes
+            .push(FileWrite { path: folder.join(".highwatermark"), bytes: highest.to_string().into_bytes() });
     }
     writes
 }
@@ -40,8 +41,8 @@ pub(super) fn writes(claude: &Path, old: &str, new: &str, lines: &[String]) -> V
 type Tasks = BTreeMap<u64, Map<String, Value>>;
 
 /// Returns the list that the calls in these lines led to, and the highest task number used.
-fn replay(lines: &[String]) -> (Tasks, u64) {
-    let all = messages(Agent::Claude, lines);
+fn replay_task_calls(lines: &[String]) -> (Tasks, u64) {
+    let all = parse_messages(Agent::Claude, lines);
     let mut calls = BTreeMap::new();
     let (mut tasks, mut highest) = (Tasks::new(), 0);
     for part in all.iter().flat_map(|message| &message.parts) {
@@ -51,12 +52,12 @@ fn replay(lines: &[String]) -> (Tasks, u64) {
             }
             MessagePart::ToolResult { id, output, failed: false, .. } => match calls.remove(id.as_str()) {
                 Some(("TaskCreate", input)) => {
-                    if let Some(number) = created(output) {
+                    if let Some(number) = parse_created_number(output) {
                         highest = highest.max(number);
-                        tasks.insert(number, create(number, input));
+                        tasks.insert(number, new_task(number, input));
                     }
                 }
-                Some((_, input)) => update(&mut tasks, input),
+                Some((_, input)) => apply_task_update(&mut tasks, input),
                 None => {}
             },
             _ => {}
@@ -66,20 +67,20 @@ fn replay(lines: &[String]) -> (Tasks, u64) {
 }
 
 /// The number in `Task #1 created successfully: …`.
-fn created(output: &Value) -> Option<u64> {
+fn parse_created_number(output: &Value) -> Option<u64> {
     let said = match output {
         Value::String(said) => said.as_str(),
-        blocks => text(blocks.get(0)?, "text")?,
+        blocks => get_str(blocks.get(0)?, "text")?,
     };
     let digits = said.strip_prefix("Task #")?;
     digits[..digits.find(|c: char| !c.is_ascii_digit())?].parse().ok()
 }
 
-fn create(number: u64, input: &Value) -> Map<String, Value> {
+fn new_task(number: u64, input: &Value) -> Map<String, Value> {
     let mut task = Map::new();
     task.insert("id".into(), number.to_string().into());
     for key in ["subject", "description"] {
-        task.insert(key.into(), text(input, key).unwrap_or_default().into());
+        task.insert(key.into(), get_str(input, key).unwrap_or_default().into());
     }
     for key in ["activeForm", "metadata"] {
         if let Some(value) = input.get(key) {
@@ -92,9 +93,9 @@ fn create(number: u64, input: &Value) -> Map<String, Value> {
     task
 }
 
-fn update(tasks: &mut Tasks, input: &Value) {
-    let Some(number) = text(input, "taskId").and_then(|id| id.parse::<u64>().ok()) else { return };
-    if text(input, "status") == Some("deleted") {
+fn apply_task_update(tasks: &mut Tasks, input: &Value) {
+    let Some(number) = get_str(input, "taskId").and_then(|id| id.parse::<u64>().ok()) else { return };
+    if get_str(input, "status") == Some("deleted") {
         tasks.remove(&number);
         return;
     }
@@ -102,8 +103,8 @@ fn update(tasks: &mut Tasks, input: &Value) {
     {
         for other in input.get(key).and_then(Value::as_array).into_iter().flatten() {
             let Some(other_number) = other.as_str().and_then(|id| id.parse::<u64>().ok()) else { continue };
-            add(tasks, number, there, other.clone());
-            add(tasks, other_number, back, number.to_string().into());
+            add_dependency(tasks, number, there, other.clone());
+            add_dependency(tasks, other_number, back, number.to_string().into());
         }
     }
     let Some(task) = tasks.get_mut(&number) else { return };
@@ -122,7 +123,7 @@ fn update(tasks: &mut Tasks, input: &Value) {
     }
 }
 
-fn add(tasks: &mut Tasks, number: u64, key: &str, value: Value) {
+fn add_dependency(tasks: &mut Tasks, number: u64, key: &str, value: Value) {
     let list = tasks.get_mut(&number).and_then(|task| task.get_mut(key)).and_then(Value::as_array_mut);
     if let Some(list) = list.filter(|list| !list.contains(&value)) {
         list.push(value);

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::SUMMARY;
-use crate::transcript::{clip, text};
+use crate::transcript::{clip_line, get_str};
 
 /// The most informative keys of all agents' tools, best first.
 const INFORMATIVE_KEYS: [&str; 17] = [
@@ -29,19 +29,23 @@ const INFORMATIVE_KEYS: [&str; 17] = [
 /// Returns a short description of a call: `Bash: cargo test`, `Edit: src/main.rs`, `apply_patch: a.txt, b.txt`.
 pub fn describe_call(tool: &str, input: &Value) -> String {
     let said = match input {
-        Value::String(patch) if patch.contains("*** Begin Patch") => patched(patch),
+        Value::String(patch) if patch.contains("*** Begin Patch") => list_patched_files(patch),
         Value::String(text) => text.clone(),
-        _ => task(input)
-            .or_else(|| INFORMATIVE_KEYS.iter().find_map(|key| telling(input, key)))
+        _ => describe_task_update(input)
+            .or_else(|| INFORMATIVE_KEYS.iter().find_map(|key| describe_value(input, key)))
             .unwrap_or_default(),
     };
-    if said.trim().is_empty() { clip(tool, SUMMARY) } else { clip(&format!("{tool}: {said}"), SUMMARY) }
+    if said.trim().is_empty() {
+        clip_line(tool, SUMMARY)
+    } else {
+        clip_line(&format!("{tool}: {said}"), SUMMARY)
+    }
 }
 
-fn telling(input: &Value, key: &str) -> Option<String> {
+fn describe_value(input: &Value, key: &str) -> Option<String> {
     match input.get(key)? {
         Value::String(text) if !text.trim().is_empty() && text.contains("*** Begin Patch") => {
-            Some(patched(text))
+            Some(list_patched_files(text))
         }
         Value::String(text) if !text.trim().is_empty() => Some(text.clone()),
         Value::Array(words) => {
@@ -52,13 +56,13 @@ fn telling(input: &Value, key: &str) -> Option<String> {
     }
 }
 
-fn task(input: &Value) -> Option<String> {
-    let id = text(input, "taskId")?;
-    Some(format!("#{id} {}", text(input, "status").unwrap_or_default()))
+fn describe_task_update(input: &Value) -> Option<String> {
+    let id = get_str(input, "taskId")?;
+    Some(format!("#{id} {}", get_str(input, "status").unwrap_or_default()))
 }
 
 /// Returns the files that a patch names.
-fn patched(patch: &str) -> String {
+fn list_patched_files(patch: &str) -> String {
     let file = |line: &str| {
         let rest = line.strip_prefix("*** ")?;
         let kinds = ["Add File: ", "Update File: ", "Delete File: "];

@@ -6,9 +6,9 @@
 
 use std::path::PathBuf;
 
-use super::hooks::Wanted;
+use super::hooks::EventHandler;
 use super::value::Value;
-use super::{Hook, InstallScope, SettingsPaths};
+use super::{HookCommand, InstallScope, SettingsPaths};
 
 /// Seconds that a tool may wait at a breakpoint. After that, the tool runs.
 const PATIENCE: u64 = 3600;
@@ -33,15 +33,15 @@ const EVENTS: [&str; 16] = [
     "PermissionDenied",
 ];
 
-pub(super) fn file(scope: InstallScope, place: &SettingsPaths) -> PathBuf {
+pub(super) fn settings_file(scope: InstallScope, paths: &SettingsPaths) -> PathBuf {
     match scope {
-        InstallScope::Project => place.workspace.join(".claude/settings.local.json"),
-        InstallScope::User => place.claude_dir.join("settings.json"),
+        InstallScope::Project => paths.workspace.join(".claude/settings.local.json"),
+        InstallScope::User => paths.claude_dir.join("settings.json"),
     }
 }
 
 /// Returns the handlers, in exec form: no shell and no quoting is involved.
-pub(super) fn wanted(hook: &Hook<'_>) -> Vec<Wanted> {
+pub(super) fn build_handlers(hook: &HookCommand<'_>) -> Vec<EventHandler> {
     let args: Vec<Value> = hook.args().into_iter().map(Value::Text).collect();
     let handler = |event| {
         let before_tool = event == "PreToolUse";
@@ -62,7 +62,7 @@ pub(super) fn wanted(hook: &Hook<'_>) -> Vec<Wanted> {
     EVENTS.into_iter().map(|event| (event, handler(event))).collect()
 }
 
-pub(super) fn follow_up(hook: &Hook<'_>, scope: InstallScope) -> Vec<String> {
+pub(super) fn follow_up_notes(hook: &HookCommand<'_>, scope: InstallScope) -> Vec<String> {
     let mut notes = vec!["Sessions that are open now load the hooks when they are restarted.".to_owned()];
     if scope == InstallScope::Project {
         notes.push(

@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 use sha2::{Digest, Sha256};
 use stepback_model::shell::quote_word;
 
-use super::hooks::{OwnHandlers, Wanted};
+use super::hooks::{EventHandler, OwnHandlers};
 use super::jsonc::JsoncDocument;
-use super::value::{Value, quoted};
-use super::{Hook, InstallScope, SettingsPaths};
+use super::value::{Value, quote_json};
+use super::{HookCommand, InstallScope, SettingsPaths};
 use crate::Agent;
 
 /// Seconds that a tool may wait at a breakpoint. After that, the tool runs.
@@ -35,26 +35,26 @@ const EVENTS: [(&str, &str, u64); 11] = [
     ("Interrupt", "interrupt", END_HOOK_TIMEOUT_SECONDS),
 ];
 
-pub(super) fn file(scope: InstallScope, place: &SettingsPaths) -> PathBuf {
+pub(super) fn hooks_file(scope: InstallScope, paths: &SettingsPaths) -> PathBuf {
     match scope {
-        InstallScope::Project => place.workspace.join(".codex/hooks.json"),
-        InstallScope::User => place.codex_home.join("hooks.json"),
+        InstallScope::Project => paths.workspace.join(".codex/hooks.json"),
+        InstallScope::User => paths.codex_home.join("hooks.json"),
     }
 }
 
 /// Returns the handlers. Their text must stay the same from release to release: the user's trust depends on it.
-pub(super) fn wanted(hook: &Hook<'_>) -> Vec<Wanted> {
+pub(super) fn build_handlers(hook: &HookCommand<'_>) -> Vec<EventHandler> {
     let handler = |timeout| {
         Value::Object(vec![
             ("type", Value::Text("command".to_owned())),
-            ("command", Value::Text(command(hook))),
+            ("command", Value::Text(hook_command_line(hook))),
             ("timeout", Value::Number(timeout)),
         ])
     };
     EVENTS.into_iter().map(|(event, _, timeout)| (event, handler(timeout))).collect()
 }
 
-pub(super) fn follow_up(scope: InstallScope) -> Vec<String> {
+pub(super) fn follow_up_notes(scope: InstallScope) -> Vec<String> {
     let mut notes = vec![
         "Codex runs hooks only after you have reviewed them. It asks the next time you start `codex` here (\"Hooks need \
          review\"; later: /hooks). Until then it skips them silently, and so does `codex exec`, which never asks."
@@ -72,32 +72,32 @@ pub(super) fn follow_up(scope: InstallScope) -> Vec<String> {
 
 /// The note for the case that other hooks come after stepback's: removing stepback's moves them, and Codex identifies them by
 /// index.
-pub(super) fn moved() -> String {
+pub(super) fn moved_hooks_note() -> String {
     "Other hooks moved up by one; Codex may ask you to review them again.".to_owned()
 }
 
 /// Returns the `-c` settings that give one run stepback's hooks and no others: they are passed together with the trust that
 /// they need, so that other unreviewed hooks do not run, as they would with `--dangerously-bypass-hook-trust`. Codex would
 /// run a hook that is also installed a second time, so installed ones are disabled for the run.
-pub(super) fn overrides(hook: &Hook<'_>, place: &SettingsPaths, binary: &Path) -> Vec<String> {
-    let command = command(hook);
+pub(super) fn build_overrides(hook: &HookCommand<'_>, paths: &SettingsPaths, binary: &Path) -> Vec<String> {
+    let command = hook_command_line(hook);
     let mut settings = Vec::new();
     let mut state = Vec::new();
     for (event, key, timeout) in EVENTS {
         settings.push(format!(
             "hooks.{event}=[{{hooks=[{{type=\"command\",command={},timeout={timeout}}}]}}]",
-            quoted(&command)
+            quote_json(&command)
         ));
         state.push(format!(
             "{}={{trusted_hash=\"{}\"}}",
-            quoted(&format!("/<session-flags>/config.toml:{key}:0:0")),
+            quote_json(&format!("/<session-flags>/config.toml:{key}:0:0")),
             trusted_hash(key, &command, timeout)
         ));
     }
     for scope in [InstallScope::User, InstallScope::Project] {
-        let file = file(scope, place);
-        for key in installed(&file, OwnHandlers { agent: Agent::Codex, binary }) {
-            state.push(format!("{}={{enabled=false}}", quoted(&key)));
+        let file = hooks_file(scope, paths);
+        for key in installed_hook_keys(&file, OwnHandlers { agent: Agent::Codex, binary }) {
+            state.push(format!("{}={{enabled=false}}", quote_json(&key)));
         }
     }
     settings.push(format!("hooks.state={{{}}}", state.join(",")));
@@ -105,20 +105,20 @@ pub(super) fn overrides(hook: &Hook<'_>, place: &SettingsPaths, binary: &Path) -
 }
 
 /// Returns the keys by which Codex identifies stepback's installed hooks.
-fn installed(file: &Path, ours: OwnHandlers<'_>) -> Vec<String> {
+fn installed_hook_keys(file: &Path, ours: OwnHandlers<'_>) -> Vec<String> {
     let text = std::fs::read_to_string(file).ok();
     let Some(document) = text.and_then(|text| JsoncDocument::parse(text).ok()) else { return Vec::new() };
     let mut names = vec![file.to_owned()];
     names.extend(std::fs::canonicalize(file).ok().filter(|real| real != file));
     let mut keys = Vec::new();
-    for (event, group, handler) in ours.places(&document) {
+    for (event, group, handler) in ours.find_handlers(&document) {
         let Some((_, key, _)) = EVENTS.into_iter().find(|(name, ..)| *name == event) else { continue };
         keys.extend(names.iter().map(|name| format!("{}:{key}:{group}:{handler}", name.display())));
     }
     keys
 }
 
-fn command(hook: &Hook<'_>) -> String {
+fn hook_command_line(hook: &HookCommand<'_>) -> String {
     format!("{} {}", quote_word(hook.binary), hook.args().join(" "))
 }
 
@@ -126,7 +126,7 @@ fn command(hook: &Hook<'_>) -> String {
 fn trusted_hash(event: &str, command: &str, timeout: u64) -> String {
     let definition = format!(
         "{{\"event_name\":\"{event}\",\"hooks\":[{{\"async\":false,\"command\":{},\"timeout\":{timeout},\"type\":\"command\"}}]}}",
-        quoted(command)
+        quote_json(command)
     );
     let digest = Sha256::digest(definition.as_bytes());
     format!("sha256:{}", stepback_model::hex::encode(&digest))

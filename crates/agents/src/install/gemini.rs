@@ -8,9 +8,9 @@ use std::path::PathBuf;
 
 use stepback_model::shell::quote_word;
 
-use super::hooks::Wanted;
+use super::hooks::EventHandler;
 use super::value::Value;
-use super::{Hook, InstallScope, SettingsPaths};
+use super::{HookCommand, InstallScope, SettingsPaths};
 
 /// Milliseconds that a tool may wait at a breakpoint. After that, the tool runs.
 const PATIENCE: u64 = 3_600_000;
@@ -27,14 +27,14 @@ const EVENTS: [&str; 8] = [
     "Notification",
 ];
 
-pub(super) fn file(scope: InstallScope, place: &SettingsPaths) -> PathBuf {
+pub(super) fn settings_file(scope: InstallScope, paths: &SettingsPaths) -> PathBuf {
     match scope {
-        InstallScope::Project => place.workspace.join(".gemini/settings.json"),
-        InstallScope::User => place.gemini_dir.join("settings.json"),
+        InstallScope::Project => paths.workspace.join(".gemini/settings.json"),
+        InstallScope::User => paths.gemini_dir.join("settings.json"),
     }
 }
 
-pub(super) fn wanted(hook: &Hook<'_>) -> Vec<Wanted> {
+pub(super) fn build_handlers(hook: &HookCommand<'_>) -> Vec<EventHandler> {
     let command = format!("{} {}", quote_word(hook.binary), hook.args().join(" "));
     let handler = |event| {
         // The agent may also be stopped after a call, by a breakpoint on errors.
@@ -49,7 +49,7 @@ pub(super) fn wanted(hook: &Hook<'_>) -> Vec<Wanted> {
     EVENTS.into_iter().map(|event| (event, handler(event))).collect()
 }
 
-pub(super) fn follow_up(scope: InstallScope) -> Vec<String> {
+pub(super) fn follow_up_notes(scope: InstallScope) -> Vec<String> {
     let mut notes = vec!["Sessions that are open now load the hooks when they are restarted.".to_owned()];
     if scope == InstallScope::Project {
         notes.push(

@@ -6,17 +6,17 @@
 
 use std::path::Path;
 
-use super::jsonc::{JsoncDocument, PathStep, Position, Rest, SyntaxError};
+use super::jsonc::{JsoncDocument, PathStep, Position, RemainingContent, SyntaxError};
 use super::parse::SpannedNode;
 use super::value::Value;
 use crate::Agent;
 
 /// An event name with the handler to install for it.
-pub(super) type Wanted = (&'static str, Value);
+pub(super) type EventHandler = (&'static str, Value);
 
 /// How many handlers were changed.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub(super) struct Counts {
+pub(super) struct HandlerCounts {
     pub added: usize,
     pub updated: usize,
     pub removed: usize,
@@ -40,7 +40,7 @@ pub(super) struct OwnHandlers<'a> {
 
 impl OwnHandlers<'_> {
     /// Whether `handler` runs `stepback hook AGENT`, with any path of stepback, in exec form or through a shell.
-    pub fn is(self, handler: &SpannedNode) -> bool {
+    pub fn matches(self, handler: &SpannedNode) -> bool {
         let Some(command) = handler.member("command").and_then(SpannedNode::text) else { return false };
         let words = match handler.member("args") {
             Some(args) => {
@@ -49,7 +49,7 @@ impl OwnHandlers<'_> {
                 words.extend(args.map(|word| word.text().unwrap_or_default().to_owned()));
                 words
             }
-            None => match shell_words(command) {
+            None => match split_shell_words(command) {
                 Some(words) => words,
                 None => return false,
             },
@@ -62,13 +62,13 @@ impl OwnHandlers<'_> {
     }
 
     /// Returns where stepback's handlers are: event, index of the group, index in the group.
-    pub fn places(self, document: &JsoncDocument) -> Vec<(String, usize, usize)> {
+    pub fn find_handlers(self, document: &JsoncDocument) -> Vec<(String, usize, usize)> {
         let events = document.root().member("hooks").and_then(SpannedNode::members).unwrap_or_default();
         let mut found = Vec::new();
         for event in events {
             for (group, node) in event.value.elements().unwrap_or_default().iter().enumerate() {
                 let handlers = node.member("hooks").and_then(SpannedNode::elements).unwrap_or_default();
-                let ours = handlers.iter().enumerate().filter(|(_, handler)| self.is(handler));
+                let ours = handlers.iter().enumerate().filter(|(_, handler)| self.matches(handler));
                 found.extend(ours.map(|(handler, _)| (event.name.clone(), group, handler)));
             }
         }
@@ -77,67 +77,67 @@ impl OwnHandlers<'_> {
 }
 
 /// Returns the group that contains `handler`.
-pub(super) fn group(handler: &Value) -> Value {
+pub(super) fn build_group(handler: &Value) -> Value {
     Value::Object(vec![("hooks", Value::Array(vec![handler.clone()]))])
 }
 
 /// Returns all of `wanted` as the value of `hooks`.
-pub(super) fn all(wanted: &[Wanted]) -> Value {
+pub(super) fn build_hooks_object(wanted: &[EventHandler]) -> Value {
     Value::Object(
-        wanted.iter().map(|(event, handler)| (*event, Value::Array(vec![group(handler)]))).collect(),
+        wanted.iter().map(|(event, handler)| (*event, Value::Array(vec![build_group(handler)]))).collect(),
     )
 }
 
 /// Makes stepback's handlers exactly `wanted`: adds missing ones, updates old ones, removes the others.
 pub(super) fn install(
     document: &mut JsoncDocument,
-    wanted: &[Wanted],
+    wanted: &[EventHandler],
     ours: OwnHandlers<'_>,
-) -> Result<Counts, HookConflict> {
-    let mut counts = Counts::default();
+) -> Result<HandlerCounts, HookConflict> {
+    let mut counts = HandlerCounts::default();
     if document.root().members().is_none() {
-        return Err(misfit(document, document.root(), "the settings are not an object"));
+        return Err(shape_conflict(document, document.root(), "the settings are not an object"));
     }
     let Some(hooks) = document.root().member("hooks") else {
-        document.insert_member(&[], "hooks", &all(wanted))?;
-        return Ok(Counts { added: wanted.len(), ..counts });
+        document.insert_member(&[], "hooks", &build_hooks_object(wanted))?;
+        return Ok(HandlerCounts { added: wanted.len(), ..counts });
     };
     if hooks.members().is_none() {
-        return Err(misfit(document, hooks, "\"hooks\" is not an object"));
+        return Err(shape_conflict(document, hooks, "\"hooks\" is not an object"));
     }
     for (event, handler) in wanted {
         let path = [PathStep::from("hooks"), PathStep::from(*event)];
         let Some(node) = document.get(&path) else {
-            let value = Value::Array(vec![group(handler)]);
+            let value = Value::Array(vec![build_group(handler)]);
             document.insert_member(&path[..1], event, &value)?;
             counts.added += 1;
             continue;
         };
         if node.elements().is_none() {
-            return Err(misfit(document, node, &format!("\"{event}\" is not a list")));
+            return Err(shape_conflict(document, node, &format!("\"{event}\" is not a list")));
         }
-        let there = ours.places(document).into_iter().find(|(found, ..)| found == event);
+        let there = ours.find_handlers(document).into_iter().find(|(found, ..)| found == event);
         let Some((_, group_at, at)) = there else {
-            document.append(&path, &group(handler))?;
+            document.append(&path, &build_group(handler))?;
             counts.added += 1;
             continue;
         };
         let path = handler_path(event, group_at, at);
-        if document.get(&path).is_some_and(|node| !handler.says_the_same_as(node)) {
+        if document.get(&path).is_some_and(|node| !handler.matches_node(node)) {
             document.replace(&path, handler)?;
             counts.updated += 1;
         }
     }
     let mut kept: Vec<&str> = Vec::new();
     let mut surplus = Vec::new();
-    for place in ours.places(document) {
+    for place in ours.find_handlers(document) {
         match wanted.iter().find(|(event, _)| *event == place.0) {
             Some((event, _)) if !kept.contains(event) => kept.push(event),
             _ => surplus.push(place),
         }
     }
     for (event, group, handler) in surplus.iter().rev() {
-        take_out(document, event, *group, *handler)?;
+        remove_handler(document, event, *group, *handler)?;
         counts.removed += 1;
     }
     Ok(counts)
@@ -148,48 +148,48 @@ pub(super) fn install(
 pub(super) fn uninstall(
     document: &mut JsoncDocument,
     ours: OwnHandlers<'_>,
-) -> Result<(Counts, bool), SyntaxError> {
-    let mut counts = Counts::default();
-    let mut rest = Rest::Entries;
-    for (event, group, handler) in ours.places(document).iter().rev() {
-        rest = take_out(document, event, *group, *handler)?;
+) -> Result<(HandlerCounts, bool), SyntaxError> {
+    let mut counts = HandlerCounts::default();
+    let mut rest = RemainingContent::Entries;
+    for (event, group, handler) in ours.find_handlers(document).iter().rev() {
+        rest = remove_handler(document, event, *group, *handler)?;
         counts.removed += 1;
     }
-    Ok((counts, rest == Rest::EmptyAndOurs))
+    Ok((counts, rest == RemainingContent::EmptyAndOurs))
 }
 
 /// Removes one handler, and each container around it that was made for it. Returns what is left of the root.
-fn take_out(
+fn remove_handler(
     document: &mut JsoncDocument,
     event: &str,
     group: usize,
     handler: usize,
-) -> Result<Rest, SyntaxError> {
+) -> Result<RemainingContent, SyntaxError> {
     let path = handler_path(event, group, handler);
     let alone =
         document.get(&path[..4]).and_then(SpannedNode::elements).is_none_or(|handlers| handlers.len() == 1);
     if !alone {
         document.remove(&path)?;
-        return Ok(Rest::Entries);
+        return Ok(RemainingContent::Entries);
     }
     for length in [3, 2, 1] {
-        if document.remove(&path[..length])? != Rest::EmptyAndOurs {
-            return Ok(Rest::Entries);
+        if document.remove(&path[..length])? != RemainingContent::EmptyAndOurs {
+            return Ok(RemainingContent::Entries);
         }
     }
-    Ok(Rest::EmptyAndOurs)
+    Ok(RemainingContent::EmptyAndOurs)
 }
 
 fn handler_path(event: &str, group: usize, handler: usize) -> [PathStep; 5] {
     ["hooks".into(), event.into(), group.into(), "hooks".into(), handler.into()]
 }
 
-fn misfit(document: &JsoncDocument, node: &SpannedNode, what: &str) -> HookConflict {
+fn shape_conflict(document: &JsoncDocument, node: &SpannedNode, what: &str) -> HookConflict {
     HookConflict::Shape { what: what.to_owned(), position: document.position(node) }
 }
 
 /// Splits a simple shell command into words. `None` if it is more than a simple command.
-fn shell_words(command: &str) -> Option<Vec<String>> {
+fn split_shell_words(command: &str) -> Option<Vec<String>> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
     let mut characters = command.chars();
@@ -233,13 +233,13 @@ mod tests {
     #[test]
     fn a_path_with_blanks_and_quotes_survives_the_shell() {
         for path in ["/usr/bin/stepback", "/a b/stepback", "/it's/stepback", "/$HOME/stepback"] {
-            let words = shell_words(&format!("{} hook codex", quote_word(path)));
+            let words = split_shell_words(&format!("{} hook codex", quote_word(path)));
             assert_eq!(words, Some(vec![path.to_owned(), "hook".to_owned(), "codex".to_owned()]));
         }
     }
 
     #[test]
     fn a_pipeline_is_not_ours() {
-        assert_eq!(shell_words("stepback hook codex | tee log"), None);
+        assert_eq!(split_shell_words("stepback hook codex | tee log"), None);
     }
 }

@@ -12,7 +12,7 @@
 use super::parse;
 pub use super::value::Value;
 
-pub use super::parse::{Member, Position, Shape, SpannedNode, SyntaxError};
+pub use super::parse::{Member, NodeKind, Position, SpannedNode, SyntaxError};
 
 /// One step of a path into a document.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -37,7 +37,7 @@ impl From<usize> for PathStep {
 
 /// What is left of a container after an entry was removed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Rest {
+pub enum RemainingContent {
     /// Other entries.
     Entries,
     /// Nothing, and the container was there before the entry was inserted.
@@ -74,17 +74,17 @@ impl JsoncDocument {
 
     /// Returns the position of the first comment.
     pub fn first_comment(&self) -> Option<Position> {
-        self.comment.map(|at| Position::of(&self.text, at))
+        self.comment.map(|at| Position::from_offset(&self.text, at))
     }
 
     /// Returns the position of the first comma before a closing bracket.
     pub fn first_trailing_comma(&self) -> Option<Position> {
-        self.trailing_comma.map(|at| Position::of(&self.text, at))
+        self.trailing_comma.map(|at| Position::from_offset(&self.text, at))
     }
 
     /// Returns the position of `node`, for messages.
     pub fn position(&self, node: &SpannedNode) -> Position {
-        Position::of(&self.text, node.span.start)
+        Position::from_offset(&self.text, node.span.start)
     }
 
     /// Whether nothing but a final line break is outside the root value.
@@ -112,23 +112,23 @@ impl JsoncDocument {
         let Some(node) = self.get(path) else { return Ok(()) };
         let span = node.span.clone();
         let printed = if self.text[span.clone()].contains('\n') {
-            value.pretty(self.newline(), self.unit(), self.line_indent(span.start))
+            value.to_pretty_string(self.newline(), self.indent_unit(), self.line_indent(span.start))
         } else {
-            value.compact(self.spaced())
+            value.to_compact_string(self.has_space_after_colon())
         };
         self.text.replace_range(span, &printed);
-        self.again()
+        self.reparse()
     }
 
     /// Removes the entry at `path` with its comma and its line, and returns what is left of its container.
-    pub fn remove(&mut self, path: &[PathStep]) -> Result<Rest, SyntaxError> {
-        let Some((last, above)) = path.split_last() else { return Ok(Rest::Entries) };
-        let Some(container) = self.get(above) else { return Ok(Rest::Entries) };
-        let Some(index) = container.index_of(last) else { return Ok(Rest::Entries) };
+    pub fn remove(&mut self, path: &[PathStep]) -> Result<RemainingContent, SyntaxError> {
+        let Some((last, above)) = path.split_last() else { return Ok(RemainingContent::Entries) };
+        let Some(container) = self.get(above) else { return Ok(RemainingContent::Entries) };
+        let Some(index) = container.index_of(last) else { return Ok(RemainingContent::Entries) };
         let entries = container.entries();
         let (open, close) = (container.span.start + 1, container.span.end - 1);
         let entry = entries[index].clone();
-        let comma = self.comma_after(entry.end, close);
+        let comma = self.find_comma(entry.end, close);
         let bare = self.text[..entry.start].trim_end_matches(WHITE).len();
         let before = index.checked_sub(1).map_or(open, |above| entries[above].end);
         let behind = comma.map_or(entry.end, |at| at + 1);
@@ -142,14 +142,18 @@ impl JsoncDocument {
         };
         if entries.len() == 1 {
             let (before, left) = (&self.text[open..entry.start], &self.text[behind..close]);
-            let ours = comma.is_none() && looks_made(before, left);
-            let back = if is_white(before) && before.starts_with(BREAK) { line_break_added(left) } else { 0 };
+            let ours = comma.is_none() && looks_generated(before, left);
+            let back = if is_whitespace(before) && before.starts_with(BREAK) {
+                added_line_break_len(left)
+            } else {
+                0
+            };
             self.text.replace_range(lead..behind + back, "");
-            self.again()?;
-            return Ok(if ours { Rest::EmptyAndOurs } else { Rest::Empty });
+            self.reparse()?;
+            return Ok(if ours { RemainingContent::EmptyAndOurs } else { RemainingContent::Empty });
         }
         // If this is the last of several entries, remove the comma before it. Comments in between stay.
-        let comma = comma.or_else(|| self.comma_after(before, entry.start));
+        let comma = comma.or_else(|| self.find_comma(before, entry.start));
         match comma {
             Some(comma) if comma > entry.start => {
                 self.text.replace_range(comma..comma + 1, "");
@@ -161,29 +165,37 @@ impl JsoncDocument {
             }
             None => self.text.replace_range(lead..entry.end, ""),
         }
-        self.again()?;
-        Ok(Rest::Entries)
+        self.reparse()?;
+        Ok(RemainingContent::Entries)
     }
 
     fn insert(&mut self, path: &[PathStep], key: Option<&str>, value: &Value) -> Result<(), SyntaxError> {
         let Some(container) = self.get(path) else { return Ok(()) };
         let entries = container.entries();
         let (open, close) = (container.span.start + 1, container.span.end - 1);
-        let Some(last) = entries.last() else { return self.fill(open, key, value) };
+        let Some(last) = entries.last() else { return self.insert_first(open, key, value) };
         // After the last item in the container: the value, its comma or a comment.
         let at = self.text[..close].trim_end_matches(WHITE).len();
-        let comma = self.comma_after(last.end, close);
+        let comma = self.find_comma(last.end, close);
         let one_line = !self.text[open..last.start].contains('\n')
             && !parse::ends_in_line_comment(&self.text[last.end..at]);
         let mut new = String::new();
         if one_line {
-            new.push_str(if self.spaced() { " " } else { "" });
-            new.push_str(&member(key, &value.compact(self.spaced()), self.spaced()));
+            new.push_str(if self.has_space_after_colon() { " " } else { "" });
+            new.push_str(&format_member(
+                key,
+                &value.to_compact_string(self.has_space_after_colon()),
+                self.has_space_after_colon(),
+            ));
         } else {
             let indent = self.line_indent(last.start).to_owned();
             new.push_str(self.newline());
             new.push_str(&indent);
-            new.push_str(&member(key, &value.pretty(self.newline(), self.unit(), &indent), true));
+            new.push_str(&format_member(
+                key,
+                &value.to_pretty_string(self.newline(), self.indent_unit(), &indent),
+                true,
+            ));
         }
         if comma.is_some() {
             new.push(',');
@@ -193,29 +205,29 @@ impl JsoncDocument {
         if comma.is_none() {
             self.text.insert(end, ',');
         }
-        self.again()
+        self.reparse()
     }
 
     /// Inserts the first entry into an empty container, in the layout by which [`JsoncDocument::remove`] knows that it was there
     /// before.
-    fn fill(&mut self, open: usize, key: Option<&str>, value: &Value) -> Result<(), SyntaxError> {
+    fn insert_first(&mut self, open: usize, key: Option<&str>, value: &Value) -> Result<(), SyntaxError> {
         let newline = self.newline();
-        let indent = format!("{}{}", self.line_indent(open), self.unit());
-        let printed = member(key, &value.pretty(newline, self.unit(), &indent), true);
+        let indent = format!("{}{}", self.line_indent(open), self.indent_unit());
+        let printed = format_member(key, &value.to_pretty_string(newline, self.indent_unit(), &indent), true);
         let blank = if self.text[open..].starts_with(BREAK) { newline } else { "" };
         let new = format!("{newline}{indent}{printed}{blank}");
         self.text.insert_str(open, &new);
-        self.again()
+        self.reparse()
     }
 
-    fn again(&mut self) -> Result<(), SyntaxError> {
+    fn reparse(&mut self) -> Result<(), SyntaxError> {
         let text = std::mem::take(&mut self.text);
         *self = Self::parse(text)?;
         Ok(())
     }
 
     /// Returns the comma between `from` and `to`, a range of white space, comments and at most one comma.
-    fn comma_after(&self, from: usize, to: usize) -> Option<usize> {
+    fn find_comma(&self, from: usize, to: usize) -> Option<usize> {
         parse::skip_blank(&self.text, from).filter(|&at| at < to && self.text[at..].starts_with(','))
     }
 
@@ -227,7 +239,7 @@ impl JsoncDocument {
     }
 
     /// Returns one level of indentation: that of the root's first entry, or two spaces.
-    fn unit(&self) -> &str {
+    fn indent_unit(&self) -> &str {
         let first = self.root.entries().into_iter().next();
         match first.map(|entry| self.line_indent(entry.start)) {
             Some(indent) if !indent.is_empty() => indent,
@@ -243,9 +255,9 @@ impl JsoncDocument {
     }
 
     /// Whether the file has a space after the colon, in its own one-line objects.
-    fn spaced(&self) -> bool {
-        match &self.root.shape {
-            Shape::Object(members) => members.first().is_none_or(|first| {
+    fn has_space_after_colon(&self) -> bool {
+        match &self.root.kind {
+            NodeKind::Object(members) => members.first().is_none_or(|first| {
                 let text = &self.text[first.key.end..first.value.span.start];
                 text.ends_with(WHITE)
             }),
@@ -257,15 +269,15 @@ impl JsoncDocument {
 const WHITE: [char; 4] = [' ', '\t', '\r', '\n'];
 const BREAK: [char; 2] = ['\r', '\n'];
 
-fn member(key: Option<&str>, printed: &str, spaced: bool) -> String {
+fn format_member(key: Option<&str>, printed: &str, spaced: bool) -> String {
     match key {
-        Some(key) => format!("{}:{}{printed}", super::value::quoted(key), if spaced { " " } else { "" }),
+        Some(key) => format!("{}:{}{printed}", super::value::quote_json(key), if spaced { " " } else { "" }),
         None => printed.to_owned(),
     }
 }
 
 /// Whether the text before and after a lone entry is what [`Value::pretty`] or [`Value::compact`] writes.
-fn looks_made(before: &str, after: &str) -> bool {
+fn looks_generated(before: &str, after: &str) -> bool {
     let on_own_line = |text: &str| {
         text.trim_start_matches('\r')
             .strip_prefix('\n')
@@ -276,15 +288,15 @@ fn looks_made(before: &str, after: &str) -> bool {
 
 /// Returns how many bytes after a lone entry to remove with it: the line break of a container made with the entry, or the
 /// blank line that [`JsoncDocument::fill`] added.
-fn line_break_added(after: &str) -> usize {
+fn added_line_break_len(after: &str) -> usize {
     let rest = after.strip_prefix("\r\n").or_else(|| after.strip_prefix('\n'));
     match rest {
         Some(rest) if rest.starts_with(BREAK) => after.len() - rest.len(),
-        Some(rest) if is_white(rest) && !rest.contains('\n') => after.len(),
+        Some(rest) if is_whitespace(rest) && !rest.contains('\n') => after.len(),
         _ => 0,
     }
 }
 
-fn is_white(text: &str) -> bool {
+fn is_whitespace(text: &str) -> bool {
     text.trim_matches(WHITE).is_empty()
 }

@@ -17,12 +17,12 @@ pub struct SpannedNode {
     /// Byte range of its text.
     pub span: Range<usize>,
     /// Its kind and content.
-    pub shape: Shape,
+    pub kind: NodeKind,
 }
 
 /// The kinds of values, with their content.
 #[derive(Clone, Debug)]
-pub enum Shape {
+pub enum NodeKind {
     /// An object.
     Object(Vec<Member>),
     /// An array.
@@ -47,37 +47,37 @@ pub struct Member {
 impl SpannedNode {
     /// Returns the member of this name, the last if there are several.
     pub fn member(&self, name: &str) -> Option<&Self> {
-        let Shape::Object(members) = &self.shape else { return None };
+        let NodeKind::Object(members) = &self.kind else { return None };
         members.iter().rev().find(|member| member.name == name).map(|member| &member.value)
     }
 
     /// Returns the elements, if it is an array.
     pub fn elements(&self) -> Option<&[Self]> {
-        match &self.shape {
-            Shape::Array(elements) => Some(elements),
+        match &self.kind {
+            NodeKind::Array(elements) => Some(elements),
             _ => None,
         }
     }
 
     /// Returns the members, if it is an object.
     pub fn members(&self) -> Option<&[Member]> {
-        match &self.shape {
-            Shape::Object(members) => Some(members),
+        match &self.kind {
+            NodeKind::Object(members) => Some(members),
             _ => None,
         }
     }
 
     /// Returns the text, if it is a string.
     pub fn text(&self) -> Option<&str> {
-        match &self.shape {
-            Shape::Text(text) => Some(text),
+        match &self.kind {
+            NodeKind::Text(text) => Some(text),
             _ => None,
         }
     }
 
     /// Whether it is this number, `true`, `false` or `null`.
     pub fn is_plain(&self, plain: &str) -> bool {
-        matches!(&self.shape, Shape::Plain(found) if found == plain)
+        matches!(&self.kind, NodeKind::Plain(found) if found == plain)
     }
 
     pub(super) fn child(&self, step: &PathStep) -> Option<&Self> {
@@ -88,23 +88,25 @@ impl SpannedNode {
     }
 
     pub(super) fn index_of(&self, step: &PathStep) -> Option<usize> {
-        match (step, &self.shape) {
-            (PathStep::Key(name), Shape::Object(members)) => {
+        match (step, &self.kind) {
+            (PathStep::Key(name), NodeKind::Object(members)) => {
                 members.iter().rposition(|member| member.name == *name)
             }
-            (PathStep::Index(index), Shape::Array(elements)) => (*index < elements.len()).then_some(*index),
+            (PathStep::Index(index), NodeKind::Array(elements)) => {
+                (*index < elements.len()).then_some(*index)
+            }
             _ => None,
         }
     }
 
     /// Returns the spans of the entries: whole members of an object, elements of an array.
     pub(super) fn entries(&self) -> Vec<Range<usize>> {
-        match &self.shape {
-            Shape::Object(members) => {
+        match &self.kind {
+            NodeKind::Object(members) => {
                 members.iter().map(|member| member.key.start..member.value.span.end).collect()
             }
-            Shape::Array(elements) => elements.iter().map(|element| element.span.clone()).collect(),
-            Shape::Text(_) | Shape::Plain(_) => Vec::new(),
+            NodeKind::Array(elements) => elements.iter().map(|element| element.span.clone()).collect(),
+            NodeKind::Text(_) | NodeKind::Plain(_) => Vec::new(),
         }
     }
 }
@@ -119,7 +121,7 @@ pub struct Position {
 }
 
 impl Position {
-    pub(super) fn of(text: &str, at: usize) -> Self {
+    pub(super) fn from_offset(text: &str, at: usize) -> Self {
         let before = text.get(..at).unwrap_or(text);
         let line = before.matches('\n').count() + 1;
         let start = before.rfind('\n').map_or(0, |found| found + 1);
@@ -143,31 +145,31 @@ pub struct SyntaxError {
     pub position: Position,
 }
 
-pub(super) struct Parsed {
+pub(super) struct ParsedDocument {
     pub root: SpannedNode,
     pub comment: Option<usize>,
     pub trailing_comma: Option<usize>,
 }
 
 /// Parses the whole text.
-pub(super) fn parse(text: &str) -> Result<Parsed, SyntaxError> {
-    let mut reader = Reader { text, at: 0, comment: None, trailing_comma: None };
+pub(super) fn parse(text: &str) -> Result<ParsedDocument, SyntaxError> {
+    let mut reader = JsoncParser { text, offset: 0, comment: None, trailing_comma: None };
     if text.starts_with('\u{feff}') {
-        reader.at = '\u{feff}'.len_utf8();
+        reader.offset = '\u{feff}'.len_utf8();
     }
-    reader.blank()?;
-    let root = reader.value(0)?;
-    reader.blank()?;
-    if reader.at < text.len() {
+    reader.skip_blanks()?;
+    let root = reader.parse_value(0)?;
+    reader.skip_blanks()?;
+    if reader.offset < text.len() {
         return Err(reader.error("unexpected data after the value"));
     }
-    Ok(Parsed { root, comment: reader.comment, trailing_comma: reader.trailing_comma })
+    Ok(ParsedDocument { root, comment: reader.comment, trailing_comma: reader.trailing_comma })
 }
 
 /// Returns where the white space and comments from `from` on end. `None` if a comment does not end.
 pub(super) fn skip_blank(text: &str, from: usize) -> Option<usize> {
-    let mut reader = Reader { text, at: from, comment: None, trailing_comma: None };
-    reader.blank().ok().map(|()| reader.at)
+    let mut reader = JsoncParser { text, offset: from, comment: None, trailing_comma: None };
+    reader.skip_blanks().ok().map(|()| reader.offset)
 }
 
 /// Whether `between`, the text between two entries or brackets, ends inside a line comment.
@@ -187,93 +189,94 @@ pub(super) fn ends_in_line_comment(between: &str) -> bool {
     }
 }
 
-struct Reader<'a> {
+struct JsoncParser<'a> {
     text: &'a str,
-    at: usize,
+    offset: usize,
     comment: Option<usize>,
     trailing_comma: Option<usize>,
 }
 
-impl Reader<'_> {
-    fn rest(&self) -> &str {
-        &self.text[self.at..]
+impl JsoncParser<'_> {
+    fn remaining(&self) -> &str {
+        &self.text[self.offset..]
     }
 
     fn error(&self, what: &str) -> SyntaxError {
-        SyntaxError { what: what.to_owned(), position: Position::of(self.text, self.at) }
+        SyntaxError { what: what.to_owned(), position: Position::from_offset(self.text, self.offset) }
     }
 
-    fn blank(&mut self) -> Result<(), SyntaxError> {
+    fn skip_blanks(&mut self) -> Result<(), SyntaxError> {
         loop {
-            self.at = self.text.len() - self.rest().trim_start_matches([' ', '\t', '\r', '\n']).len();
-            let length = if self.rest().starts_with("//") {
-                self.rest().find('\n').unwrap_or(self.rest().len())
-            } else if self.rest().starts_with("/*") {
-                match self.rest().find("*/") {
+            self.offset =
+                self.text.len() - self.remaining().trim_start_matches([' ', '\t', '\r', '\n']).len();
+            let length = if self.remaining().starts_with("//") {
+                self.remaining().find('\n').unwrap_or(self.remaining().len())
+            } else if self.remaining().starts_with("/*") {
+                match self.remaining().find("*/") {
                     Some(end) if end > 1 => end + 2,
                     _ => return Err(self.error("an unterminated comment")),
                 }
             } else {
                 return Ok(());
             };
-            self.comment.get_or_insert(self.at);
-            self.at += length;
+            self.comment.get_or_insert(self.offset);
+            self.offset += length;
         }
     }
 
-    fn value(&mut self, depth: usize) -> Result<SpannedNode, SyntaxError> {
+    fn parse_value(&mut self, depth: usize) -> Result<SpannedNode, SyntaxError> {
         if depth > MAX_DEPTH {
             return Err(self.error("values nested too deeply"));
         }
-        let start = self.at;
-        let shape = match self.rest().bytes().next() {
-            Some(b'{') => Shape::Object(self.list(b'}', |reader| {
-                if !reader.rest().starts_with('"') {
+        let start = self.offset;
+        let shape = match self.remaining().bytes().next() {
+            Some(b'{') => NodeKind::Object(self.parse_list(b'}', |reader| {
+                if !reader.remaining().starts_with('"') {
                     return Err(reader.error("a name in double quotes is missing"));
                 }
-                let start = reader.at;
-                let name = reader.string()?;
-                let key = start..reader.at;
-                reader.blank()?;
-                if !reader.rest().starts_with(':') {
+                let start = reader.offset;
+                let name = reader.parse_string()?;
+                let key = start..reader.offset;
+                reader.skip_blanks()?;
+                if !reader.remaining().starts_with(':') {
                     return Err(reader.error("a colon is missing"));
                 }
-                reader.at += 1;
-                reader.blank()?;
-                Ok(Member { name, key, value: reader.value(depth + 1)? })
+                reader.offset += 1;
+                reader.skip_blanks()?;
+                Ok(Member { name, key, value: reader.parse_value(depth + 1)? })
             })?),
-            Some(b'[') => Shape::Array(self.list(b']', |reader| reader.value(depth + 1))?),
-            Some(b'"') => Shape::Text(self.string()?),
+            Some(b'[') => NodeKind::Array(self.parse_list(b']', |reader| reader.parse_value(depth + 1))?),
+            Some(b'"') => NodeKind::Text(self.parse_string()?),
             None => return Err(self.error("a value is missing")),
             Some(_) => {
-                let end = self.rest().find(|c: char| !(c.is_ascii_alphanumeric() || "+-.".contains(c)));
-                let plain = self.rest()[..end.unwrap_or(self.rest().len())].to_owned();
+                let end = self.remaining().find(|c: char| !(c.is_ascii_alphanumeric() || "+-.".contains(c)));
+                let plain = self.remaining()[..end.unwrap_or(self.remaining().len())].to_owned();
                 if serde_json::from_str::<serde_json::Value>(&plain).is_err() {
                     return Err(self.error("not a JSON value"));
                 }
-                self.at += plain.len();
-                Shape::Plain(plain)
+                self.offset += plain.len();
+                NodeKind::Plain(plain)
             }
         };
-        Ok(SpannedNode { span: start..self.at, shape })
+        Ok(SpannedNode { span: start..self.offset, kind: shape })
     }
 
-    fn list<T>(
+    fn parse_list<T>(
         &mut self,
         close: u8,
         mut entry: impl FnMut(&mut Self) -> Result<T, SyntaxError>,
     ) -> Result<Vec<T>, SyntaxError> {
-        self.at += 1;
+        self.offset += 1;
         let mut entries = Vec::new();
         let mut comma: Option<usize> = None;
         loop {
-            self.blank()?;
-            match self.rest().bytes().next() {
+            self.skip_blanks()?;
+            match self.remaining().bytes().next() {
                 Some(found) if found == close => {
                     if let Some(comma) = comma {
                         self.trailing_comma.get_or_insert(comma);
                     }
-                    self.at += 1;
+                    self.offset += 1;
                     return Ok(entries);
                 }
                 None => return Err(self.error("unexpected end of file")),
@@ -282,22 +285,23 @@ impl Reader<'_> {
                 }
                 Some(_) => entries.push(entry(self)?),
             }
-            self.blank()?;
-            comma = self.rest().starts_with(',').then_some(self.at);
-            self.at += usize::from(comma.is_some());
+            self.skip_blanks()?;
+            comma = self.remaining().starts_with(',').then_some(self.offset);
+            self.offset += usize::from(comma.is_some());
         }
     }
 
-    fn string(&mut self) -> Result<String, SyntaxError> {
+    fn parse_string(&mut self) -> Result<String, SyntaxError> {
         let mut escaped = false;
-        let end = self.rest().bytes().enumerate().skip(1).find_map(|(index, byte)| {
+        let end = self.remaining().bytes().enumerate().skip(1).find_map(|(index, byte)| {
             let ends = byte == b'"' && !escaped;
             escaped = byte == b'\\' && !escaped;
             ends.then_some(index + 1)
         });
         let Some(end) = end else { return Err(self.error("an unterminated string")) };
-        let text = serde_json::from_str(&self.rest()[..end]).map_err(|_| self.error("an invalid string"))?;
-        self.at += end;
+        let text =
+            serde_json::from_str(&self.remaining()[..end]).map_err(|_| self.error("an invalid string"))?;
+        self.offset += end;
         Ok(text)
     }
 }

@@ -2,12 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use super::hooks::{self, Counts, HookConflict, OwnHandlers, Wanted};
+use super::hooks::{self, EventHandler, HandlerCounts, HookConflict, OwnHandlers};
 use super::jsonc::JsoncDocument;
 use super::parse::SpannedNode;
-use super::write::{inside, resolve};
+use super::write::{inside, resolve_and_read};
 use super::{
-    Hook, InstallDirection, InstallError, InstallScope, SettingsPaths, claude, codex, gemini, opencode,
+    HookCommand, InstallDirection, InstallError, InstallScope, SettingsPaths, claude, codex, gemini, opencode,
 };
 use crate::Agent;
 
@@ -36,23 +36,23 @@ pub struct InstallPlan {
 
 impl InstallPlan {
     /// Returns a plan that leaves a file unchanged.
-    pub(super) fn nothing_yet(
+    pub(super) fn unchanged(
         agent: Agent,
         file: PathBuf,
-        place: &SettingsPaths,
+        paths: &SettingsPaths,
     ) -> Result<Self, InstallError> {
-        let within = workspace_of(&file, place);
+        let within = workspace_of(&file, paths);
         if let Some(root) = within.as_ref().and_then(|workspace| workspace.canonicalize().ok()) {
             inside(&root, &file)?;
         }
-        let (target, before) = resolve(&file)?;
-        let (dirs, after) = (dirs(&file, place), before.clone());
+        let (target, before) = resolve_and_read(&file)?;
+        let (dirs, after) = (parent_dirs(&file, paths), before.clone());
         let (changes, follow_up) = (Vec::new(), Vec::new());
         Ok(Self { agent, file, target, before, after, changes, follow_up, dirs, within })
     }
 
     /// Whether the plan changes nothing.
-    pub fn is_nothing(&self) -> bool {
+    pub fn is_unchanged(&self) -> bool {
         self.before == self.after
     }
 
@@ -70,27 +70,27 @@ impl InstallPlan {
 pub fn plan(
     agent: Agent,
     scope: InstallScope,
-    place: &SettingsPaths,
+    paths: &SettingsPaths,
     binary: &Path,
     strict: bool,
     direction: InstallDirection,
 ) -> Result<InstallPlan, InstallError> {
-    let hook = Hook::new(agent, binary, strict)?;
-    let file = file(agent, scope, place);
-    let shown = place.show(&file);
-    let mut plan = InstallPlan::nothing_yet(agent, file, place)?;
+    let hook = HookCommand::new(agent, binary, strict)?;
+    let file = settings_file(agent, scope, paths);
+    let shown = paths.display_path(&file);
+    let mut plan = InstallPlan::unchanged(agent, file, paths)?;
     match (agent, direction) {
         (Agent::Opencode, InstallDirection::Install) => install_plugin(&mut plan, &hook, &shown)?,
         (Agent::Opencode, InstallDirection::Uninstall) => uninstall_plugin(&mut plan, &shown),
         (_, InstallDirection::Install) => {
-            install_hooks(&mut plan, &wanted(&hook), OwnHandlers { agent, binary }, &shown)?;
+            install_hooks(&mut plan, &build_handlers(&hook), OwnHandlers { agent, binary }, &shown)?;
             plan.follow_up = match agent {
-                Agent::Claude => claude::follow_up(&hook, scope),
-                Agent::Codex => codex::follow_up(scope),
-                Agent::Gemini | Agent::Opencode => gemini::follow_up(scope),
+                Agent::Claude => claude::follow_up_notes(&hook, scope),
+                Agent::Codex => codex::follow_up_notes(scope),
+                Agent::Gemini | Agent::Opencode => gemini::follow_up_notes(scope),
             };
-            plan.follow_up.extend(switched_off(&plan));
-            plan.follow_up.extend(elsewhere(&hook, scope, place, OwnHandlers { agent, binary }));
+            plan.follow_up.extend(disabled_hooks_note(&plan));
+            plan.follow_up.extend(duplicate_hooks_note(&hook, scope, paths, OwnHandlers { agent, binary }));
         }
         (_, InstallDirection::Uninstall) => {
             uninstall_hooks(&mut plan, OwnHandlers { agent, binary }, &shown)?
@@ -100,21 +100,21 @@ pub fn plan(
     Ok(plan)
 }
 
-fn file(agent: Agent, scope: InstallScope, place: &SettingsPaths) -> PathBuf {
+fn settings_file(agent: Agent, scope: InstallScope, paths: &SettingsPaths) -> PathBuf {
     match agent {
-        Agent::Claude => claude::file(scope, place),
-        Agent::Codex => codex::file(scope, place),
-        Agent::Gemini => gemini::file(scope, place),
-        Agent::Opencode => opencode::file(scope, place),
+        Agent::Claude => claude::settings_file(scope, paths),
+        Agent::Codex => codex::hooks_file(scope, paths),
+        Agent::Gemini => gemini::settings_file(scope, paths),
+        Agent::Opencode => opencode::plugin_file(scope, paths),
     }
 }
 
 /// Returns the handlers of agents that keep hooks in their settings.
-pub(super) fn wanted(hook: &Hook<'_>) -> Vec<Wanted> {
+pub(super) fn build_handlers(hook: &HookCommand<'_>) -> Vec<EventHandler> {
     match hook.agent {
-        Agent::Claude => claude::wanted(hook),
-        Agent::Codex => codex::wanted(hook),
-        Agent::Gemini => gemini::wanted(hook),
+        Agent::Claude => claude::build_handlers(hook),
+        Agent::Codex => codex::build_handlers(hook),
+        Agent::Gemini => gemini::build_handlers(hook),
         Agent::Opencode => Vec::new(),
     }
 }
@@ -126,11 +126,11 @@ fn workspace_of(file: &Path, place: &SettingsPaths) -> Option<PathBuf> {
 }
 
 /// Returns the directories between the home or the workspace and the file.
-pub(super) fn dirs(file: &Path, place: &SettingsPaths) -> Vec<PathBuf> {
+pub(super) fn parent_dirs(file: &Path, paths: &SettingsPaths) -> Vec<PathBuf> {
     let mut dirs: Vec<_> = file
         .ancestors()
         .skip(1)
-        .take_while(|dir| *dir != place.home && *dir != place.workspace && dir.parent().is_some())
+        .take_while(|dir| *dir != paths.home && *dir != paths.workspace && dir.parent().is_some())
         .map(Path::to_owned)
         .collect();
     dirs.reverse();
@@ -139,20 +139,21 @@ pub(super) fn dirs(file: &Path, place: &SettingsPaths) -> Vec<PathBuf> {
 
 fn install_hooks(
     plan: &mut InstallPlan,
-    wanted: &[Wanted],
+    wanted: &[EventHandler],
     ours: OwnHandlers<'_>,
     shown: &str,
 ) -> Result<(), InstallError> {
-    let text = text(plan)?;
+    let text = current_text(plan)?;
     let counts;
     if text.trim_start_matches('\u{feff}').trim().is_empty() {
-        let whole = super::value::Value::Object(vec![("hooks", hooks::all(wanted))]).pretty("\n", "  ", "");
+        let whole = super::value::Value::Object(vec![("hooks", hooks::build_hooks_object(wanted))])
+            .to_pretty_string("\n", "  ", "");
         // A file that was empty must not look like one that stepback created, so that it is restored: see `uninstall_hooks`.
         let end = if plan.before.is_none() || text == "\n" { "\n" } else { "" };
         plan.after = Some(format!("{whole}{end}{text}").into_bytes());
-        counts = Counts { added: wanted.len(), ..Counts::default() };
+        counts = HandlerCounts { added: wanted.len(), ..HandlerCounts::default() };
     } else {
-        let mut document = parse(plan, text)?;
+        let mut document = parse_document(plan, text)?;
         let unreadable = match plan.agent {
             Agent::Gemini => None,
             _ => document.first_comment().map(|position| (position, "a comment")),
@@ -160,34 +161,35 @@ fn install_hooks(
         let comma =
             document.first_trailing_comma().map(|position| (position, "a comma before a closing bracket"));
         if let Some((position, what)) = unreadable.or(comma) {
-            return Err(InstallError::Unreadable {
+            return Err(InstallError::UnsupportedSyntax {
                 file: plan.file.clone(),
                 agent: plan.agent,
                 position,
                 what,
             });
         }
-        counts = hooks::install(&mut document, wanted, ours).map_err(|misfit| broken(plan, misfit))?;
+        counts =
+            hooks::install(&mut document, wanted, ours).map_err(|misfit| invalid_settings(plan, misfit))?;
         plan.after = Some(document.text().as_bytes().to_vec());
     }
     let (updated, removed) = (counts.updated, counts.removed);
-    say(plan, counts.added, &format!("adds {} to {shown}", several(counts.added)));
-    say(plan, updated, &format!("updates {} in {shown}", several(updated)));
-    say(plan, removed, &format!("removes {} from {shown}", several(removed)));
+    push_change(plan, counts.added, &format!("adds {} to {shown}", format_hook_count(counts.added)));
+    push_change(plan, updated, &format!("updates {} in {shown}", format_hook_count(updated)));
+    push_change(plan, removed, &format!("removes {} from {shown}", format_hook_count(removed)));
     Ok(())
 }
 
 fn uninstall_hooks(plan: &mut InstallPlan, ours: OwnHandlers<'_>, shown: &str) -> Result<(), InstallError> {
-    let text = text(plan)?;
+    let text = current_text(plan)?;
     if text.trim_start_matches('\u{feff}').trim().is_empty() {
         return Ok(());
     }
-    let mut document = parse(plan, text)?;
-    if plan.agent == Agent::Codex && others_come_after(&document, ours) {
-        plan.follow_up.push(codex::moved());
+    let mut document = parse_document(plan, text)?;
+    if plan.agent == Agent::Codex && has_later_handlers(&document, ours) {
+        plan.follow_up.push(codex::moved_hooks_note());
     }
     let (counts, nothing_left) =
-        hooks::uninstall(&mut document, ours).map_err(|error| broken(plan, error.into()))?;
+        hooks::uninstall(&mut document, ours).map_err(|error| invalid_settings(plan, error.into()))?;
     let end = &document.text()[document.root().span.end..];
     plan.after = match end {
         "\n" | "\r\n" if nothing_left && document.is_bare() => None,
@@ -195,18 +197,20 @@ fn uninstall_hooks(plan: &mut InstallPlan, ours: OwnHandlers<'_>, shown: &str) -
         _ if nothing_left && document.is_bare() => Some(end.as_bytes().to_vec()),
         _ => Some(document.text().as_bytes().to_vec()),
     };
-    say(plan, counts.removed, &format!("removes {} from {shown}", several(counts.removed)));
+    push_change(plan, counts.removed, &format!("removes {} from {shown}", format_hook_count(counts.removed)));
     if plan.after.is_none() {
         plan.changes.push(format!("removes {shown}, which contains nothing else"));
     }
     Ok(())
 }
 
-fn install_plugin(plan: &mut InstallPlan, hook: &Hook<'_>, shown: &str) -> Result<(), InstallError> {
-    let plugin = opencode::plugin(hook).into_bytes();
+fn install_plugin(plan: &mut InstallPlan, hook: &HookCommand<'_>, shown: &str) -> Result<(), InstallError> {
+    let plugin = opencode::render_plugin(hook).into_bytes();
     match &plan.before {
         Some(before) if *before == plugin => {}
-        Some(before) if !opencode::is_ours(before) => return Err(InstallError::NotOurs(plan.file.clone())),
+        Some(before) if !opencode::is_own_plugin(before) => {
+            return Err(InstallError::NotOwnFile(plan.file.clone()));
+        }
         Some(_) => plan.changes.push(format!("updates the plugin {shown}")),
         None => plan.changes.push(format!("adds the plugin {shown}")),
     }
@@ -217,14 +221,14 @@ fn install_plugin(plan: &mut InstallPlan, hook: &Hook<'_>, shown: &str) -> Resul
 }
 
 fn uninstall_plugin(plan: &mut InstallPlan, shown: &str) {
-    if plan.before.as_deref().is_some_and(opencode::is_ours) {
+    if plan.before.as_deref().is_some_and(opencode::is_own_plugin) {
         plan.after = None;
         plan.changes.push(format!("removes the plugin {shown}"));
     }
 }
 
 /// Returns a note if the settings disable all hooks.
-fn switched_off(plan: &InstallPlan) -> Option<String> {
+fn disabled_hooks_note(plan: &InstallPlan) -> Option<String> {
     let text = String::from_utf8(plan.after.clone()?).ok()?;
     let document = JsoncDocument::parse(text).ok()?;
     let (setting, off) = match plan.agent {
@@ -242,61 +246,61 @@ fn switched_off(plan: &InstallPlan) -> Option<String> {
 
 /// Returns a note if stepback's hooks are in the other scope's file too and the agent would run both. Claude Code and Gemini
 /// CLI run hooks of the same text once.
-fn elsewhere(
-    hook: &Hook<'_>,
+fn duplicate_hooks_note(
+    hook: &HookCommand<'_>,
     scope: InstallScope,
-    place: &SettingsPaths,
+    paths: &SettingsPaths,
     ours: OwnHandlers<'_>,
 ) -> Option<String> {
     let other = match scope {
         InstallScope::Project => InstallScope::User,
         InstallScope::User => InstallScope::Project,
     };
-    let other = file(hook.agent, other, place);
+    let other = settings_file(hook.agent, other, paths);
     let mut document = JsoncDocument::parse(std::fs::read_to_string(&other).ok()?).ok()?;
     let once = hook.agent != Agent::Codex
-        && hooks::install(&mut document, &wanted(hook), ours).is_ok_and(|counts| counts.updated == 0);
-    let doubled = !once && !ours.places(&document).is_empty();
+        && hooks::install(&mut document, &build_handlers(hook), ours).is_ok_and(|counts| counts.updated == 0);
+    let doubled = !once && !ours.find_handlers(&document).is_empty();
     doubled.then(|| {
-        let (other, agent) = (place.show(&other), hook.agent.title());
+        let (other, agent) = (paths.display_path(&other), hook.agent.title());
         format!("{other} also contains stepback hooks, and {agent} runs both: uninstall one of them.")
     })
 }
 
 /// Whether another group follows one of stepback's under the same event.
-fn others_come_after(document: &JsoncDocument, ours: OwnHandlers<'_>) -> bool {
-    ours.places(document).into_iter().any(|(event, group, _)| {
+fn has_later_handlers(document: &JsoncDocument, ours: OwnHandlers<'_>) -> bool {
+    ours.find_handlers(document).into_iter().any(|(event, group, _)| {
         let groups = document.get(&["hooks".into(), event.as_str().into()]).and_then(SpannedNode::elements);
         groups.unwrap_or_default().iter().skip(group + 1).any(|group| {
             let handlers = group.member("hooks").and_then(SpannedNode::elements).unwrap_or_default();
-            handlers.iter().any(|handler| !ours.is(handler))
+            handlers.iter().any(|handler| !ours.matches(handler))
         })
     })
 }
 
-pub(super) fn text(plan: &InstallPlan) -> Result<String, InstallError> {
+pub(super) fn current_text(plan: &InstallPlan) -> Result<String, InstallError> {
     let bytes = plan.before.clone().unwrap_or_default();
     String::from_utf8(bytes).map_err(|_| InstallError::NotText(plan.file.clone()))
 }
 
-pub(super) fn parse(plan: &InstallPlan, text: String) -> Result<JsoncDocument, InstallError> {
-    JsoncDocument::parse(text).map_err(|error| broken(plan, error.into()))
+pub(super) fn parse_document(plan: &InstallPlan, text: String) -> Result<JsoncDocument, InstallError> {
+    JsoncDocument::parse(text).map_err(|error| invalid_settings(plan, error.into()))
 }
 
-pub(super) fn broken(plan: &InstallPlan, misfit: HookConflict) -> InstallError {
-    let (what, position) = match misfit {
+pub(super) fn invalid_settings(plan: &InstallPlan, conflict: HookConflict) -> InstallError {
+    let (what, position) = match conflict {
         HookConflict::Shape { what, position } => (what, position),
         HookConflict::Syntax(error) => (error.what, error.position),
     };
-    InstallError::Broken { file: plan.file.clone(), position, what }
+    InstallError::InvalidSettings { file: plan.file.clone(), position, what }
 }
 
-fn say(plan: &mut InstallPlan, count: usize, sentence: &str) {
+fn push_change(plan: &mut InstallPlan, count: usize, sentence: &str) {
     if count > 0 {
         plan.changes.push(sentence.to_owned());
     }
 }
 
-fn several(count: usize) -> String {
+fn format_hook_count(count: usize) -> String {
     if count == 1 { "1 hook".to_owned() } else { format!("{count} hooks") }
 }

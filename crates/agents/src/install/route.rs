@@ -8,8 +8,8 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use super::jsonc::{JsoncDocument, PathStep, SyntaxError};
-use super::run::{HookedCommand, OPENCODE, RunPlan, arguments_begin};
-use super::value::{Value, quoted};
+use super::run::{HookedCommand, OPENCODE_CONFIG_VARIABLE, RunPlan, first_argument_index};
+use super::value::{Value, quote_json};
 use super::{InstallError, SettingsPaths};
 use crate::Agent;
 
@@ -48,7 +48,7 @@ const OPENCODE_BUILTIN_PROVIDERS: [(&str, &str, &[&str]); 4] = [
 
 /// Variables that send an agent's calls through a network proxy, or sign them: a proxy in between would break them. An agent
 /// behind a network proxy may even look for stepback's proxy there.
-pub const IN_THE_WAY: [&str; 8] = [
+pub const PROXY_BLOCKING_VARIABLES: [&str; 8] = [
     "HTTP_PROXY",
     "http_proxy",
     "HTTPS_PROXY",
@@ -60,37 +60,37 @@ pub const IN_THE_WAY: [&str; 8] = [
 ];
 
 /// Returns the variable that prevents an agent's calls from being proxied, if there is one.
-pub fn in_the_way(run: &HookedCommand<'_>) -> Option<&'static str> {
-    IN_THE_WAY.into_iter().find(|name| variable(run, name).is_some())
+pub fn find_blocking_variable(run: &HookedCommand<'_>) -> Option<&'static str> {
+    PROXY_BLOCKING_VARIABLES.into_iter().find(|name| env_variable(run, name).is_some())
 }
 
 /// Returns the addresses that `agent` would call. Empty if the address of its model cannot be changed.
-pub fn routes(agent: Agent, run: &HookedCommand<'_>) -> Vec<Route> {
+pub fn find_routes(agent: Agent, run: &HookedCommand<'_>) -> Vec<Route> {
     match agent {
         Agent::Claude => {
             let elsewhere = ["CLAUDE_CODE_USE_BEDROCK", "CLAUDE_CODE_USE_VERTEX", "CLAUDE_CODE_USE_FOUNDRY"];
-            if elsewhere.iter().any(|name| variable(run, name).is_some()) {
+            if elsewhere.iter().any(|name| env_variable(run, name).is_some()) {
                 return Vec::new();
             }
-            let set = claude_setting(run.place).or_else(|| variable(run, ANTHROPIC_URL_VARIABLE));
+            let set = claude_base_url(run.paths).or_else(|| env_variable(run, ANTHROPIC_URL_VARIABLE));
             vec![Route::new(
                 ANTHROPIC_URL_VARIABLE,
                 set.unwrap_or_else(|| "https://api.anthropic.com".to_owned()),
             )]
         }
-        Agent::Codex => codex(run).into_iter().collect(),
+        Agent::Codex => codex_route(run).into_iter().collect(),
         Agent::Gemini => [
             (GEMINI_URL_VARIABLE, "https://generativelanguage.googleapis.com"),
             (CODE_ASSIST_URL_VARIABLE, "https://cloudcode-pa.googleapis.com"),
         ]
-        .map(|(name, usual)| Route::new(name, variable(run, name).unwrap_or_else(|| usual.to_owned())))
+        .map(|(name, usual)| Route::new(name, env_variable(run, name).unwrap_or_else(|| usual.to_owned())))
         .into(),
-        Agent::Opencode => opencode(run),
+        Agent::Opencode => opencode_routes(run),
     }
 }
 
 /// Configures the agent to call `ours` instead, one address for each route.
-pub fn through(
+pub fn route_through_proxy(
     agent: Agent,
     run: &HookedCommand<'_>,
     routes: &[(Route, String)],
@@ -99,32 +99,34 @@ pub fn through(
     match agent {
         Agent::Claude | Agent::Gemini => {
             plan.env.extend(routes.iter().map(|(route, ours)| (route.name.clone(), ours.clone())));
-            if agent == Agent::Claude && claude_setting(run.place).is_some() {
+            if agent == Agent::Claude && claude_base_url(run.paths).is_some() {
                 // The agent's settings override the environment, and settings given with the command override both.
                 for (_, ours) in routes {
-                    set_in_file(plan, run, &["env", ANTHROPIC_URL_VARIABLE], ours)?;
+                    set_claude_setting(plan, run, &["env", ANTHROPIC_URL_VARIABLE], ours)?;
                 }
             }
         }
         Agent::Codex => {
-            let first = arguments_begin(&plan.argv);
+            let first = first_argument_index(&plan.argv);
             for (route, ours) in routes {
                 let setting = match route.name.as_str() {
                     // Codex tries a WebSocket first; the proxy refuses that, and Codex falls back to plain requests.
-                    OPENAI_PROVIDER => format!("openai_base_url={}", quoted(ours)),
-                    name => format!("model_providers.{name}.base_url={}", quoted(ours)),
+                    OPENAI_PROVIDER => format!("openai_base_url={}", quote_json(ours)),
+                    name => format!("model_providers.{name}.base_url={}", quote_json(ours)),
                 };
                 plan.argv.splice(first..first, ["-c".into(), setting.into()]);
             }
         }
         Agent::Opencode => {
-            let Some(at) = plan.env.iter().position(|(name, _)| name == OPENCODE) else { return Ok(()) };
-            let wrong = |what: String| InstallError::Option { option: OPENCODE, what };
+            let Some(at) = plan.env.iter().position(|(name, _)| name == OPENCODE_CONFIG_VARIABLE) else {
+                return Ok(());
+            };
+            let wrong = |what: String| InstallError::InvalidOption { option: OPENCODE_CONFIG_VARIABLE, what };
             let mut document =
                 JsoncDocument::parse(plan.env[at].1.clone()).map_err(|error| wrong(error.to_string()))?;
             for (route, ours) in routes {
                 let path = ["provider", &route.name, "options", "baseURL"];
-                set(&mut document, &path, ours).map_err(|error| wrong(error.to_string()))?;
+                set_text(&mut document, &path, ours).map_err(|error| wrong(error.to_string()))?;
             }
             plan.env[at].1 = document.text().to_owned();
         }
@@ -132,34 +134,34 @@ pub fn through(
     Ok(())
 }
 
-fn variable(run: &HookedCommand<'_>, name: &str) -> Option<String> {
+fn env_variable(run: &HookedCommand<'_>, name: &str) -> Option<String> {
     let (_, value) = run.environment.iter().find(|(known, _)| known == OsStr::new(name))?;
     value.to_str().filter(|value| !value.is_empty()).map(str::to_owned)
 }
 
-fn document(file: &Path) -> Option<JsoncDocument> {
+fn read_document(file: &Path) -> Option<JsoncDocument> {
     JsoncDocument::parse(std::fs::read_to_string(file).ok()?).ok()
 }
 
 /// Returns the address in Claude Code's settings; the nearest file wins.
-fn claude_setting(place: &SettingsPaths) -> Option<String> {
-    let project = place.workspace.join(".claude");
+fn claude_base_url(paths: &SettingsPaths) -> Option<String> {
+    let project = paths.workspace.join(".claude");
     let files = [
         project.join("settings.local.json"),
         project.join("settings.json"),
-        place.claude_dir.join("settings.json"),
+        paths.claude_dir.join("settings.json"),
     ];
     files.iter().find_map(|file| {
-        let document = document(file)?;
+        let document = read_document(file)?;
         Some(document.root().member("env")?.member(ANTHROPIC_URL_VARIABLE)?.text()?.to_owned())
     })
 }
 
 /// Returns the provider that Codex would use, and its address.
-fn codex(run: &HookedCommand<'_>) -> Option<Route> {
-    let text = std::fs::read_to_string(run.place.codex_home.join("config.toml")).unwrap_or_default();
+fn codex_route(run: &HookedCommand<'_>) -> Option<Route> {
+    let text = std::fs::read_to_string(run.paths.codex_home.join("config.toml")).unwrap_or_default();
     let config: toml::Table = toml::from_str(&text).ok()?;
-    let given = given_settings(run);
+    let given = parse_command_settings(run);
     let told = |name: &str| given.iter().rev().find(|(key, _)| key == name).map(|(_, value)| value.clone());
     let profile = told("profile").or_else(|| Some(config.get("profile")?.as_str()?.to_owned()));
     let in_profile = |name: &str| {
@@ -171,7 +173,7 @@ fn codex(run: &HookedCommand<'_>) -> Option<Route> {
     };
     let provider = setting("model_provider").unwrap_or_else(|| OPENAI_PROVIDER.to_owned());
     if provider == OPENAI_PROVIDER {
-        let auth = std::fs::read_to_string(run.place.codex_home.join("auth.json")).unwrap_or_default();
+        let auth = std::fs::read_to_string(run.paths.codex_home.join("auth.json")).unwrap_or_default();
         let auth: serde_json::Value = serde_json::from_str(&auth).unwrap_or_default();
         let has_plan = auth["tokens"].is_object() && !auth["OPENAI_API_KEY"].is_string();
         let usual =
@@ -187,7 +189,7 @@ fn codex(run: &HookedCommand<'_>) -> Option<Route> {
 }
 
 /// Settings of Codex in the command itself: `-c name=value`, `-p profile`.
-fn given_settings(run: &HookedCommand<'_>) -> Vec<(String, String)> {
+fn parse_command_settings(run: &HookedCommand<'_>) -> Vec<(String, String)> {
     let mut given = Vec::new();
     let words: Vec<&str> = run.argv.iter().filter_map(|word| word.to_str()).collect();
     for pair in words.windows(2) {
@@ -205,15 +207,16 @@ fn given_settings(run: &HookedCommand<'_>) -> Vec<(String, String)> {
 }
 
 /// Returns the providers that opencode is configured for.
-fn opencode(run: &HookedCommand<'_>) -> Vec<Route> {
+fn opencode_routes(run: &HookedCommand<'_>) -> Vec<Route> {
     let mut files: Vec<PathBuf> = Vec::new();
-    for dir in [&run.place.opencode_config_dir, &run.place.workspace, &run.place.workspace.join(".opencode")]
+    for dir in [&run.paths.opencode_config_dir, &run.paths.workspace, &run.paths.workspace.join(".opencode")]
     {
         files.extend(["config.json", "opencode.json", "opencode.jsonc"].map(|name| dir.join(name)));
     }
-    files.extend(variable(run, "OPENCODE_CONFIG").map(PathBuf::from));
-    let mut documents: Vec<JsoncDocument> = files.iter().filter_map(|file| document(file)).collect();
-    documents.extend(variable(run, OPENCODE).and_then(|text| JsoncDocument::parse(text).ok()));
+    files.extend(env_variable(run, "OPENCODE_CONFIG").map(PathBuf::from));
+    let mut documents: Vec<JsoncDocument> = files.iter().filter_map(|file| read_document(file)).collect();
+    documents
+        .extend(env_variable(run, OPENCODE_CONFIG_VARIABLE).and_then(|text| JsoncDocument::parse(text).ok()));
     let mut routes: Vec<Route> = Vec::new();
     let mut used: Vec<String> = Vec::new();
     for document in &documents {
@@ -233,12 +236,12 @@ fn opencode(run: &HookedCommand<'_>) -> Vec<Route> {
         let provider = pair[1].to_str().and_then(|model| model.split_once('/'));
         used.extend(provider.map(|(provider, _)| provider.to_owned()));
     }
-    let logins = std::fs::read_to_string(run.place.home.join(".local/share/opencode/auth.json"));
+    let logins = std::fs::read_to_string(run.paths.home.join(".local/share/opencode/auth.json"));
     let logins: serde_json::Value = serde_json::from_str(&logins.unwrap_or_default()).unwrap_or_default();
     for (name, url, keys) in OPENCODE_BUILTIN_PROVIDERS {
         let in_use = used.iter().any(|used| used == name)
             || logins.get(name).is_some()
-            || keys.iter().any(|key| variable(run, key).is_some());
+            || keys.iter().any(|key| env_variable(run, key).is_some());
         if in_use && !routes.iter().any(|route| route.name == name) {
             routes.push(Route::new(name, url));
         }
@@ -247,7 +250,7 @@ fn opencode(run: &HookedCommand<'_>) -> Vec<Route> {
 }
 
 /// Sets a text in a document; creates missing objects on the path.
-fn set(document: &mut JsoncDocument, path: &[&str], text: &str) -> Result<(), SyntaxError> {
+fn set_text(document: &mut JsoncDocument, path: &[&str], text: &str) -> Result<(), SyntaxError> {
     let steps: Vec<PathStep> = path.iter().map(|name| PathStep::from(*name)).collect();
     let last = path.len() - 1;
     for (depth, name) in path.iter().enumerate() {
@@ -262,18 +265,18 @@ fn set(document: &mut JsoncDocument, path: &[&str], text: &str) -> Result<(), Sy
 }
 
 /// Sets a text in the settings that Claude Code gets with its command.
-fn set_in_file(
+fn set_claude_setting(
     plan: &mut RunPlan,
     run: &HookedCommand<'_>,
     path: &[&str],
     text: &str,
 ) -> Result<(), InstallError> {
-    let wrong = |what: String| InstallError::Option { option: "--settings", what };
+    let wrong = |what: String| InstallError::InvalidOption { option: "--settings", what };
     let file = run.temp_dir.join("settings.json");
     for (_, bytes) in plan.files.iter_mut().filter(|(name, _)| *name == file) {
         let given = String::from_utf8(bytes.clone()).map_err(|error| wrong(error.to_string()))?;
         let mut document = JsoncDocument::parse(given).map_err(|error| wrong(error.to_string()))?;
-        set(&mut document, path, text).map_err(|error| wrong(error.to_string()))?;
+        set_text(&mut document, path, text).map_err(|error| wrong(error.to_string()))?;
         *bytes = document.text().as_bytes().to_vec();
     }
     Ok(())

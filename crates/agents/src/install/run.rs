@@ -7,7 +7,8 @@ use super::hooks::{self, OwnHandlers};
 use super::jsonc::JsoncDocument;
 use super::value::Value;
 use super::{
-    Hook, InstallDirection, InstallError, InstallPlan, InstallScope, SettingsPaths, codex, opencode, plan,
+    HookCommand, InstallDirection, InstallError, InstallPlan, InstallScope, SettingsPaths, codex, opencode,
+    plan,
 };
 use crate::Agent;
 
@@ -21,7 +22,7 @@ pub struct HookedCommand<'a> {
     /// The environment it is run in; only variables about the agent's settings are read.
     pub environment: &'a [(OsString, OsString)],
     /// Where settings are.
-    pub place: &'a SettingsPaths,
+    pub paths: &'a SettingsPaths,
     /// Path of the stepback program.
     pub binary: &'a Path,
     /// Whether the hooks fail closed.
@@ -47,30 +48,30 @@ pub struct RunPlan {
 }
 
 /// Returns the agent that a command runs, if it is a supported one.
-pub fn agent_of(argv: &[OsString]) -> Option<Agent> {
-    invocation(argv).map(|(agent, _)| agent)
+pub fn detect_agent(argv: &[OsString]) -> Option<Agent> {
+    parse_invocation(argv).map(|(agent, _)| agent)
 }
 
 /// Returns the index of the agent's first own argument. For a command of unknown form (a script, say), the first word is
 /// assumed to be the agent.
-pub(super) fn arguments_begin(argv: &[OsString]) -> usize {
-    invocation(argv).map_or(1, |(_, first)| first).min(argv.len())
+pub(super) fn first_argument_index(argv: &[OsString]) -> usize {
+    parse_invocation(argv).map_or(1, |(_, first)| first).min(argv.len())
 }
 
 /// Returns the words of a command that start the agent, without the agent's own arguments.
-pub fn launcher(argv: &[OsString]) -> &[OsString] {
-    &argv[..arguments_begin(argv)]
+pub fn launcher_words(argv: &[OsString]) -> &[OsString] {
+    &argv[..first_argument_index(argv)]
 }
 
 /// Plans one run of `agent` with hooks.
-pub fn run_command(agent: Agent, run: &HookedCommand<'_>) -> Result<RunPlan, InstallError> {
-    let hook = Hook::new(agent, run.binary, run.strict)?;
-    let first = arguments_begin(run.argv);
+pub fn plan_run(agent: Agent, run: &HookedCommand<'_>) -> Result<RunPlan, InstallError> {
+    let hook = HookCommand::new(agent, run.binary, run.strict)?;
+    let first = first_argument_index(run.argv);
     let mut out = RunPlan { argv: run.argv.to_vec(), ..RunPlan::default() };
     match agent {
-        Agent::Claude => claude(&mut out, run, &hook, first)?,
+        Agent::Claude => add_claude_settings(&mut out, run, &hook, first)?,
         Agent::Codex => {
-            let settings = codex::overrides(&hook, run.place, run.binary);
+            let settings = codex::build_overrides(&hook, run.paths, run.binary);
             let args = settings.into_iter().flat_map(|setting| ["-c".into(), setting.into()]);
             out.argv.splice(first..first, args);
             out.notes.push("Codex trusts stepback's hooks for this run only.".to_owned());
@@ -80,13 +81,13 @@ pub fn run_command(agent: Agent, run: &HookedCommand<'_>) -> Result<RunPlan, Ins
             let plan = plan(
                 agent,
                 InstallScope::User,
-                run.place,
+                run.paths,
                 run.binary,
                 run.strict,
                 InstallDirection::Install,
             )?;
-            if !plan.is_nothing() {
-                let shown = run.place.show(&plan.file);
+            if !plan.is_unchanged() {
+                let shown = run.paths.display_path(&plan.file);
                 out.notes.push(format!("{shown} contains stepback's hooks during this run."));
                 out.edits.push(plan);
             }
@@ -94,31 +95,32 @@ pub fn run_command(agent: Agent, run: &HookedCommand<'_>) -> Result<RunPlan, Ins
         Agent::Opencode => {
             let file = run.temp_dir.join(opencode::NAME);
             let url = file_url(&file);
-            out.files.push((file, opencode::plugin(&hook).into_bytes()));
-            out.env.push((OPENCODE.to_owned(), opencode_config(run, &url)?));
+            out.files.push((file, opencode::render_plugin(&hook).into_bytes()));
+            out.env.push((OPENCODE_CONFIG_VARIABLE.to_owned(), build_opencode_config(run, &url)?));
         }
     }
     Ok(out)
 }
 
-pub(super) const OPENCODE: &str = "OPENCODE_CONFIG_CONTENT";
+pub(super) const OPENCODE_CONFIG_VARIABLE: &str = "OPENCODE_CONFIG_CONTENT";
 
 /// Claude Code merges the file after `--settings` with the user's and the project's, but uses only the last one given.
-fn claude(
+fn add_claude_settings(
     out: &mut RunPlan,
     run: &HookedCommand<'_>,
-    hook: &Hook<'_>,
+    hook: &HookCommand<'_>,
     first: usize,
 ) -> Result<(), InstallError> {
     let file = run.temp_dir.join("settings.json");
-    let wanted = plan::wanted(hook);
-    let text = match settings_option(run.argv, first) {
+    let wanted = plan::build_handlers(hook);
+    let text = match find_settings_option(run.argv, first) {
         None => {
             out.argv.splice(first..first, ["--settings".into(), file.clone().into()]);
-            Value::Object(vec![("hooks", hooks::all(&wanted))]).pretty("\n", "  ", "")
+            Value::Object(vec![("hooks", hooks::build_hooks_object(&wanted))])
+                .to_pretty_string("\n", "  ", "")
         }
         Some((at, joined, value)) => {
-            let wrong = |what: String| InstallError::Option { option: "--settings", what };
+            let wrong = |what: String| InstallError::InvalidOption { option: "--settings", what };
             let text = match value.to_str() {
                 Some(inline) if inline.trim_start().starts_with('{') => inline.to_owned(),
                 _ => {
@@ -148,7 +150,7 @@ fn claude(
 }
 
 /// Returns the last `--settings`: the index of the argument with its value, whether it is joined to the option, and the value.
-fn settings_option(argv: &[OsString], first: usize) -> Option<(usize, bool, OsString)> {
+fn find_settings_option(argv: &[OsString], first: usize) -> Option<(usize, bool, OsString)> {
     let mut found = None;
     let mut at = first;
     while at < argv.len() && argv[at] != "--" {
@@ -177,13 +179,14 @@ fn file_url(file: &Path) -> String {
 }
 
 /// opencode merges the plugins of all its configurations; the one in the environment is one of them.
-fn opencode_config(run: &HookedCommand<'_>, url: &str) -> Result<String, InstallError> {
-    let given = run.environment.iter().find(|(name, _)| name == OPENCODE).map(|(_, value)| value);
+fn build_opencode_config(run: &HookedCommand<'_>, url: &str) -> Result<String, InstallError> {
+    let given =
+        run.environment.iter().find(|(name, _)| name == OPENCODE_CONFIG_VARIABLE).map(|(_, value)| value);
     let Some(given) = given.filter(|given| !given.is_empty()) else {
         let plugins = Value::Array(vec![Value::Text(url.to_owned())]);
-        return Ok(Value::Object(vec![("plugin", plugins)]).compact(false));
+        return Ok(Value::Object(vec![("plugin", plugins)]).to_compact_string(false));
     };
-    let wrong = |what: String| InstallError::Option { option: OPENCODE, what };
+    let wrong = |what: String| InstallError::InvalidOption { option: OPENCODE_CONFIG_VARIABLE, what };
     let text = given.to_str().ok_or_else(|| wrong("it is not UTF-8".to_owned()))?;
     let mut document = JsoncDocument::parse(text.to_owned()).map_err(|error| wrong(error.to_string()))?;
     let plugin = Value::Text(url.to_owned());
@@ -196,31 +199,31 @@ fn opencode_config(run: &HookedCommand<'_>, url: &str) -> Result<String, Install
 }
 
 /// Returns the agent of a command, and the index of its first own argument.
-fn invocation(argv: &[OsString]) -> Option<(Agent, usize)> {
-    let name = program(argv.first()?);
+fn parse_invocation(argv: &[OsString]) -> Option<(Agent, usize)> {
+    let name = program_name(argv.first()?);
     let rest = |first: usize, agent: fn(&OsStr) -> Option<Agent>| {
         let at = first + argv[first..].iter().position(|arg| !arg.as_encoded_bytes().starts_with(b"-"))?;
         agent(&argv[at]).map(|agent| (agent, at + 1))
     };
     match name.as_str() {
-        "npx" | "bunx" | "pnpx" => rest(1, package),
+        "npx" | "bunx" | "pnpx" => rest(1, agent_from_package),
         "npm" | "pnpm" | "yarn" | "bun"
             if argv.get(1).is_some_and(|arg| arg == "exec" || arg == "dlx" || arg == "x") =>
         {
-            rest(2, package)
+            rest(2, agent_from_package)
         }
-        "node" | "bun" | "deno" => rest(1, script),
+        "node" | "bun" | "deno" => rest(1, agent_from_script),
         "env" => {
             let assigns = |arg: &OsString| arg.as_encoded_bytes().contains(&b'=');
             let at = 1 + argv[1..].iter().position(|arg| !assigns(arg))?;
-            invocation(&argv[at..]).map(|(agent, first)| (agent, at + first))
+            parse_invocation(&argv[at..]).map(|(agent, first)| (agent, at + first))
         }
         name => Agent::parse(name).map(|agent| (agent, 1)),
     }
 }
 
 /// Returns the name of a program without its directory and extension.
-fn program(path: &OsStr) -> String {
+fn program_name(path: &OsStr) -> String {
     let name = Path::new(path).file_name().unwrap_or(path).to_string_lossy();
     let ending = [".exe", ".cmd", ".js", ".cjs", ".mjs"].into_iter().find(|ending| name.ends_with(ending));
     name.strip_suffix(ending.unwrap_or_default()).unwrap_or(&name).to_owned()
@@ -234,15 +237,15 @@ const PACKAGES: [(&str, Agent); 4] = [
 ];
 
 /// Returns the agent in an npm package name, with or without a version.
-fn package(name: &OsStr) -> Option<Agent> {
+fn agent_from_package(name: &OsStr) -> Option<Agent> {
     let name = name.to_str()?;
     let bare = name.char_indices().skip(1).find(|(_, c)| *c == '@').map_or(name, |(at, _)| &name[..at]);
     PACKAGES.into_iter().find(|(package, _)| *package == bare).map(|(_, agent)| agent)
 }
 
 /// Returns the agent in a script that Node runs.
-fn script(path: &OsStr) -> Option<Agent> {
+fn agent_from_script(path: &OsStr) -> Option<Agent> {
     let text = path.to_str()?.replace('\\', "/");
     let inside = |(package, _): &(&str, Agent)| text.contains(&format!("/{package}/"));
-    PACKAGES.into_iter().find(inside).map(|(_, agent)| agent).or_else(|| Agent::parse(&program(path)))
+    PACKAGES.into_iter().find(inside).map(|(_, agent)| agent).or_else(|| Agent::parse(&program_name(path)))
 }

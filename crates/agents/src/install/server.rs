@@ -7,10 +7,10 @@
 use std::path::{Path, PathBuf};
 
 use super::hooks::HookConflict;
-use super::jsonc::{JsoncDocument, PathStep, Rest};
+use super::jsonc::{JsoncDocument, PathStep, RemainingContent};
 use super::parse::SpannedNode;
-use super::plan::{InstallPlan, broken, parse, text};
-use super::value::{Value, quoted};
+use super::plan::{InstallPlan, current_text, invalid_settings, parse_document};
+use super::value::{Value, quote_json};
 use super::{InstallDirection, InstallError, InstallScope, Position, SettingsPaths};
 use crate::Agent;
 
@@ -24,27 +24,27 @@ const TABLE: &str = "[mcp_servers.stepback]";
 pub fn plan_server(
     agent: Agent,
     scope: InstallScope,
-    place: &SettingsPaths,
+    paths: &SettingsPaths,
     binary: &Path,
     direction: InstallDirection,
     earlier: Option<&InstallPlan>,
 ) -> Result<InstallPlan, InstallError> {
     let program = binary.to_str().filter(|_| binary.is_absolute());
-    let Some(program) = program else { return Err(InstallError::Binary(binary.to_owned())) };
-    let file = file(agent, scope, place);
-    let shown = place.show(&file);
-    let mut plan = InstallPlan::nothing_yet(agent, file, place)?;
+    let Some(program) = program else { return Err(InstallError::InvalidBinaryPath(binary.to_owned())) };
+    let file = settings_file(agent, scope, paths);
+    let shown = paths.display_path(&file);
+    let mut plan = InstallPlan::unchanged(agent, file, paths)?;
     if let Some(earlier) = earlier.filter(|earlier| earlier.target == plan.target) {
         plan.before.clone_from(&earlier.after);
         plan.after.clone_from(&earlier.after);
     }
     match (agent, direction) {
-        (Agent::Codex, InstallDirection::Install) => into_table(&mut plan, program)?,
-        (Agent::Codex, InstallDirection::Uninstall) => out_of_table(&mut plan)?,
-        (_, InstallDirection::Install) => into_object(&mut plan, program)?,
-        (_, InstallDirection::Uninstall) => out_of_object(&mut plan)?,
+        (Agent::Codex, InstallDirection::Install) => add_to_table(&mut plan, program)?,
+        (Agent::Codex, InstallDirection::Uninstall) => remove_from_table(&mut plan)?,
+        (_, InstallDirection::Install) => add_to_object(&mut plan, program)?,
+        (_, InstallDirection::Uninstall) => remove_from_object(&mut plan)?,
     }
-    if !plan.is_nothing() {
+    if !plan.is_unchanged() {
         let change = match (direction, &plan.after) {
             (InstallDirection::Install, _) => format!("adds the MCP server to {shown}"),
             (InstallDirection::Uninstall, Some(_)) => format!("removes the MCP server from {shown}"),
@@ -55,30 +55,30 @@ pub fn plan_server(
         plan.changes.push(change);
     }
     if direction == InstallDirection::Install {
-        plan.follow_up = follow_up(agent, scope);
+        plan.follow_up = follow_up_notes(agent, scope);
     }
     plan.drop_unneeded_dirs(direction);
     Ok(plan)
 }
 
-fn file(agent: Agent, scope: InstallScope, place: &SettingsPaths) -> PathBuf {
+fn settings_file(agent: Agent, scope: InstallScope, paths: &SettingsPaths) -> PathBuf {
     match (agent, scope) {
-        (Agent::Claude, InstallScope::Project) => place.workspace.join(".mcp.json"),
+        (Agent::Claude, InstallScope::Project) => paths.workspace.join(".mcp.json"),
         // Beside the directory, unless the user configured another directory.
-        (Agent::Claude, InstallScope::User) if place.claude_dir == place.home.join(".claude") => {
-            place.home.join(".claude.json")
+        (Agent::Claude, InstallScope::User) if paths.claude_dir == paths.home.join(".claude") => {
+            paths.home.join(".claude.json")
         }
-        (Agent::Claude, InstallScope::User) => place.claude_dir.join(".claude.json"),
-        (Agent::Codex, InstallScope::Project) => place.workspace.join(".codex/config.toml"),
-        (Agent::Codex, InstallScope::User) => place.codex_home.join("config.toml"),
-        (Agent::Gemini, InstallScope::Project) => place.workspace.join(".gemini/settings.json"),
-        (Agent::Gemini, InstallScope::User) => place.gemini_dir.join("settings.json"),
-        (Agent::Opencode, InstallScope::Project) => place.workspace.join("opencode.json"),
-        (Agent::Opencode, InstallScope::User) => place.opencode_config_dir.join("opencode.json"),
+        (Agent::Claude, InstallScope::User) => paths.claude_dir.join(".claude.json"),
+        (Agent::Codex, InstallScope::Project) => paths.workspace.join(".codex/config.toml"),
+        (Agent::Codex, InstallScope::User) => paths.codex_home.join("config.toml"),
+        (Agent::Gemini, InstallScope::Project) => paths.workspace.join(".gemini/settings.json"),
+        (Agent::Gemini, InstallScope::User) => paths.gemini_dir.join("settings.json"),
+        (Agent::Opencode, InstallScope::Project) => paths.workspace.join("opencode.json"),
+        (Agent::Opencode, InstallScope::User) => paths.opencode_config_dir.join("opencode.json"),
     }
 }
 
-fn follow_up(agent: Agent, scope: InstallScope) -> Vec<String> {
+fn follow_up_notes(agent: Agent, scope: InstallScope) -> Vec<String> {
     let mut notes = Vec::new();
     if (agent, scope) == (Agent::Claude, InstallScope::Project) {
         notes.push(
@@ -99,11 +99,11 @@ fn follow_up(agent: Agent, scope: InstallScope) -> Vec<String> {
 }
 
 /// The member of the settings that contains all servers.
-fn container(agent: Agent) -> &'static str {
+fn servers_key(agent: Agent) -> &'static str {
     if agent == Agent::Opencode { "mcp" } else { "mcpServers" }
 }
 
-fn entry(agent: Agent, program: &str) -> Value {
+fn server_entry(agent: Agent, program: &str) -> Value {
     let words =
         |words: &[&str]| Value::Array(words.iter().map(|word| Value::Text((*word).to_owned())).collect());
     match agent {
@@ -116,7 +116,7 @@ fn entry(agent: Agent, program: &str) -> Value {
 }
 
 /// Whether an entry starts `stepback mcp`, with any path of stepback.
-fn is_ours(node: &SpannedNode) -> bool {
+fn is_own_entry(node: &SpannedNode) -> bool {
     let mut words: Vec<&str> = Vec::new();
     for member in ["command", "args"] {
         match node.member(member) {
@@ -130,19 +130,19 @@ fn is_ours(node: &SpannedNode) -> bool {
     matches!(words.as_slice(), [program, "mcp", ..] if Path::new(program).file_stem().is_some_and(|stem| stem == NAME))
 }
 
-fn into_object(plan: &mut InstallPlan, program: &str) -> Result<(), InstallError> {
-    let (container, entry) = (container(plan.agent), entry(plan.agent, program));
-    let text = text(plan)?;
+fn add_to_object(plan: &mut InstallPlan, program: &str) -> Result<(), InstallError> {
+    let (container, entry) = (servers_key(plan.agent), server_entry(plan.agent, program));
+    let text = current_text(plan)?;
     if text.trim_start_matches('\u{feff}').trim().is_empty() {
-        let whole =
-            Value::Object(vec![(container, Value::Object(vec![(NAME, entry)]))]).pretty("\n", "  ", "");
+        let whole = Value::Object(vec![(container, Value::Object(vec![(NAME, entry)]))])
+            .to_pretty_string("\n", "  ", "");
         plan.after = Some(format!("{whole}\n").into_bytes());
         return Ok(());
     }
-    let mut document = parse(plan, text)?;
+    let mut document = parse_document(plan, text)?;
     let shape = |document: &JsoncDocument, node: &SpannedNode, what: &str| {
         let misfit = HookConflict::Shape { what: what.to_owned(), position: document.position(node) };
-        broken(plan, misfit)
+        invalid_settings(plan, misfit)
     };
     if document.root().members().is_none() {
         return Err(shape(&document, document.root(), "the settings are not an object"));
@@ -154,39 +154,39 @@ fn into_object(plan: &mut InstallPlan, program: &str) -> Result<(), InstallError
         }
         Some(servers) => match servers.member(NAME) {
             None => document.insert_member(&[container.into()], NAME, &entry),
-            Some(known) if entry.says_the_same_as(known) => Ok(()),
-            Some(known) if is_ours(known) => document.replace(&[container.into(), NAME.into()], &entry),
+            Some(known) if entry.matches_node(known) => Ok(()),
+            Some(known) if is_own_entry(known) => document.replace(&[container.into(), NAME.into()], &entry),
             Some(known) => return Err(shape(&document, known, "another server is named \"stepback\"")),
         },
     };
-    done.map_err(|error| broken(plan, error.into()))?;
+    done.map_err(|error| invalid_settings(plan, error.into()))?;
     plan.after = Some(document.text().as_bytes().to_vec());
     Ok(())
 }
 
-fn out_of_object(plan: &mut InstallPlan) -> Result<(), InstallError> {
-    let text = text(plan)?;
+fn remove_from_object(plan: &mut InstallPlan) -> Result<(), InstallError> {
+    let text = current_text(plan)?;
     if text.trim_start_matches('\u{feff}').trim().is_empty() {
         return Ok(());
     }
-    let mut document = parse(plan, text)?;
-    let path: [PathStep; 2] = [container(plan.agent).into(), NAME.into()];
-    if !document.get(&path).is_some_and(is_ours) {
+    let mut document = parse_document(plan, text)?;
+    let path: [PathStep; 2] = [servers_key(plan.agent).into(), NAME.into()];
+    if !document.get(&path).is_some_and(is_own_entry) {
         return Ok(());
     }
-    let mut rest = document.remove(&path).map_err(|error| broken(plan, error.into()))?;
-    if rest == Rest::EmptyAndOurs {
-        rest = document.remove(&path[..1]).map_err(|error| broken(plan, error.into()))?;
+    let mut rest = document.remove(&path).map_err(|error| invalid_settings(plan, error.into()))?;
+    if rest == RemainingContent::EmptyAndOurs {
+        rest = document.remove(&path[..1]).map_err(|error| invalid_settings(plan, error.into()))?;
     } else {
-        rest = Rest::Entries;
+        rest = RemainingContent::Entries;
     }
-    let nothing_left = rest == Rest::EmptyAndOurs && document.is_bare();
+    let nothing_left = rest == RemainingContent::EmptyAndOurs && document.is_bare();
     plan.after = (!nothing_left).then(|| document.text().as_bytes().to_vec());
     Ok(())
 }
 
 /// Returns the byte range of stepback's table in Codex's settings.
-fn table(text: &str) -> Option<std::ops::Range<usize>> {
+fn find_table(text: &str) -> Option<std::ops::Range<usize>> {
     let mut start = None;
     let mut at = 0;
     for line in text.split_inclusive('\n') {
@@ -201,26 +201,26 @@ fn table(text: &str) -> Option<std::ops::Range<usize>> {
     start.map(|start| start..text.len())
 }
 
-fn checked(plan: &InstallPlan, text: &str) -> Result<toml::Table, InstallError> {
-    text.parse::<toml::Table>().map_err(|error| InstallError::Broken {
+fn parse_toml(plan: &InstallPlan, text: &str) -> Result<toml::Table, InstallError> {
+    text.parse::<toml::Table>().map_err(|error| InstallError::InvalidSettings {
         file: plan.file.clone(),
-        position: Position::of(text, error.span().map_or(0, |span| span.start)),
+        position: Position::from_offset(text, error.span().map_or(0, |span| span.start)),
         what: error.message().to_owned(),
     })
 }
 
-fn into_table(plan: &mut InstallPlan, program: &str) -> Result<(), InstallError> {
-    let text = text(plan)?;
-    let known = checked(plan, &text)?;
-    let lines = format!("{TABLE}\ncommand = {}\nargs = [\"mcp\"]\n", quoted(program));
+fn add_to_table(plan: &mut InstallPlan, program: &str) -> Result<(), InstallError> {
+    let text = current_text(plan)?;
+    let known = parse_toml(plan, &text)?;
+    let lines = format!("{TABLE}\ncommand = {}\nargs = [\"mcp\"]\n", quote_json(program));
     let there = known.get("mcp_servers").and_then(|servers| servers.get(NAME));
-    let after = match (there, table(&text)) {
+    let after = match (there, find_table(&text)) {
         (None, _) if text.is_empty() => lines,
         (None, _) => {
             let end = if text.ends_with('\n') { "" } else { "\n" };
             format!("{text}{end}\n{lines}")
         }
-        (Some(there), Some(_)) if says_the_same(there, program) => return Ok(()),
+        (Some(there), Some(_)) if is_same_entry(there, program) => return Ok(()),
         (Some(_), Some(range)) => {
             // What is between stepback's lines and the next table is not stepback's.
             let kept = text[range.clone()].len() - text[range.clone()].trim_end().len();
@@ -228,32 +228,32 @@ fn into_table(plan: &mut InstallPlan, program: &str) -> Result<(), InstallError>
             format!("{}{}{kept}{}", &text[..range.start], lines.trim_end(), &text[range.end..])
         }
         (Some(_), None) => {
-            return Err(InstallError::Broken {
+            return Err(InstallError::InvalidSettings {
                 file: plan.file.clone(),
-                position: Position::of(&text, 0),
+                position: Position::from_offset(&text, 0),
                 what: "a server named \"stepback\" in an unknown format".to_owned(),
             });
         }
     };
-    checked(plan, &after)?;
+    parse_toml(plan, &after)?;
     plan.after = Some(after.into_bytes());
     Ok(())
 }
 
-fn says_the_same(there: &toml::Value, program: &str) -> bool {
+fn is_same_entry(there: &toml::Value, program: &str) -> bool {
     let args = there.get("args").and_then(toml::Value::as_array);
     there.get("command").and_then(toml::Value::as_str) == Some(program)
         && args.is_some_and(|args| matches!(args.as_slice(), [one] if one.as_str() == Some("mcp")))
 }
 
-fn out_of_table(plan: &mut InstallPlan) -> Result<(), InstallError> {
-    let text = text(plan)?;
-    checked(plan, &text)?;
-    let Some(range) = table(&text) else { return Ok(()) };
+fn remove_from_table(plan: &mut InstallPlan) -> Result<(), InstallError> {
+    let text = current_text(plan)?;
+    parse_toml(plan, &text)?;
+    let Some(range) = find_table(&text) else { return Ok(()) };
     // The blank line above was added by stepback too; at the end of the file, nothing of stepback's follows it.
     let above = text[..range.start].strip_suffix("\n\n").map_or(range.start, |above| above.len() + 1);
     let after = format!("{}{}", &text[..above], &text[range.end..]);
-    checked(plan, &after)?;
+    parse_toml(plan, &after)?;
     plan.after = (!after.is_empty()).then(|| after.into_bytes());
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! JSON values that stepback writes, with a fixed member order.
 
-use super::parse::{Shape, SpannedNode};
+use super::parse::{NodeKind, SpannedNode};
 
 /// A value to insert into a document. Objects keep the order of their members, which `serde_json` would not.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -16,44 +16,48 @@ pub enum Value {
 }
 
 /// Returns `text` in double quotes, escaped as JSON.
-pub(super) fn quoted(text: &str) -> String {
+pub(super) fn quote_json(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
 impl Value {
     /// Formats the value on one line.
-    pub(super) fn compact(&self, spaced: bool) -> String {
+    pub(super) fn to_compact_string(&self, spaced: bool) -> String {
         let space = if spaced { " " } else { "" };
         let separator = format!(",{space}");
         match self {
             Self::Object(members) => {
                 let members: Vec<_> = members
                     .iter()
-                    .map(|(name, value)| format!("{}:{space}{}", quoted(name), value.compact(spaced)))
+                    .map(|(name, value)| {
+                        format!("{}:{space}{}", quote_json(name), value.to_compact_string(spaced))
+                    })
                     .collect();
                 format!("{{{}}}", members.join(&separator))
             }
             Self::Array(elements) => {
-                let elements: Vec<_> = elements.iter().map(|value| value.compact(spaced)).collect();
+                let elements: Vec<_> = elements.iter().map(|value| value.to_compact_string(spaced)).collect();
                 format!("[{}]", elements.join(&separator))
             }
-            Self::Text(text) => quoted(text),
+            Self::Text(text) => quote_json(text),
             Self::Number(number) => number.to_string(),
         }
     }
 
     /// Formats the value on several lines, as the agents format their settings. `indent` is that of the line it begins on.
-    pub(super) fn pretty(&self, newline: &str, unit: &str, indent: &str) -> String {
+    pub(super) fn to_pretty_string(&self, newline: &str, unit: &str, indent: &str) -> String {
         let deeper = format!("{indent}{unit}");
         let entries: Vec<_> = match self {
             Self::Object(members) => members
                 .iter()
-                .map(|(name, value)| format!("{}: {}", quoted(name), value.pretty(newline, unit, &deeper)))
+                .map(|(name, value)| {
+                    format!("{}: {}", quote_json(name), value.to_pretty_string(newline, unit, &deeper))
+                })
                 .collect(),
             Self::Array(elements) => {
-                elements.iter().map(|value| value.pretty(newline, unit, &deeper)).collect()
+                elements.iter().map(|value| value.to_pretty_string(newline, unit, &deeper)).collect()
             }
-            Self::Text(_) | Self::Number(_) => return self.compact(true),
+            Self::Text(_) | Self::Number(_) => return self.to_compact_string(true),
         };
         let (open, close) = if matches!(self, Self::Object(_)) { ('{', '}') } else { ('[', ']') };
         if entries.is_empty() {
@@ -64,20 +68,20 @@ impl Value {
     }
 
     /// Whether `node` has the same content, in any order and spacing.
-    pub(super) fn says_the_same_as(&self, node: &SpannedNode) -> bool {
-        match (self, &node.shape) {
-            (Self::Object(members), Shape::Object(found)) => {
+    pub(super) fn matches_node(&self, node: &SpannedNode) -> bool {
+        match (self, &node.kind) {
+            (Self::Object(members), NodeKind::Object(found)) => {
                 members.len() == found.len()
-                    && members.iter().all(|(name, value)| {
-                        node.member(name).is_some_and(|node| value.says_the_same_as(node))
-                    })
+                    && members
+                        .iter()
+                        .all(|(name, value)| node.member(name).is_some_and(|node| value.matches_node(node)))
             }
-            (Self::Array(elements), Shape::Array(found)) => {
+            (Self::Array(elements), NodeKind::Array(found)) => {
                 elements.len() == found.len()
-                    && elements.iter().zip(found).all(|(value, node)| value.says_the_same_as(node))
+                    && elements.iter().zip(found).all(|(value, node)| value.matches_node(node))
             }
-            (Self::Text(text), Shape::Text(found)) => text == found,
-            (Self::Number(number), Shape::Plain(found)) => *found == number.to_string(),
+            (Self::Text(text), NodeKind::Text(found)) => text == found,
+            (Self::Number(number), NodeKind::Plain(found)) => *found == number.to_string(),
             _ => false,
         }
     }

@@ -17,9 +17,9 @@ use super::{InstallError, InstallPlan};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WriteResult {
     /// Nothing: the plan changes nothing.
-    Nothing,
+    Unchanged,
     /// The file was created.
-    Made,
+    Created,
     /// The file was changed.
     Changed,
     /// The file was removed.
@@ -27,18 +27,18 @@ pub enum WriteResult {
 }
 
 /// Carries out `plan`, if the file still is the one that the plan was made for.
-pub fn carry_out(plan: &InstallPlan) -> Result<WriteResult, InstallError> {
-    if plan.is_nothing() {
-        return Ok(WriteResult::Nothing);
+pub fn apply_plan(plan: &InstallPlan) -> Result<WriteResult, InstallError> {
+    if plan.is_unchanged() {
+        return Ok(WriteResult::Unchanged);
     }
-    let (target, now) = resolve(&plan.file)?;
+    let (target, now) = resolve_and_read(&plan.file)?;
     if now != plan.before || target != plan.target {
         return Err(InstallError::Changed(plan.file.clone()));
     }
     let mut writer = SettingsWriter::open(plan.within.as_deref())?;
     match &plan.after {
         None => {
-            writable(&target)?;
+            ensure_writable(&target)?;
             writer.remove_file(&target)?;
             for dir in plan.dirs.iter().rev() {
                 // Only an empty directory is removed; it is not an error if it has other files.
@@ -50,24 +50,24 @@ pub fn carry_out(plan: &InstallPlan) -> Result<WriteResult, InstallError> {
         }
         Some(after) => {
             if now.is_some() {
-                writable(&target)?;
+                ensure_writable(&target)?;
             }
             let mut made = Vec::new();
             let written =
-                make_dirs(&mut writer, &plan.dirs, &mut made).and_then(|()| writer.put(&target, after));
+                create_dirs(&mut writer, &plan.dirs, &mut made).and_then(|()| writer.put(&target, after));
             if written.is_err() {
                 for dir in made.into_iter().rev() {
                     let _ = writer.remove_dir(dir);
                 }
             }
             written?;
-            Ok(if now.is_some() { WriteResult::Changed } else { WriteResult::Made })
+            Ok(if now.is_some() { WriteResult::Changed } else { WriteResult::Created })
         }
     }
 }
 
 /// Creates the missing directories, and adds them to `made`.
-fn make_dirs<'a>(
+fn create_dirs<'a>(
     writer: &mut SettingsWriter,
     dirs: &'a [PathBuf],
     made: &mut Vec<&'a Path>,
@@ -90,8 +90,8 @@ enum SettingsWriter {
 impl SettingsWriter {
     fn open(within: Option<&Path>) -> Result<Self, InstallError> {
         let Some(workspace) = within else { return Ok(Self::User) };
-        let root = workspace.canonicalize().map_err(InstallError::io(workspace))?;
-        let beneath = Beneath::open(&root).map_err(InstallError::io(workspace))?;
+        let root = workspace.canonicalize().map_err(InstallError::io_error(workspace))?;
+        let beneath = Beneath::open(&root).map_err(InstallError::io_error(workspace))?;
         Ok(Self::Workspace { root, beneath })
     }
 
@@ -119,26 +119,26 @@ impl SettingsWriter {
             Self::User => fs::remove_dir(dir),
             Self::Workspace { root, beneath } => anchored_write::remove_dir(beneath, &inside(root, dir)?),
         };
-        removed.map_err(InstallError::io(dir))
+        removed.map_err(InstallError::io_error(dir))
     }
 
     fn remove_file(&mut self, target: &Path) -> Result<(), InstallError> {
-        stepback_faults::point().map_err(InstallError::io(target))?;
+        stepback_faults::point().map_err(InstallError::io_error(target))?;
         let removed = match self {
             Self::User => fs::remove_file(target),
             Self::Workspace { root, beneath } => anchored_write::remove_file(beneath, &inside(root, target)?),
         };
-        removed.map_err(InstallError::io(target))
+        removed.map_err(InstallError::io_error(target))
     }
 
     fn put(&mut self, target: &Path, bytes: &[u8]) -> Result<(), InstallError> {
         let written = match self {
-            Self::User => put(target, bytes),
+            Self::User => replace_file(target, bytes),
             Self::Workspace { root, beneath } => {
                 anchored_write::replace_file(beneath, &inside(root, target)?, bytes, 0o666)
             }
         };
-        written.map_err(InstallError::io(target))
+        written.map_err(InstallError::io_error(target))
     }
 }
 
@@ -159,8 +159,8 @@ pub(super) fn inside(root: &Path, file: &Path) -> Result<RelPath, InstallError> 
 
 /// Returns the plan that undoes one that was carried out, restoring the exact previous bytes. `None` if the file was changed
 /// since; then only a new plan can say what to do.
-pub fn take_back(plan: &InstallPlan) -> Result<Option<InstallPlan>, InstallError> {
-    let (target, now) = resolve(&plan.file)?;
+pub fn plan_undo(plan: &InstallPlan) -> Result<Option<InstallPlan>, InstallError> {
+    let (target, now) = resolve_and_read(&plan.file)?;
     if now != plan.after || target != plan.target {
         return Ok(None);
     }
@@ -176,7 +176,7 @@ pub fn take_back(plan: &InstallPlan) -> Result<Option<InstallPlan>, InstallError
 
 /// Returns the real path of a file, and its content. Users keep their settings elsewhere and link to them, so links are
 /// followed; [`inside`] limits them in a workspace.
-pub(super) fn resolve(file: &Path) -> Result<(PathBuf, Option<Vec<u8>>), InstallError> {
+pub(super) fn resolve_and_read(file: &Path) -> Result<(PathBuf, Option<Vec<u8>>), InstallError> {
     match fs::symlink_metadata(file) {
         Ok(_) => {}
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok((file.to_owned(), None)),
@@ -188,13 +188,13 @@ pub(super) fn resolve(file: &Path) -> Result<(PathBuf, Option<Vec<u8>>), Install
     if !target.is_file() {
         return Err(InstallError::NotAFile(file.to_owned()));
     }
-    let bytes = fs::read(&target).map_err(InstallError::io(&target))?;
+    let bytes = fs::read(&target).map_err(InstallError::io_error(&target))?;
     Ok((target, Some(bytes)))
 }
 
 /// Fails if the owner made the file read-only: a rename could still replace it, but must not.
-fn writable(target: &Path) -> Result<(), InstallError> {
-    let metadata = fs::metadata(target).map_err(InstallError::io(target))?;
+fn ensure_writable(target: &Path) -> Result<(), InstallError> {
+    let metadata = fs::metadata(target).map_err(InstallError::io_error(target))?;
     if metadata.permissions().readonly() {
         return Err(InstallError::ReadOnly(target.to_owned()));
     }
@@ -202,7 +202,7 @@ fn writable(target: &Path) -> Result<(), InstallError> {
 }
 
 /// Replaces a file atomically: a reader sees the old or the new one, also after a crash. It keeps its mode and its owner.
-fn put(target: &Path, bytes: &[u8]) -> io::Result<()> {
+fn replace_file(target: &Path, bytes: &[u8]) -> io::Result<()> {
     let new = NewFile::create(target, 0o666, Durability::Synced)?;
     new.file().write_all(bytes)?;
     if let Ok(metadata) = fs::metadata(target) {

@@ -15,7 +15,7 @@ use crate::decisions::RecordedDecision;
 use crate::payload;
 
 /// Records that an agent was stopped.
-pub fn record_hit(
+pub fn record_stop(
     workspace: &Workspace,
     about: &AgentEvent,
     stop: &Stop,
@@ -23,7 +23,7 @@ pub fn record_hit(
 ) -> Result<(), EngineError> {
     let summary = format!("stopped: {}", stop.reason);
     let input = json!({ "tool": stop.tool, "input": stop.input, "breakpoint": stop.breakpoint });
-    record_own(workspace, related_report(about, StepKind::BreakpointHit, summary, Some(input), at))
+    record_own_event(workspace, related_report(about, StepKind::BreakpointHit, summary, Some(input), at))
 }
 
 /// Records that a call passed a log point.
@@ -34,7 +34,7 @@ pub fn record_log_point(
     at: Timestamp,
 ) -> Result<(), EngineError> {
     let summary = format!("log point {}: {}", breakpoint.id, about.summary);
-    record_own(workspace, related_report(about, StepKind::BreakpointHit, summary, None, at))
+    record_own_event(workspace, related_report(about, StepKind::BreakpointHit, summary, None, at))
 }
 
 /// Records the user's answer to a stopped agent; `answer` is `None` if the wait timed out.
@@ -48,24 +48,25 @@ pub fn record_decision(
     let summary = match answer {
         Some(StopAnswer::Resume) => format!("resumed: {}", about.summary),
         Some(StopAnswer::Deny { reason }) => format!("denied: {reason}"),
-        Some(StopAnswer::Edit { .. }) if !takes_input(&about.agent) => {
+        Some(StopAnswer::Edit { .. }) if !accepts_changed_input(&about.agent) => {
             format!("input edited, to be called again: {}", about.summary)
         }
         Some(StopAnswer::Edit { .. }) => format!("input edited: {}", about.summary),
         None => "no answer in time; denied".into(),
     };
     let input = json!({ "before": stop.input, "answer": answer, "call": about.call });
-    let mut report = related_report(about, StepKind::Decision, payload::one_line(&summary), Some(input), at);
+    let mut report =
+        related_report(about, StepKind::Decision, payload::summary_line(&summary), Some(input), at);
     // The user may have edited files while the agent was stopped; those changes are not the call's, which has not run yet.
     if about.kind == StepKind::ToolStart {
-        report.effect = ScanPolicy::Keep(Trigger::Automatic);
+        report.scan_policy = ScanPolicy::Checkpoint(Trigger::Automatic);
     }
     if let Some(call) = about.call.clone() {
         let micros = u64::try_from(at.as_micros() - stop.at.as_micros()).unwrap_or(0);
         let edited = matches!(answer, Some(StopAnswer::Edit { .. }));
         report.call.status = CallStatus::Waited { call, micros, edited };
     }
-    record_own(workspace, report)
+    record_own_event(workspace, report)
 }
 
 /// In a rerun, records a decision of the user that is repeated from the recorded session.
@@ -80,7 +81,7 @@ pub fn record_repeated_decision(
         fields.insert("call".into(), json!(about.call));
     }
     let summary = decision.summary.clone();
-    record_own(workspace, related_report(about, StepKind::Decision, summary, Some(input), at))
+    record_own_event(workspace, related_report(about, StepKind::Decision, summary, Some(input), at))
 }
 
 /// Start of the summary of a step that records a message from the user to a working agent.
@@ -93,17 +94,17 @@ pub fn record_message(
     text: &str,
     at: Timestamp,
 ) -> Result<(), EngineError> {
-    let summary = payload::one_line(&format!("{MESSAGE_PREFIX}{text}"));
+    let summary = payload::summary_line(&format!("{MESSAGE_PREFIX}{text}"));
     let with = match about.kind {
         StepKind::UserInput => "prompt",
         StepKind::ToolStart => "start",
         _ => "end",
     };
     let input = json!({ "text": text, "with": with, "call": about.call });
-    record_own(workspace, related_report(about, StepKind::AgentStep, summary, Some(input), at))
+    record_own_event(workspace, related_report(about, StepKind::AgentStep, summary, Some(input), at))
 }
 
-fn takes_input(agent: &str) -> bool {
+fn accepts_changed_input(agent: &str) -> bool {
     Agent::parse(agent).is_none_or(HookAnswer::can_change_input)
 }
 
@@ -116,7 +117,7 @@ pub fn record_refusal(
 ) -> Result<(), EngineError> {
     let event = AgentEvent {
         kind: StepKind::ToolEnd,
-        summary: payload::one_line(&format!("not run: {}", about.summary)),
+        summary: payload::summary_line(&format!("not run: {}", about.summary)),
         output: Some(json!({ "denied": reason })),
         error: None,
         raw: None,
@@ -124,11 +125,11 @@ pub fn record_refusal(
     };
     let mut report = ReportedEvent::new(event, at);
     report.call.status = CallStatus::NeverRan;
-    record_own(workspace, report)
+    record_own_event(workspace, report)
 }
 
 /// Records an event that stepback itself adds to a session.
-fn record_own(workspace: &Workspace, mut report: ReportedEvent) -> Result<(), EngineError> {
+fn record_own_event(workspace: &Workspace, mut report: ReportedEvent) -> Result<(), EngineError> {
     // What a user typed can hold a secret too.
     redact_event(&mut report.event);
     let lock = workspace.lock_recording()?;

@@ -15,7 +15,7 @@ use crate::agent::Agent;
 use crate::gemini;
 use crate::payload::{self, HookEvent, HookPoint};
 use crate::transcript::TranscriptLocation;
-use crate::workspace_paths::relative;
+use crate::workspace_paths::relative_call_paths;
 
 /// Records one hook event. `limit` is the length of the transcript at that time, in bytes.
 pub fn record_hook_event(
@@ -43,9 +43,9 @@ pub(super) fn record_compactions(
     transcript: &TranscriptReader,
     at: Timestamp,
 ) -> Result<(), EngineError> {
-    let TranscriptReader { place, limit, may_compact_from, .. } = transcript;
+    let TranscriptReader { location: place, limit, may_compact_from, .. } = transcript;
     let Some(from) = *may_compact_from else { return Ok(()) };
-    for line in gemini::compactions(place, *limit, from) {
+    for line in gemini::find_compactions(place, *limit, from) {
         let (agent, summary) = (place.agent.name(), "the conversation was compacted");
         let event = AgentEvent::new(agent, &place.session, StepKind::StateChange, summary.to_owned());
         let event = AgentEvent { key: Some(format!("compaction at line {line}")), ..event };
@@ -73,16 +73,19 @@ pub(super) fn report_hook_event(
     }
     // Summaries show paths relative to the workspace.
     event.summary = event.summary.replace(&format!("{}/", workspace.root.display()), "");
-    if let (Some(Agent::Gemini), HookPoint::Done, Some(transcript)) = (agent, hook_event.gate, &transcript)
+    if let (Some(Agent::Gemini), HookPoint::Done, Some(transcript)) = (agent, hook_event.point, &transcript)
         && let Some(response) = event.output.as_ref().and_then(Value::as_str)
-        && let Some(last_words) = gemini::last_words(&transcript.place, limit, response)
+        && let Some(last_words) = gemini::find_last_answer(&transcript.location, limit, response)
     {
-        event.summary = payload::done(&last_words);
+        event.summary = payload::summarize_done(&last_words);
         event.output = Some(last_words.into());
     }
-    let call = CallFacts { paths: relative(workspace, hook_event), ..hook_event.call.clone() };
+    let call = CallFacts { paths: relative_call_paths(workspace, hook_event), ..hook_event.call.clone() };
     let at = event.at.unwrap_or(at);
-    (ReportedEvent { effect: hook_event.effect, call, update, ..ReportedEvent::new(event, at) }, transcript)
+    (
+        ReportedEvent { scan_policy: hook_event.scan_policy, call, update, ..ReportedEvent::new(event, at) },
+        transcript,
+    )
 }
 
 /// Reads the task list of a Claude Code session after an event that may have changed it. Claude Code keeps the list in
@@ -111,10 +114,7 @@ fn read_claude_tasks(hook_event: &HookEvent) -> Option<Value> {
 }
 
 /// Returns a note on how to take back what the current prompt led to; `None` if it changed nothing.
-pub fn describe_way_back(
-    workspace: &Workspace,
-    recorded: &RecordedStep,
-) -> Result<Option<String>, EngineError> {
+pub fn describe_undo(workspace: &Workspace, recorded: &RecordedStep) -> Result<Option<String>, EngineError> {
     let Some(session) = workspace.store().session(recorded.session)? else { return Ok(None) };
     let Some(prompt) = session.info.prompt else { return Ok(None) };
     let Some(prompt) = workspace.store().step(prompt)? else { return Ok(None) };

@@ -19,7 +19,7 @@ use crate::model_call_inbox::{self, RecordedCall};
 use crate::payload;
 
 /// How many notes are recorded in one commit.
-const AT_ONCE: usize = 256;
+const NOTES_PER_COMMIT: usize = 256;
 
 /// Records the notes in the inbox, if there are any.
 pub fn record_inbox(workspace: &Workspace) -> Result<(), EngineError> {
@@ -35,7 +35,7 @@ pub fn record_inbox_if_free(workspace: &Workspace) -> Result<(), EngineError> {
     if !has_notes(workspace)? {
         return Ok(());
     }
-    match workspace.lock_recording_within(Duration::ZERO) {
+    match workspace.lock_recording_with_timeout(Duration::ZERO) {
         Ok(lock) => record_inbox_locked(workspace, &lock),
         Err(EngineError::Busy { .. }) => Ok(()),
         Err(error) => Err(error),
@@ -54,12 +54,12 @@ pub fn record_inbox_locked(workspace: &Workspace, lock: &RecordLock) -> Result<(
         error,
     };
     // More than once: notes that another process took and failed to record come first, as a batch of their own.
-    while let Some(taken) = inbox::take(&dir, workspace.engine.env.now()).map_err(io)? {
-        for some in taken.notes.chunks(AT_ONCE) {
+    while let Some(taken) = inbox::take_notes(&dir, workspace.engine.env.now()).map_err(io)? {
+        for some in taken.notes.chunks(NOTES_PER_COMMIT) {
             record_notes(workspace, lock, some)?;
         }
-        let notes = taken.done().map_err(io)?;
-        model_call_inbox::forget(&dir, &notes);
+        let notes = taken.delete_recorded().map_err(io)?;
+        model_call_inbox::delete_recorded_calls(&dir, &notes);
     }
     Ok(())
 }
@@ -122,7 +122,7 @@ fn report_note(
 ) -> Result<Vec<(ReportedEvent, Option<TranscriptReader>)>, EngineError> {
     if let Some(name) = &note.carried {
         let dir = workspace.cache_dir()?.unwrap_or_default();
-        return Ok(vec![match model_call_inbox::read(&dir, name) {
+        return Ok(vec![match model_call_inbox::read_call(&dir, name) {
             Some(call) => (model_call_report(workspace, call, note.at)?, None),
             None => (gap_report(note, "a model call could not be recorded".into(), None), None),
         }]);
@@ -132,11 +132,11 @@ fn report_note(
     let is_understood = event.is_some();
     let mut reports = Vec::new();
     if let Some(mut event) = event {
-        if event.is_nothing {
+        if event.is_ignored {
             return Ok(reports);
         }
         // The time to scan the files for this event is over.
-        event.effect = ScanPolicy::None;
+        event.scan_policy = ScanPolicy::None;
         // An event without a key gets one from its time, so that recording the note twice adds one step.
         let key = event.event.key.take().unwrap_or_else(|| format!("{} {}", event.name, note.at.as_micros()));
         let is_recorded = note.gap.is_some() && {
@@ -203,7 +203,7 @@ fn gap_report(note: &InboxNote, why: String, raw: Option<Value>) -> ReportedEven
             ..ReportedError::default()
         }),
         raw,
-        ..AgentEvent::new(&note.agent, Session::GAPS, StepKind::Gap, payload::one_line(&why))
+        ..AgentEvent::new(&note.agent, Session::GAPS, StepKind::Gap, payload::summary_line(&why))
     };
     let key = format!("{} {}", note.at.as_micros(), event.summary);
     ReportedEvent::new(AgentEvent { key: Some(key), ..event }, note.at)

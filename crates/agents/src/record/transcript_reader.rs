@@ -11,13 +11,13 @@ use crate::gemini;
 use crate::transcript::{self, TranscriptCursor, TranscriptLocation};
 
 /// How many messages back the search for the turn that requested a call goes.
-const TAIL: usize = 256;
+const MAX_SEARCHED_MESSAGES: usize = 256;
 /// How many recorded messages each attempt of that search reads: the turn is usually among the last few.
-const RECORDED: [usize; 3] = [0, 16, TAIL];
+const RECORDED_PER_ATTEMPT: [usize; 3] = [0, 16, MAX_SEARCHED_MESSAGES];
 
 /// A transcript as it was at an event.
 pub(super) struct TranscriptReader {
-    pub place: TranscriptLocation,
+    pub location: TranscriptLocation,
     /// Only read this many bytes of the file, which is all there was when the event happened; `None` for all of it.
     pub limit: Option<u64>,
     /// Whether the event is about the next entry of the main conversation: it is not a sub-agent's, and nothing later was
@@ -29,8 +29,8 @@ pub(super) struct TranscriptReader {
 
 impl TranscriptReader {
     /// Creates a reader of a transcript; `limit` is its length at the event, in bytes.
-    pub fn new(place: TranscriptLocation, limit: Option<u64>, is_next: bool) -> Self {
-        Self { place, limit, is_next, may_compact_from: None }
+    pub fn new(location: TranscriptLocation, limit: Option<u64>, is_next: bool) -> Self {
+        Self { location, limit, is_next, may_compact_from: None }
     }
 
     /// Reads what is new since the last event. A transcript that cannot be read adds nothing.
@@ -42,14 +42,15 @@ impl TranscriptReader {
         let cursor = recorded.cursor().and_then(|cursor| serde_json::from_value(cursor.clone()).ok());
         let cursor: TranscriptCursor = cursor.unwrap_or_default();
         let mut messages = NewMessages::default();
-        if let Ok(new) = transcript::read_until(&self.place, &cursor, self.limit) {
-            if self.place.agent == Agent::Gemini && new.lines.iter().any(|line| gemini::may_compact(line)) {
+        if let Ok(new) = transcript::read_until(&self.location, &cursor, self.limit) {
+            if self.location.agent == Agent::Gemini && new.lines.iter().any(|line| gemini::may_compact(line))
+            {
                 self.may_compact_from = Some(new.keep);
             }
             messages = NewMessages {
                 keep: Some(new.keep as u64),
                 lines: new.lines.iter().map(|line| stepback_redact::redact(line).into_owned()).collect(),
-                since: recorded.cursor().cloned(),
+                start_cursor: recorded.cursor().cloned(),
                 cursor: Some(json!(new.cursor)),
                 turn: None,
             };
@@ -66,23 +67,23 @@ impl TranscriptReader {
         new: &NewMessages,
         call: &str,
     ) -> Result<Option<ModelTurn>, EngineError> {
-        let agent = self.place.agent;
+        let agent = self.location.agent;
         let count = recorded.count()?;
         let kept = new.keep.map_or(count, |keep| keep.min(count));
-        let most = TAIL.saturating_sub(new.lines.len());
+        let most = MAX_SEARCHED_MESSAGES.saturating_sub(new.lines.len());
         let mut turn = None;
-        for some in RECORDED {
+        for some in RECORDED_PER_ATTEMPT {
             let older = recorded.tail(kept, some.min(most))?;
             let first = kept - older.len() as u64;
             let lines: Vec<&str> = older.iter().chain(&new.lines).map(String::as_str).collect();
             let found = transcript::find_requesting_answer(agent, &lines, call, self.is_next);
-            turn = found.by.map(|answer| {
+            turn = found.answer.map(|answer| {
                 let start = answer.lines.start;
-                let messages = transcript::messages(agent, &lines[start..]);
+                let messages = transcript::parse_messages(agent, &lines[start..]);
                 let id = messages.first().and_then(|message| message.id.clone());
                 ModelTurn { before: first + start as u64, id }
             });
-            if found.settled || first == 0 || some >= most {
+            if found.is_final || first == 0 || some >= most {
                 break;
             }
         }

@@ -5,7 +5,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::message::{MessagePart, MessageRole, MessageUsage, TranscriptMessage};
-use super::value::{count, flag, list, moment, owned, text};
+use super::value::{get_array, get_bool, get_str, get_string, get_timestamp, get_u64};
 
 /// Returns the folder under `projects` in which Claude Code keeps the conversations of a directory.
 pub fn project_folder(cwd: &Path) -> String {
@@ -20,10 +20,10 @@ pub fn project_folder(cwd: &Path) -> String {
         return name;
     }
     let hash = units.iter().fold(0i32, |hash, unit| hash.wrapping_mul(31).wrapping_add(i32::from(*unit)));
-    format!("{name}-{}", base36(hash.unsigned_abs()))
+    format!("{name}-{}", to_base36(hash.unsigned_abs()))
 }
 
-fn base36(mut number: u32) -> String {
+fn to_base36(mut number: u32) -> String {
     let mut digits = Vec::new();
     loop {
         digits.push(char::from_digit(number % 36, 36).unwrap_or('0'));
@@ -35,69 +35,69 @@ fn base36(mut number: u32) -> String {
 }
 
 /// Whether a line comes right before a prompt and belongs to it.
-pub(super) fn leads_prompt(line: &Value) -> bool {
-    match text(line, "type") {
+pub(super) fn is_prompt_preamble(line: &Value) -> bool {
+    match get_str(line, "type") {
         Some("queue-operation") => true,
         // Claude Code adds this when a conversation continues that ended in the middle of a turn.
-        Some("user") => flag(line, "isMeta"),
-        Some("assistant") => line.get("message").is_some_and(invented),
+        Some("user") => get_bool(line, "isMeta"),
+        Some("assistant") => line.get("message").is_some_and(is_synthetic),
         _ => false,
     }
 }
 
 /// Whether an answer was made by Claude Code itself, not by a model.
-fn invented(body: &Value) -> bool {
-    text(body, "model") == Some("<synthetic>")
+fn is_synthetic(body: &Value) -> bool {
+    get_str(body, "model") == Some("<synthetic>")
 }
 
-pub(super) fn messages(lines: impl Iterator<Item = (usize, Value)>) -> Vec<TranscriptMessage> {
+pub(super) fn parse_messages(lines: impl Iterator<Item = (usize, Value)>) -> Vec<TranscriptMessage> {
     let mut out = Vec::new();
     for (at, line) in lines {
-        match text(&line, "type") {
-            Some("assistant") => answer(&mut out, at, &line),
-            Some("user") => out.extend(said(at, &line)),
-            Some("system") => out.extend(notice(at, &line)),
+        match get_str(&line, "type") {
+            Some("assistant") => add_answer_line(&mut out, at, &line),
+            Some("user") => out.extend(parse_user_line(at, &line)),
+            Some("system") => out.extend(parse_system_line(at, &line)),
             _ => {}
         }
     }
     out
 }
 
-fn begin(role: MessageRole, at: usize, line: &Value) -> TranscriptMessage {
+fn new_message(role: MessageRole, at: usize, line: &Value) -> TranscriptMessage {
     let mut message = TranscriptMessage::new(role, at);
-    message.record = owned(line, "uuid");
+    message.record = get_string(line, "uuid");
     message.id = message.record.clone();
-    message.at = moment(line, "timestamp");
-    if flag(line, "isSidechain") {
-        message.worker = Some(owned(line, "agentId").unwrap_or_else(|| "sub-agent".into()));
+    message.at = get_timestamp(line, "timestamp");
+    if get_bool(line, "isSidechain") {
+        message.worker = Some(get_string(line, "agentId").unwrap_or_else(|| "sub-agent".into()));
     }
     message
 }
 
 /// Reads a line of an answer: a new message, or another block of the last one.
-fn answer(out: &mut Vec<TranscriptMessage>, at: usize, line: &Value) {
+fn add_answer_line(out: &mut Vec<TranscriptMessage>, at: usize, line: &Value) {
     let Some(body) = line.get("message") else { return };
-    let mut message = begin(MessageRole::Assistant, at, line);
-    message.parts = blocks(body, line);
-    if flag(line, "isApiErrorMessage") {
+    let mut message = new_message(MessageRole::Assistant, at, line);
+    message.parts = parse_blocks(body, line);
+    if get_bool(line, "isApiErrorMessage") {
         let text = message.text();
         message.role = MessageRole::System;
         message.parts = vec![MessagePart::Failure { text }];
         out.push(message);
         return;
     }
-    if invented(body) {
+    if is_synthetic(body) {
         message.role = MessageRole::System;
         out.push(message);
         return;
     }
-    message.id = owned(body, "id").or(message.id);
-    message.model = owned(body, "model");
+    message.id = get_string(body, "id").or(message.id);
+    message.model = get_string(body, "model");
     message.usage = body.get("usage").map(|usage| MessageUsage {
-        input: count(usage, "input_tokens"),
-        output: count(usage, "output_tokens"),
-        cache_read: count(usage, "cache_read_input_tokens"),
-        cache_write: count(usage, "cache_creation_input_tokens"),
+        input: get_u64(usage, "input_tokens"),
+        output: get_u64(usage, "output_tokens"),
+        cache_read: get_u64(usage, "cache_read_input_tokens"),
+        cache_write: get_u64(usage, "cache_creation_input_tokens"),
     });
     // Results of its first calls may come between the blocks of an answer, but not another answer or a prompt.
     let last =
@@ -112,17 +112,17 @@ fn answer(out: &mut Vec<TranscriptMessage>, at: usize, line: &Value) {
     }
 }
 
-fn blocks(body: &Value, line: &Value) -> Vec<MessagePart> {
-    if let Some(text) = text(body, "content") {
+fn parse_blocks(body: &Value, line: &Value) -> Vec<MessagePart> {
+    if let Some(text) = get_str(body, "content") {
         return vec![MessagePart::Text { text: text.into() }];
     }
-    list(body, "content").iter().map(|block| part(block, line)).collect()
+    get_array(body, "content").iter().map(|block| parse_block(block, line)).collect()
 }
 
-fn part(block: &Value, line: &Value) -> MessagePart {
-    let at = moment(line, "timestamp");
-    let get = |key| owned(block, key).unwrap_or_default();
-    match text(block, "type") {
+fn parse_block(block: &Value, line: &Value) -> MessagePart {
+    let at = get_timestamp(line, "timestamp");
+    let get = |key| get_string(block, key).unwrap_or_default();
+    match get_str(block, "type") {
         Some("text") => MessagePart::Text { text: get("text") },
         Some("thinking") => MessagePart::Thinking { text: get("thinking") },
         Some("tool_use" | "server_tool_use") => {
@@ -131,24 +131,29 @@ fn part(block: &Value, line: &Value) -> MessagePart {
         }
         Some("tool_result") => {
             let output = block.get("content").cloned().unwrap_or_default();
-            MessagePart::ToolResult { id: get("tool_use_id"), output, failed: flag(block, "is_error"), at }
+            MessagePart::ToolResult {
+                id: get("tool_use_id"),
+                output,
+                failed: get_bool(block, "is_error"),
+                at,
+            }
         }
         _ => MessagePart::Other { value: block.clone() },
     }
 }
 
 /// Reads a prompt, the results of calls, or a message that Claude Code adds in the user's name.
-fn said(at: usize, line: &Value) -> Option<TranscriptMessage> {
-    let mut message = begin(MessageRole::User, at, line);
-    message.parts = blocks(line.get("message")?, line);
+fn parse_user_line(at: usize, line: &Value) -> Option<TranscriptMessage> {
+    let mut message = new_message(MessageRole::User, at, line);
+    message.parts = parse_blocks(line.get("message")?, line);
     let text = message.text();
-    if let Some(command) = command(&text) {
+    if let Some(command) = parse_slash_command(&text) {
         message.parts = vec![MessagePart::Text { text: command }];
     }
-    if message.results().next().is_some() {
+    if message.result_ids().next().is_some() {
         message.role = MessageRole::Tool;
-    } else if flag(line, "isCompactSummary")
-        || flag(line, "isMeta")
+    } else if get_bool(line, "isCompactSummary")
+        || get_bool(line, "isMeta")
         || text.starts_with("[Request interrupted by user")
         || text.starts_with("<local-command-")
     {
@@ -158,7 +163,7 @@ fn said(at: usize, line: &Value) -> Option<TranscriptMessage> {
 }
 
 /// Returns a slash command as it was typed.
-fn command(text: &str) -> Option<String> {
+fn parse_slash_command(text: &str) -> Option<String> {
     let inside = |tag: &str| {
         let rest = &text[text.find(&format!("<{tag}>"))? + tag.len() + 2..];
         Some(rest[..rest.find(&format!("</{tag}>"))?].trim())
@@ -168,21 +173,21 @@ fn command(text: &str) -> Option<String> {
     Some(format!("{name} {}", inside("command-args").unwrap_or_default()).trim_end().to_owned())
 }
 
-fn notice(at: usize, line: &Value) -> Option<TranscriptMessage> {
-    let said = owned(line, "content");
-    let part = match text(line, "subtype")? {
+fn parse_system_line(at: usize, line: &Value) -> Option<TranscriptMessage> {
+    let said = get_string(line, "content");
+    let part = match get_str(line, "subtype")? {
         "compact_boundary" | "microcompact_boundary" => {
             MessagePart::Compaction { text: said.unwrap_or_default() }
         }
         "api_error" => {
             let cause = line
                 .get("error")
-                .and_then(|error| owned(error, "message").or_else(|| Some(error.to_string())));
+                .and_then(|error| get_string(error, "message").or_else(|| Some(error.to_string())));
             MessagePart::Failure { text: said.or(cause).unwrap_or_default() }
         }
         _ => return None,
     };
-    let mut message = begin(MessageRole::System, at, line);
+    let mut message = new_message(MessageRole::System, at, line);
     message.parts.push(part);
     Some(message)
 }

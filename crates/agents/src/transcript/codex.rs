@@ -8,35 +8,35 @@ use std::collections::HashMap;
 use serde_json::{Value, json};
 
 use super::message::{MessagePart, MessageRole, MessageUsage, TranscriptMessage};
-use super::value::{count, list, moment, owned, text};
+use super::value::{get_array, get_str, get_string, get_timestamp, get_u64};
 
 /// Whether a line comes right before a prompt and belongs to its turn.
-pub(super) fn leads_prompt(line: &Value) -> bool {
+pub(super) fn is_prompt_preamble(line: &Value) -> bool {
     let Some(payload) = line.get("payload") else { return false };
-    match text(line, "type") {
+    match get_str(line, "type") {
         Some("turn_context" | "world_state") => true,
         Some("event_msg") => {
-            matches!(text(payload, "type"), Some("task_started" | "thread_settings_applied"))
+            matches!(get_str(payload, "type"), Some("task_started" | "thread_settings_applied"))
         }
         Some("response_item") => {
-            text(payload, "type") == Some("message") && said_by(payload) == MessageRole::System
+            get_str(payload, "type") == Some("message") && author_role(payload) == MessageRole::System
         }
         _ => false,
     }
 }
 
-pub(super) fn messages(lines: impl Iterator<Item = (usize, Value)>) -> Vec<TranscriptMessage> {
-    let mut reading = Reading::default();
+pub(super) fn parse_messages(lines: impl Iterator<Item = (usize, Value)>) -> Vec<TranscriptMessage> {
+    let mut reading = RolloutParser::default();
     for (at, line) in lines {
         if let Some(payload) = line.get("payload") {
-            reading.line(at, &line, payload);
+            reading.read_line(at, &line, payload);
         }
     }
     reading.out
 }
 
 #[derive(Default)]
-struct Reading {
+struct RolloutParser {
     out: Vec<TranscriptMessage>,
     /// The answer that is being read.
     open: Option<usize>,
@@ -47,121 +47,121 @@ struct Reading {
     failed: HashMap<String, bool>,
 }
 
-impl Reading {
-    fn line(&mut self, at: usize, line: &Value, payload: &Value) {
+impl RolloutParser {
+    fn read_line(&mut self, at: usize, line: &Value, payload: &Value) {
         let lead = self.lead.take();
-        match text(line, "type") {
+        match get_str(line, "type") {
             Some("response_item") => {
                 self.lead = lead;
-                self.item(at, line, payload);
+                self.read_item(at, line, payload);
                 self.lead = None;
             }
-            Some("event_msg") => self.event(at, line, payload, lead),
+            Some("event_msg") => self.read_event(at, line, payload, lead),
             Some("turn_context") => {
                 self.open = None;
-                self.model = owned(payload, "model").or(self.model.take());
+                self.model = get_string(payload, "model").or(self.model.take());
             }
             Some("token_usage_record") => {
-                self.usage(payload.get("usage"), true);
+                self.set_usage(payload.get("usage"), true);
                 self.open = None;
             }
             Some("compacted") => {
-                let text = owned(payload, "message").unwrap_or_default();
-                self.alone(MessageRole::System, at, line, MessagePart::Compaction { text });
+                let text = get_string(payload, "message").unwrap_or_default();
+                self.push_single_part(MessageRole::System, at, line, MessagePart::Compaction { text });
             }
             _ => {}
         }
     }
 
-    fn event(&mut self, at: usize, line: &Value, payload: &Value, lead: Option<usize>) {
+    fn read_event(&mut self, at: usize, line: &Value, payload: &Value, lead: Option<usize>) {
         let item = payload.get("item").unwrap_or(payload);
         let shown = matches!(
-            text(item, "type"),
+            get_str(item, "type"),
             Some("AgentMessage" | "Reasoning" | "agent_message" | "agent_reasoning")
         );
         if shown && self.open.is_none() {
             self.lead = lead.or(Some(at));
         }
-        if let Some(id) = text(item, "id").or_else(|| text(item, "call_id")) {
+        if let Some(id) = get_str(item, "id").or_else(|| get_str(item, "call_id")) {
             let code = item.get("exit_code").and_then(Value::as_i64);
-            let status = text(item, "status").map(|status| matches!(status, "failed" | "declined"));
+            let status = get_str(item, "status").map(|status| matches!(status, "failed" | "declined"));
             if let Some(failed) = code.map(|code| code != 0).or(status) {
                 self.failed.insert(id.to_owned(), failed);
             }
         }
-        match text(payload, "type") {
+        match get_str(payload, "type") {
             Some("token_count") => {
-                self.usage(payload.get("info").and_then(|info| info.get("last_token_usage")), false)
+                self.set_usage(payload.get("info").and_then(|info| info.get("last_token_usage")), false)
             }
             Some("task_started" | "task_complete" | "turn_aborted") => self.open = None,
             Some("error") => {
-                let text = owned(payload, "message").unwrap_or_default();
-                self.alone(MessageRole::System, at, line, MessagePart::Failure { text });
+                let text = get_string(payload, "message").unwrap_or_default();
+                self.push_single_part(MessageRole::System, at, line, MessagePart::Failure { text });
             }
-            Some("thread_rolled_back") => self.roll_back(count(payload, "num_turns")),
+            Some("thread_rolled_back") => self.roll_back(get_u64(payload, "num_turns")),
             _ => {}
         }
     }
 
-    fn item(&mut self, at: usize, line: &Value, payload: &Value) {
-        let get = |key| owned(payload, key).unwrap_or_default();
-        let when = moment(line, "timestamp");
+    fn read_item(&mut self, at: usize, line: &Value, payload: &Value) {
+        let get = |key| get_string(payload, key).unwrap_or_default();
+        let when = get_timestamp(line, "timestamp");
         let call = |name: String, input| MessagePart::ToolCall { id: get("call_id"), name, input, at: when };
-        match text(payload, "type") {
+        match get_str(payload, "type") {
             Some("message") => {
-                let role = said_by(payload);
-                let parts = list(payload, "content").iter().map(content);
+                let role = author_role(payload);
+                let parts = get_array(payload, "content").iter().map(parse_content);
                 if role == MessageRole::Assistant {
-                    let open = self.answer(at, line, payload);
+                    let open = self.open_answer(at, line, payload);
                     open.parts.extend(parts);
                 } else {
                     self.open = None;
-                    let mut message = begin(role, at, line, payload);
+                    let mut message = new_message(role, at, line, payload);
                     message.parts = parts.collect();
                     self.out.push(message);
                 }
             }
             Some("reasoning") => {
-                let open = self.answer(at, line, payload);
-                let texts = list(payload, "summary").iter().chain(list(payload, "content"));
+                let open = self.open_answer(at, line, payload);
+                let texts = get_array(payload, "summary").iter().chain(get_array(payload, "content"));
                 open.parts.extend(
-                    texts.filter_map(|part| Some(MessagePart::Thinking { text: owned(part, "text")? })),
+                    texts.filter_map(|part| Some(MessagePart::Thinking { text: get_string(part, "text")? })),
                 );
             }
             Some("function_call") => {
                 let arguments = get("arguments");
                 let input = serde_json::from_str(&arguments).unwrap_or(Value::String(arguments));
-                self.answer(at, line, payload).parts.push(call(get("name"), input));
+                self.open_answer(at, line, payload).parts.push(call(get("name"), input));
             }
             Some("custom_tool_call") => {
                 let input = payload.get("input").cloned().unwrap_or_default();
-                self.answer(at, line, payload).parts.push(call(get("name"), input));
+                self.open_answer(at, line, payload).parts.push(call(get("name"), input));
             }
             Some("local_shell_call") => {
                 let input = payload.get("action").cloned().unwrap_or_default();
-                self.answer(at, line, payload).parts.push(call("local_shell".into(), input));
+                self.open_answer(at, line, payload).parts.push(call("local_shell".into(), input));
             }
             Some("function_call_output" | "custom_tool_call_output") => {
                 let id = get("call_id");
                 let output = payload.get("output").cloned().unwrap_or_default();
                 let failed = self.failed.get(&id).copied().unwrap_or_else(|| looks_failed(&output));
-                let mut message = begin(MessageRole::Tool, at, line, payload);
+                let mut message = new_message(MessageRole::Tool, at, line, payload);
                 message.parts.push(MessagePart::ToolResult { id, output, failed, at: when });
                 self.open = None;
                 self.out.push(message);
             }
-            Some(_) if text(payload, "id").is_some() => {
+            Some(_) if get_str(payload, "id").is_some() => {
                 let kind = json!({"type": payload["type"]});
-                self.answer(at, line, payload).parts.push(MessagePart::Other { value: kind });
+                self.open_answer(at, line, payload).parts.push(MessagePart::Other { value: kind });
             }
             _ => {}
         }
     }
 
     /// Returns the answer that this line belongs to: the one being read, or a new one.
-    fn answer(&mut self, at: usize, line: &Value, payload: &Value) -> &mut TranscriptMessage {
+    fn open_answer(&mut self, at: usize, line: &Value, payload: &Value) -> &mut TranscriptMessage {
         let index = self.open.unwrap_or_else(|| {
-            let mut message = begin(MessageRole::Assistant, at, line, payload);
+            let mut message = new_message(MessageRole::Assistant, at, line, payload);
             message.model.clone_from(&self.model);
             message.lines.start = self.lead.unwrap_or(at);
             self.out.push(message);
@@ -172,27 +172,27 @@ impl Reading {
         &mut self.out[index]
     }
 
-    fn alone(&mut self, role: MessageRole, at: usize, line: &Value, part: MessagePart) {
+    fn push_single_part(&mut self, role: MessageRole, at: usize, line: &Value, part: MessagePart) {
         self.open = None;
-        let mut message = begin(role, at, line, &Value::Null);
+        let mut message = new_message(role, at, line, &Value::Null);
         message.parts.push(part);
         self.out.push(message);
     }
 
     /// Sets the tokens of the last answer. The displayed count is used only for rollouts without token records.
-    fn usage(&mut self, usage: Option<&Value>, certain: bool) {
+    fn set_usage(&mut self, usage: Option<&Value>, certain: bool) {
         let Some(usage) = usage else { return };
         let Some(last) = self.out.iter_mut().rev().find(|message| message.role == MessageRole::Assistant)
         else {
             return;
         };
         if certain || last.usage.is_none() {
-            let cache_read = count(usage, "cached_input_tokens");
+            let cache_read = get_u64(usage, "cached_input_tokens");
             last.usage = Some(MessageUsage {
-                input: count(usage, "input_tokens").saturating_sub(cache_read),
-                output: count(usage, "output_tokens"),
+                input: get_u64(usage, "input_tokens").saturating_sub(cache_read),
+                output: get_u64(usage, "output_tokens"),
                 cache_read,
-                cache_write: count(usage, "cache_write_input_tokens"),
+                cache_write: get_u64(usage, "cache_write_input_tokens"),
             });
         }
     }
@@ -206,32 +206,32 @@ impl Reading {
     }
 }
 
-fn begin(role: MessageRole, at: usize, line: &Value, payload: &Value) -> TranscriptMessage {
+fn new_message(role: MessageRole, at: usize, line: &Value, payload: &Value) -> TranscriptMessage {
     let mut message = TranscriptMessage::new(role, at);
-    message.id = owned(payload, "id");
+    message.id = get_string(payload, "id");
     message.record = line.get("ordinal").and_then(Value::as_u64).map(|ordinal| format!("line-{ordinal}"));
     message.record = message.record.or_else(|| message.id.clone());
-    message.at = moment(line, "timestamp");
+    message.at = get_timestamp(line, "timestamp");
     message
 }
 
-fn content(part: &Value) -> MessagePart {
-    match owned(part, "text") {
+fn parse_content(part: &Value) -> MessagePart {
+    match get_string(part, "text") {
         Some(text) => MessagePart::Text { text },
         None => MessagePart::Other { value: part.clone() },
     }
 }
 
 /// Returns the author: Codex adds context in the user's name, and marks it only in its newer rollouts.
-fn said_by(payload: &Value) -> MessageRole {
-    match text(payload, "role") {
+fn author_role(payload: &Value) -> MessageRole {
+    match get_str(payload, "role") {
         Some("assistant") => return MessageRole::Assistant,
         Some("user") => {}
         _ => return MessageRole::System,
     }
     let kinds = payload
         .get("internal_chat_message_metadata_passthrough")
-        .map(|meta| list(meta, "content_item_kinds"));
+        .map(|meta| get_array(meta, "content_item_kinds"));
     if let Some(kinds) = kinds.filter(|kinds| !kinds.is_empty()) {
         let own = kinds.iter().any(|kind| kind.as_str().is_some_and(|kind| kind.starts_with("user.")));
         return if own { MessageRole::User } else { MessageRole::System };
@@ -243,7 +243,8 @@ fn said_by(payload: &Value) -> MessageRole {
         "<subagent_notification>",
         "# AGENTS.md",
     ];
-    let first = list(payload, "content").first().and_then(|part| text(part, "text")).unwrap_or_default();
+    let first =
+        get_array(payload, "content").first().and_then(|part| get_str(part, "text")).unwrap_or_default();
     if added.iter().any(|start| first.starts_with(start)) { MessageRole::System } else { MessageRole::User }
 }
 

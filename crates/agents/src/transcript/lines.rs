@@ -18,17 +18,21 @@ pub const LINE_LIMIT: usize = 16 << 20;
 const EDGE_BYTES: u64 = 4096;
 
 /// Returns the line that replaces one that was too long to keep.
-fn marker(bytes: u64) -> String {
+fn omitted_line_marker(bytes: u64) -> String {
     format!("{{\"stepback\":\"line left out\",\"bytes\":{bytes}}}")
 }
 
 /// Whether a line of a chain is the marker of one that was too long to keep.
-pub fn left_out(line: &str) -> bool {
+pub fn is_omitted_line(line: &str) -> bool {
     line.starts_with("{\"stepback\":\"line left out\"")
 }
 
-pub(super) fn read(path: &Path, cursor: &TranscriptCursor, limit: u64) -> Result<NewLines, TranscriptError> {
-    let io = |error| TranscriptError::io(path, error);
+pub(super) fn read_new_lines(
+    path: &Path,
+    cursor: &TranscriptCursor,
+    limit: u64,
+) -> Result<NewLines, TranscriptError> {
+    let io = |error| TranscriptError::from_io(path, error);
     // Opening a pipe would block until there is a writer.
     if !fs::metadata(path).map_err(io)?.is_file() {
         return Err(io(io::Error::other("not a regular file")));
@@ -39,7 +43,7 @@ pub(super) fn read(path: &Path, cursor: &TranscriptCursor, limit: u64) -> Result
     let grew = cursor.offset > 0
         && cursor.file == id
         && meta.len() >= cursor.offset
-        && edges(&file, cursor.offset).map_err(io)? == cursor.seen;
+        && hash_edges(&file, cursor.offset).map_err(io)? == cursor.seen;
     let (mut offset, keep) = if grew { (cursor.offset, cursor.lines) } else { (0, 0) };
     file.seek(SeekFrom::Start(offset)).map_err(io)?;
     let mut lines = Vec::new();
@@ -50,7 +54,7 @@ pub(super) fn read(path: &Path, cursor: &TranscriptCursor, limit: u64) -> Result
             lines.push(line);
         }
     }
-    let seen = edges(&file, offset).map_err(io)?;
+    let seen = hash_edges(&file, offset).map_err(io)?;
     let cursor = TranscriptCursor { lines: keep + lines.len(), offset, file: id, seen, marks: Vec::new() };
     Ok(NewLines { keep, lines, cursor })
 }
@@ -74,7 +78,7 @@ fn next_line(reader: &mut impl BufRead) -> io::Result<Option<(String, u64)>> {
         reader.consume(taken);
         if end.is_some() {
             let text = if length as usize > LINE_LIMIT {
-                marker(length)
+                omitted_line_marker(length)
             } else {
                 String::from_utf8(line)
                     .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
@@ -85,7 +89,7 @@ fn next_line(reader: &mut impl BufRead) -> io::Result<Option<(String, u64)>> {
 }
 
 /// Returns a mark of the first and the last bytes before `offset`.
-fn edges(file: &File, offset: u64) -> io::Result<String> {
+fn hash_edges(file: &File, offset: u64) -> io::Result<String> {
     let size = offset.min(EDGE_BYTES);
     let mut bytes = vec![0; size as usize];
     let mut hasher = blake3::Hasher::new();

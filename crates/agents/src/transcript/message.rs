@@ -154,7 +154,7 @@ impl TranscriptMessage {
     }
 
     /// Returns the text to display: plain text, else the results of tools, else parts of unknown kinds as they are.
-    pub fn shown_text(&self) -> String {
+    pub fn display_text(&self) -> String {
         let text = self.text();
         if !text.is_empty() {
             return text;
@@ -176,7 +176,7 @@ impl TranscriptMessage {
     }
 
     /// Returns the ids of the calls it requests.
-    pub fn calls(&self) -> impl Iterator<Item = &str> {
+    pub fn call_ids(&self) -> impl Iterator<Item = &str> {
         self.parts.iter().filter_map(|part| match part {
             MessagePart::ToolCall { id, .. } => Some(id.as_str()),
             _ => None,
@@ -184,7 +184,7 @@ impl TranscriptMessage {
     }
 
     /// Returns the ids of the calls it has results of.
-    pub fn results(&self) -> impl Iterator<Item = &str> {
+    pub fn result_ids(&self) -> impl Iterator<Item = &str> {
         self.parts.iter().filter_map(|part| match part {
             MessagePart::ToolResult { id, .. } => Some(id.as_str()),
             _ => None,
@@ -194,33 +194,33 @@ impl TranscriptMessage {
 
 /// Reads the messages out of a chain of the agent with this name. An agent that stepback does not support writes plain
 /// messages; so does a client that reports for a supported one over the network.
-pub fn messages_of<S: AsRef<str>>(agent: &str, lines: &[S]) -> Vec<TranscriptMessage> {
+pub fn parse_agent_messages<S: AsRef<str>>(agent: &str, lines: &[S]) -> Vec<TranscriptMessage> {
     let Some(agent) = Agent::parse(agent) else {
         // Lines of unknown agents are all kept.
         let whole = |line: &S| serde_json::from_str(line.as_ref()).unwrap_or_else(|_| line.as_ref().into());
-        return plain::messages(lines.iter().map(whole).enumerate());
+        return plain::parse_messages(lines.iter().map(whole).enumerate());
     };
-    let mut own = messages(agent, lines);
+    let mut own = parse_messages(agent, lines);
     // None of the supported agents writes lines with the author at the top level.
     let values = lines.iter().enumerate();
     let values =
         values.filter_map(|(at, line)| Some((at, serde_json::from_str::<Value>(line.as_ref()).ok()?)));
     let reported = values.filter(|(_, value)| value.get("role").is_some());
-    own.extend(reported.filter_map(|(at, value)| plain::read(at, &value)));
+    own.extend(reported.filter_map(|(at, value)| plain::parse_message(at, &value)));
     own.sort_by_key(|message| message.lines.start);
     own
 }
 
 /// Reads the messages out of a chain. Lines of unknown kinds, and lines that are not JSON, are skipped.
-pub fn messages<S: AsRef<str>>(agent: Agent, lines: &[S]) -> Vec<TranscriptMessage> {
+pub fn parse_messages<S: AsRef<str>>(agent: Agent, lines: &[S]) -> Vec<TranscriptMessage> {
     let values = lines
         .iter()
         .enumerate()
         .filter_map(|(at, line)| Some((at, serde_json::from_str(line.as_ref()).ok()?)));
     match agent {
-        Agent::Claude => claude::messages(values),
-        Agent::Codex => codex::messages(values),
-        Agent::Gemini => gemini::messages(values),
-        Agent::Opencode => opencode::messages(values),
+        Agent::Claude => claude::parse_messages(values),
+        Agent::Codex => codex::parse_messages(values),
+        Agent::Gemini => gemini::parse_messages(values),
+        Agent::Opencode => opencode::parse_messages(values),
     }
 }

@@ -4,30 +4,30 @@ use serde_json::Value;
 use stepback_model::event::ReportedError;
 
 use super::message::{MessagePart, MessageRole, MessageUsage, TranscriptMessage};
-use super::value::{count, flag, list, moment, owned, text};
+use super::value::{get_array, get_bool, get_str, get_string, get_timestamp, get_u64};
 
-pub(super) fn messages(lines: impl Iterator<Item = (usize, Value)>) -> Vec<TranscriptMessage> {
-    lines.filter_map(|(at, line)| read(at, &line)).collect()
+pub(super) fn parse_messages(lines: impl Iterator<Item = (usize, Value)>) -> Vec<TranscriptMessage> {
+    lines.filter_map(|(at, line)| parse_message(at, &line)).collect()
 }
 
-fn read(at: usize, line: &Value) -> Option<TranscriptMessage> {
+fn parse_message(at: usize, line: &Value) -> Option<TranscriptMessage> {
     let info = line.get("info")?;
     let mut message = TranscriptMessage::new(MessageRole::Assistant, at);
-    message.id = owned(info, "id");
+    message.id = get_string(info, "id");
     message.record.clone_from(&message.id);
-    message.at = info.get("time").and_then(|time| moment(time, "created"));
-    message.parts = list(line, "parts").iter().flat_map(parts).collect();
-    match text(info, "role")? {
+    message.at = info.get("time").and_then(|time| get_timestamp(time, "created"));
+    message.parts = get_array(line, "parts").iter().flat_map(parse_part).collect();
+    match get_str(info, "role")? {
         "user" => {
             let own = message.parts.iter().any(|part| !matches!(part, MessagePart::Compaction { .. }));
             message.role = if own { MessageRole::User } else { MessageRole::System };
         }
         "assistant" => {
-            message.model = owned(info, "modelID");
-            message.usage = info.get("tokens").map(usage);
+            message.model = get_string(info, "modelID");
+            message.usage = info.get("tokens").map(parse_usage);
             if let Some(error) = info.get("error").filter(|error| ReportedError::reported(error).is_some()) {
-                let said = error.get("data").and_then(|data| owned(data, "message"));
-                let text = said.or_else(|| owned(error, "name")).unwrap_or_else(|| error.to_string());
+                let said = error.get("data").and_then(|data| get_string(data, "message"));
+                let text = said.or_else(|| get_string(error, "name")).unwrap_or_else(|| error.to_string());
                 message.parts.push(MessagePart::Failure { text });
             }
         }
@@ -36,31 +36,33 @@ fn read(at: usize, line: &Value) -> Option<TranscriptMessage> {
     Some(message)
 }
 
-fn parts(part: &Value) -> Vec<MessagePart> {
-    match text(part, "type") {
+fn parse_part(part: &Value) -> Vec<MessagePart> {
+    match get_str(part, "type") {
         // Text that opencode itself adds to a prompt.
-        Some("text") if flag(part, "synthetic") => Vec::new(),
-        Some("text") => vec![MessagePart::Text { text: owned(part, "text").unwrap_or_default() }],
-        Some("reasoning") => vec![MessagePart::Thinking { text: owned(part, "text").unwrap_or_default() }],
-        Some("tool") => call(part),
+        Some("text") if get_bool(part, "synthetic") => Vec::new(),
+        Some("text") => vec![MessagePart::Text { text: get_string(part, "text").unwrap_or_default() }],
+        Some("reasoning") => {
+            vec![MessagePart::Thinking { text: get_string(part, "text").unwrap_or_default() }]
+        }
+        Some("tool") => parse_call(part),
         Some("compaction") => vec![MessagePart::Compaction { text: String::new() }],
         Some("step-start" | "step-finish" | "snapshot" | "patch") | None => Vec::new(),
         Some(_) => vec![MessagePart::Other { value: part.clone() }],
     }
 }
 
-fn call(part: &Value) -> Vec<MessagePart> {
-    let id = owned(part, "callID").unwrap_or_default();
+fn parse_call(part: &Value) -> Vec<MessagePart> {
+    let id = get_string(part, "callID").unwrap_or_default();
     let state = part.get("state").unwrap_or(&Value::Null);
-    let time = |key| state.get("time").and_then(|time| moment(time, key));
+    let time = |key| state.get("time").and_then(|time| get_timestamp(time, key));
     let input = state.get("input").cloned().unwrap_or_default();
     let asked = MessagePart::ToolCall {
         id: id.clone(),
-        name: owned(part, "tool").unwrap_or_default(),
+        name: get_string(part, "tool").unwrap_or_default(),
         input,
         at: time("start"),
     };
-    let (key, status) = match text(state, "status") {
+    let (key, status) = match get_str(state, "status") {
         Some("completed") => ("output", false),
         Some("error") => ("error", true),
         _ => return vec![asked],
@@ -71,12 +73,12 @@ fn call(part: &Value) -> Vec<MessagePart> {
     vec![asked, MessagePart::ToolResult { id, output, failed, at: time("end") }]
 }
 
-fn usage(tokens: &Value) -> MessageUsage {
+fn parse_usage(tokens: &Value) -> MessageUsage {
     let cache = tokens.get("cache").unwrap_or(&Value::Null);
     MessageUsage {
-        input: count(tokens, "input"),
-        output: count(tokens, "output") + count(tokens, "reasoning"),
-        cache_read: count(cache, "read"),
-        cache_write: count(cache, "write"),
+        input: get_u64(tokens, "input"),
+        output: get_u64(tokens, "output") + get_u64(tokens, "reasoning"),
+        cache_read: get_u64(cache, "read"),
+        cache_write: get_u64(cache, "write"),
     }
 }

@@ -10,11 +10,11 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension};
 use serde_json::{Value, json};
 use stepback_model::time::Timestamp;
 
-use super::value::owned;
+use super::value::get_string;
 use super::{LINE_LIMIT, NewLines, TranscriptCursor, TranscriptError};
 
 /// A session in the database.
-pub(crate) struct Row {
+pub(crate) struct OpencodeSession {
     pub id: String,
     pub directory: String,
     pub title: String,
@@ -27,7 +27,7 @@ pub(crate) struct Row {
     pub model: Option<String>,
 }
 
-fn open(path: &Path) -> Result<Connection, TranscriptError> {
+fn open_database(path: &Path) -> Result<Connection, TranscriptError> {
     if !path.is_file() {
         return Err(TranscriptError::NotFound(path.into()));
     }
@@ -40,19 +40,19 @@ fn open(path: &Path) -> Result<Connection, TranscriptError> {
     open().map_err(|source| TranscriptError::Database { path: path.into(), source })
 }
 
-pub(super) fn read(
+pub(super) fn read_new_lines(
     path: &Path,
     session: &str,
     cursor: &TranscriptCursor,
 ) -> Result<NewLines, TranscriptError> {
-    let connection = open(path)?;
-    let fresh = changed(&connection, session, cursor);
+    let connection = open_database(path)?;
+    let fresh = query_new_lines(&connection, session, cursor);
     fresh
         .map_err(|source| TranscriptError::Database { path: path.into(), source })?
         .ok_or_else(|| TranscriptError::NotFound(path.into()))
 }
 
-fn changed(
+fn query_new_lines(
     connection: &Connection,
     session: &str,
     cursor: &TranscriptCursor,
@@ -66,7 +66,7 @@ fn changed(
     };
     // Reverted messages stay in the database until the next prompt, but are not part of the conversation any more.
     let revert: Value = revert.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
-    let (end, end_part) = (owned(&revert, "messageID"), owned(&revert, "partID"));
+    let (end, end_part) = (get_string(&revert, "messageID"), get_string(&revert, "partID"));
     let mut messages =
         moment.prepare("SELECT id, data FROM message WHERE session_id = ?1 ORDER BY time_created, id")?;
     let mut parts = moment.prepare("SELECT id, data FROM part WHERE message_id = ?1 ORDER BY id")?;
@@ -79,7 +79,7 @@ fn changed(
             break;
         }
         let of = json!({"id": id, "sessionID": session});
-        let info = with(&data, &of);
+        let info = merge_columns(&data, &of);
         let of = json!({"sessionID": session, "messageID": id});
         let mut all = Vec::new();
         let mut found = parts.query([&id])?;
@@ -90,7 +90,7 @@ fn changed(
             }
             let mut of = of.clone();
             of["id"] = part.into();
-            all.push(with(&data, &of));
+            all.push(merge_columns(&data, &of));
         }
         let mut line = json!({"info": info, "parts": all}).to_string();
         if line.len() > LINE_LIMIT {
@@ -112,7 +112,7 @@ fn changed(
 }
 
 /// Returns the row's JSON with the columns that opencode removes from it before storing.
-fn with(data: &str, columns: &Value) -> Value {
+fn merge_columns(data: &str, columns: &Value) -> Value {
     let mut value: Value = serde_json::from_str(data).unwrap_or_else(|_| json!({"unreadable": data}));
     if let (Some(value), Some(columns)) = (value.as_object_mut(), columns.as_object()) {
         value.extend(columns.clone());
@@ -121,24 +121,28 @@ fn with(data: &str, columns: &Value) -> Value {
 }
 
 /// Returns the sessions in a database, oldest first.
-pub(super) fn sessions(path: &Path) -> Result<Vec<Row>, TranscriptError> {
-    query(path, "ORDER BY time_created, id", &[])
+pub(super) fn list_sessions(path: &Path) -> Result<Vec<OpencodeSession>, TranscriptError> {
+    query_sessions(path, "ORDER BY time_created, id", &[])
 }
 
 /// Returns one session; `None` if it does not exist.
-pub(crate) fn row(path: &Path, session: &str) -> Result<Option<Row>, TranscriptError> {
-    Ok(query(path, "WHERE id = ?1", &[&session])?.pop())
+pub(crate) fn find_session(path: &Path, session: &str) -> Result<Option<OpencodeSession>, TranscriptError> {
+    Ok(query_sessions(path, "WHERE id = ?1", &[&session])?.pop())
 }
 
-fn query(path: &Path, rest: &str, values: &[&dyn rusqlite::ToSql]) -> Result<Vec<Row>, TranscriptError> {
-    let connection = open(path)?;
+fn query_sessions(
+    path: &Path,
+    rest: &str,
+    values: &[&dyn rusqlite::ToSql],
+) -> Result<Vec<OpencodeSession>, TranscriptError> {
+    let connection = open_database(path)?;
     let all = || {
         let what = "SELECT id, directory, title, version, slug, time_created, parent_id";
         let model = "SELECT json_extract(data, '$.modelID') FROM message \
                      WHERE session_id = session.id AND json_extract(data, '$.role') = 'assistant' LIMIT 1";
         let mut statement = connection.prepare(&format!("{what}, ({model}) FROM session {rest}"))?;
         let rows = statement.query_map(values, |row| {
-            Ok(Row {
+            Ok(OpencodeSession {
                 id: row.get(0)?,
                 directory: row.get(1)?,
                 title: row.get(2)?,

@@ -10,39 +10,39 @@ use crate::timeline::BranchLineDocument;
 
 impl BranchDocument {
     /// The documents of all branches of a workspace by name, then of reruns that have no branch yet.
-    pub fn all(workspace: &Workspace) -> Result<Vec<Self>, EngineError> {
+    pub fn list(workspace: &Workspace) -> Result<Vec<Self>, EngineError> {
         let (branches, reruns) = (workspace.branches()?, workspace.reruns()?);
         let rerun = |name: &str| reruns.iter().find(|rerun| rerun.branch == name);
-        let lines = BranchLineDocument::all(&workspace.branch_lines()?);
+        let lines = BranchLineDocument::from_lines(&workspace.branch_lines()?);
         let line = |name: &str| lines.iter().find(|line| line.name == name).cloned();
-        let of = |branch: &BranchInfo| Self::of(branch, line(&branch.name), rerun(&branch.name));
+        let of = |branch: &BranchInfo| Self::from_branch(branch, line(&branch.name), rerun(&branch.name));
         let mut items: Vec<_> = branches.iter().map(of).collect();
         // A finished rerun without a branch is one whose branch was deleted, and is not listed.
         let is_there = |rerun: &&Rerun| branches.iter().any(|branch| branch.name == rerun.branch);
         let coming = reruns.iter().filter(|rerun| !is_there(rerun) && !rerun.has_result());
-        items.extend(coming.map(Self::coming));
+        items.extend(coming.map(Self::from_rerun));
         Ok(items)
     }
 
     /// The document of a branch, with its line of steps and the rerun that created it.
-    fn of(branch: &BranchInfo, line: Option<BranchLineDocument>, rerun: Option<&Rerun>) -> Self {
+    fn from_branch(branch: &BranchInfo, line: Option<BranchLineDocument>, rerun: Option<&Rerun>) -> Self {
         Self {
             first: line.as_ref().and_then(|line| line.first),
             own: line.as_ref().map_or(0, |line| line.own),
             from: line.and_then(|line| line.from),
             name: branch.name.clone(),
-            tip: Some(StepDocument::of(&branch.tip)),
+            tip: Some(StepDocument::from_row(&branch.tip)),
             present: branch.present,
-            status: rerun.map_or("active", Rerun::status).to_owned(),
+            status: rerun.map_or("active", Rerun::effective_status).to_owned(),
             rerun: rerun.and_then(|rerun| serde_json::to_value(rerun).ok()),
         }
     }
 
     /// The document of a rerun that has no branch yet.
-    pub fn coming(rerun: &Rerun) -> Self {
+    pub fn from_rerun(rerun: &Rerun) -> Self {
         Self {
             name: rerun.branch.clone(),
-            status: rerun.status().to_owned(),
+            status: rerun.effective_status().to_owned(),
             rerun: serde_json::to_value(rerun).ok(),
             ..Self::default()
         }

@@ -8,7 +8,7 @@ use crate::files::ChangeDocument;
 
 impl ChangeAuthorDocument {
     /// The document of a call.
-    pub fn of(author: &Author) -> Self {
+    pub fn from_author(author: &Author) -> Self {
         Self {
             session: author.session.to_string(),
             call_step: author.step.to_string(),
@@ -20,15 +20,15 @@ impl ChangeAuthorDocument {
 
 impl NumberedChangeDocument {
     /// The document of a change with its number.
-    pub fn of(numbered: &NumberedChange) -> Self {
+    pub fn from_change(numbered: &NumberedChange) -> Self {
         Self {
             number: numbered.number as u64,
-            change: ChangeDocument::of(&numbered.change),
+            change: ChangeDocument::from_change(&numbered.change),
             at: numbered.at,
             step: numbered.step.map(|(id, _)| id.to_string()),
             step_number: numbered.step.map(|(_, number)| number),
             taken_back: numbered.taken_back,
-            authors: numbered.who.candidates().iter().map(ChangeAuthorDocument::of).collect(),
+            authors: numbered.who.candidates().iter().map(ChangeAuthorDocument::from_author).collect(),
         }
     }
 }

@@ -6,7 +6,7 @@ use crate::control::{BreakpointDocument, StopDocument};
 
 impl BreakpointDocument {
     /// The document of a breakpoint.
-    pub fn of(breakpoint: &Breakpoint) -> Self {
+    pub fn from_breakpoint(breakpoint: &Breakpoint) -> Self {
         let (on, value) = match &breakpoint.on {
             Condition::Tool { name } => ("tool", Some(name.clone())),
             Condition::Iteration { number } => ("iteration", Some(number.to_string())),
@@ -31,7 +31,7 @@ impl BreakpointDocument {
 
 impl StopDocument {
     /// The document of a stop in a workspace. `can_edit_input` depends on the agent.
-    pub fn of(workspace: &str, stop: &Stop, can_edit_input: bool) -> Self {
+    pub fn from_stop(workspace: &str, stop: &Stop, can_edit_input: bool) -> Self {
         Self {
             id: stop.id.clone(),
             workspace: workspace.to_owned(),

@@ -10,9 +10,9 @@ use crate::steps::StepDocument;
 
 impl PruneReportDocument {
     /// The preview of a prune.
-    pub fn planned(plan: &PrunePlan) -> Self {
+    pub fn from_plan(plan: &PrunePlan) -> Self {
         Self {
-            items: plan.hide.iter().map(StepDocument::of).collect(),
+            items: plan.hide.iter().map(StepDocument::from_row).collect(),
             kept: plan.keep as u64,
             freed_checkpoints: plan.purge.len() as u64,
             freed_bytes: plan.size_before.saturating_sub(plan.size_after),
@@ -23,7 +23,7 @@ impl PruneReportDocument {
     }
 
     /// Adds the result to the preview.
-    pub fn applied(self, store: &dyn Store, pruned: &Pruned) -> Result<Self, StoreError> {
+    pub fn with_result(self, store: &dyn Store, pruned: &Pruned) -> Result<Self, StoreError> {
         let operation = pruned.operation.as_ref();
         Ok(Self {
             applied: true,
@@ -32,7 +32,9 @@ impl PruneReportDocument {
             freed_objects: pruned.swept.objects,
             freed_bytes: pruned.swept.bytes,
             size_after: pruned.size_after,
-            operation: operation.map(|operation| OperationDocument::stored(store, operation)).transpose()?,
+            operation: operation
+                .map(|operation| OperationDocument::from_store(store, operation))
+                .transpose()?,
             ..self
         })
     }

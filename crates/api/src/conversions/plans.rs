@@ -18,7 +18,7 @@ use crate::plans::{
 
 impl PlanDocument {
     /// The document of a plan in a workspace.
-    pub fn of(workspace: WorkspaceId, planned: &PlannedMove) -> Self {
+    pub fn from_planned_move(workspace: WorkspaceId, planned: &PlannedMove) -> Self {
         let (empty, id, kind) =
             (RewindPlan::default(), planned.id.clone(), planned.request.action.kind().name());
         let files = planned.files.as_ref();
@@ -31,10 +31,10 @@ impl PlanDocument {
             kind: kind.to_owned(),
             workspace: workspace.to_string(),
             summary: planned.summary.clone(),
-            git: planned.riders().git,
-            items: plan.changes.iter().map(PlannedChangeDocument::of).collect(),
-            left_alone: plan.left_alone.iter().map(SkippedPathDocument::of).collect(),
-            kept: kept.iter().map(KeptChangeDocument::of).collect(),
+            git: planned.moved_parts().git,
+            items: plan.changes.iter().map(PlannedChangeDocument::from_change).collect(),
+            left_alone: plan.left_alone.iter().map(SkippedPathDocument::from_skipped_path).collect(),
+            kept: kept.iter().map(KeptChangeDocument::from_change).collect(),
             everything_changes: everything.iter().map(|path| path.display().into_owned()).collect(),
             unchanged_because: files.and_then(|files| files.unchanged_because.clone()),
             warnings: files.map(|files| files.warnings.clone()).unwrap_or_default(),
@@ -45,11 +45,15 @@ impl PlanDocument {
 
 impl AppliedPlanDocument {
     /// The document of a move that was made in a workspace.
-    pub fn of(store: &dyn Store, workspace: WorkspaceId, report: &MoveReport) -> Result<Self, StoreError> {
+    pub fn from_report(
+        store: &dyn Store,
+        workspace: WorkspaceId,
+        report: &MoveReport,
+    ) -> Result<Self, StoreError> {
         let operation = report.operation();
         let document = Self {
-            operation: OperationDocument::stored(store, operation)?,
-            undo: UndoRequestDocument::of(workspace, operation),
+            operation: OperationDocument::from_store(store, operation)?,
+            undo: UndoRequestDocument::for_operation(workspace, operation),
             ..Self::default()
         };
         let MoveReport::Files(report) = report else { return Ok(document) };
@@ -57,10 +61,10 @@ impl AppliedPlanDocument {
         Ok(Self {
             before: Some(report.before),
             after: Some(report.after),
-            items: report.outcomes.iter().map(ChangeOutcomeDocument::of).collect(),
+            items: report.outcomes.iter().map(ChangeOutcomeDocument::from_outcome).collect(),
             partial: left.iter().any(SkippedPath::is_conflict),
-            left_alone: left.iter().map(SkippedPathDocument::of).collect(),
-            kept: report.kept.iter().map(KeptChangeDocument::of).collect(),
+            left_alone: left.iter().map(SkippedPathDocument::from_skipped_path).collect(),
+            kept: report.kept.iter().map(KeptChangeDocument::from_change).collect(),
             ..document
         })
     }
@@ -68,7 +72,7 @@ impl AppliedPlanDocument {
 
 impl UndoRequestDocument {
     /// How to undo an operation: an undo is undone by a redo, everything else by an undo.
-    fn of(workspace: WorkspaceId, operation: &Operation) -> Self {
+    fn for_operation(workspace: WorkspaceId, operation: &Operation) -> Self {
         let (plans, body) = match &operation.action {
             OperationAction::Undo { .. } => ("redo-plans", json!({})),
             OperationAction::Redo { op, .. } => ("undo-plans", json!({ "operation": op })),
@@ -81,14 +85,14 @@ impl UndoRequestDocument {
 
 impl OperationDocument {
     /// The document of an operation as it is in the store, with its number.
-    pub fn stored(store: &dyn Store, operation: &Operation) -> Result<Self, StoreError> {
-        Ok(Self::of(store.operation(operation.id)?.as_ref().unwrap_or(operation)))
+    pub fn from_store(store: &dyn Store, operation: &Operation) -> Result<Self, StoreError> {
+        Ok(Self::from_operation(store.operation(operation.id)?.as_ref().unwrap_or(operation)))
     }
 }
 
 impl KeptChangeDocument {
     /// The document of a kept change.
-    pub fn of(change: &KeptChange) -> Self {
+    pub fn from_change(change: &KeptChange) -> Self {
         let session =
             |name: &SessionName| SessionNameDocument { id: name.id.to_string(), agent: name.agent.clone() };
         Self {
@@ -105,7 +109,7 @@ impl KeptChangeDocument {
 
 impl ChangeOutcomeDocument {
     /// The document of a planned change and its outcome.
-    pub fn of((change, outcome): &(PlannedChange, ChangeOutcome)) -> Self {
+    pub fn from_outcome((change, outcome): &(PlannedChange, ChangeOutcome)) -> Self {
         let reason = match outcome {
             ChangeOutcome::Done => None,
             ChangeOutcome::LeftAlone(reason) => Some(reason.clone()),

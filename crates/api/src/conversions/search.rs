@@ -14,18 +14,18 @@ use crate::steps::{StepDocument, StepEventDocument};
 
 impl StepEventDocument {
     /// The document of a step at its position in the log.
-    pub fn of(placed: &StepAt) -> Self {
+    pub fn from_step(placed: &StepAt) -> Self {
         Self {
             position: placed.position,
             workspace: placed.workspace.to_string(),
-            step: StepDocument::of(&placed.stored),
+            step: StepDocument::from_row(&placed.stored),
         }
     }
 }
 
 impl SnippetDocument {
     /// The document of an excerpt.
-    pub fn of(snippet: &TextSnippet) -> Self {
+    pub fn from_snippet(snippet: &TextSnippet) -> Self {
         Self {
             field: snippet.field.as_str().to_owned(),
             text: snippet.text.clone(),
@@ -48,7 +48,7 @@ impl<'s> StepDescriber<'s> {
     }
 
     /// The document of a step that was found.
-    pub fn found(
+    pub fn describe_step(
         &mut self,
         workspace: WorkspaceId,
         stored: &StepRow,
@@ -58,7 +58,7 @@ impl<'s> StepDescriber<'s> {
             place.insert(self.store.session(session)?.map(|session| session.agent));
         }
         Ok(FoundStepDocument {
-            step: StepDocument::of(stored),
+            step: StepDocument::from_row(stored),
             workspace: workspace.to_string(),
             agent: self.agents.get(&session).cloned().flatten(),
             hidden: stored.hidden_by.is_some(),
@@ -66,11 +66,11 @@ impl<'s> StepDescriber<'s> {
     }
 
     /// The document of a match.
-    pub fn hit(&mut self, hit: &SearchHit) -> Result<SearchHitDocument, StoreError> {
+    pub fn describe_hit(&mut self, hit: &SearchHit) -> Result<SearchHitDocument, StoreError> {
         Ok(SearchHitDocument {
-            found: self.found(hit.workspace, &hit.stored)?,
+            found: self.describe_step(hit.workspace, &hit.stored)?,
             score: hit.score,
-            snippets: hit.snippets.iter().map(SnippetDocument::of).collect(),
+            snippets: hit.snippets.iter().map(SnippetDocument::from_snippet).collect(),
         })
     }
 }

@@ -10,7 +10,7 @@ use crate::timeline::{
 
 impl SessionSummaryDocument {
     /// The document of a summary, with the number of checkpoints in it.
-    pub fn of(summary: &Summary, checkpoints: u64) -> Self {
+    pub fn from_summary(summary: &Summary, checkpoints: u64) -> Self {
         Self {
             steps: summary.steps,
             first: summary.numbers.map(|(first, _)| first),
@@ -29,7 +29,7 @@ impl SessionSummaryDocument {
 
 impl TimelineLaneDocument {
     /// The document of a lane.
-    pub fn of(lane: &TimelineLane) -> Self {
+    pub fn from_lane(lane: &TimelineLane) -> Self {
         Self {
             branch: lane.branch.clone(),
             worker: lane.worker.clone(),
@@ -41,7 +41,7 @@ impl TimelineLaneDocument {
 
 impl BranchLineDocument {
     /// The documents of all branches of a workspace.
-    pub fn all(lines: &[BranchLine]) -> Vec<Self> {
+    pub fn from_lines(lines: &[BranchLine]) -> Vec<Self> {
         let of = |line: &BranchLine| Self {
             name: line.name.clone(),
             number: line.tip,
@@ -59,7 +59,7 @@ impl BranchLineDocument {
 
 impl BranchSpanDocument {
     /// The document of consecutive steps.
-    pub fn of(span: BranchSpan) -> Self {
+    pub fn from_span(span: BranchSpan) -> Self {
         let BranchSpan { first, last, branch, rolled_back } = span;
         Self { first, last, branch, rolled_back }
     }
@@ -67,7 +67,7 @@ impl BranchSpanDocument {
 
 impl TimelineForkDocument {
     /// The document of a fork.
-    pub fn of(fork: &TimelineFork) -> Self {
+    pub fn from_fork(fork: &TimelineFork) -> Self {
         Self { from: fork.from, to: fork.to }
     }
 }

@@ -14,10 +14,10 @@ use stepback_worktree::WorktreeError;
 use super::FailureKind;
 
 /// Returns the kind of an error, and advice if there is any.
-pub fn of(error: &EngineError) -> (FailureKind, Option<&'static str>) {
+pub fn classify_engine_error(error: &EngineError) -> (FailureKind, Option<&'static str>) {
     match error {
-        EngineError::Store(error) => of_store(error),
-        EngineError::Worktree(error) => of_worktree(error),
+        EngineError::Store(error) => classify_store_error(error),
+        EngineError::Worktree(error) => classify_worktree_error(error),
         EngineError::Point(_) => (
             FailureKind::Point,
             Some("\"stepback log\" lists all steps; points are explained in \"stepback help points\""),
@@ -44,7 +44,9 @@ pub fn of(error: &EngineError) -> (FailureKind, Option<&'static str>) {
                 "nothing was pruned; delete labelled or manual checkpoints by name, use --keep-last or --keep-days, or prune other workspaces",
             ),
         ),
-        EngineError::NothingTo(_) => (FailureKind::Nothing, Some("\"stepback op log\" lists the operations")),
+        EngineError::NothingToUndo(_) => {
+            (FailureKind::Nothing, Some("\"stepback op log\" lists the operations"))
+        }
         EngineError::CannotUndo(_) => (
             FailureKind::Nothing,
             Some("\"stepback op log\" lists the operations; \"stepback undo N\" undoes another one"),
@@ -52,7 +54,7 @@ pub fn of(error: &EngineError) -> (FailureKind, Option<&'static str>) {
         EngineError::NotRunning(_) => {
             (FailureKind::Nothing, Some("\"stepback sessions\" lists all sessions"))
         }
-        EngineError::Mind(error) => of_mind(error),
+        EngineError::Mind(error) => classify_reasoning_error(error),
         EngineError::Selection(SelectionError::OtherLine(_)) => {
             (FailureKind::Usage, Some("\"stepback diff\" compares them"))
         }
@@ -78,8 +80,8 @@ pub fn of(error: &EngineError) -> (FailureKind, Option<&'static str>) {
             (FailureKind::Usage, Some("\"stepback log --kind reasoning\" lists them"))
         }
         EngineError::ScanInBatch => (FailureKind::Internal, None),
-        EngineError::Io { error, .. } => of_io(error),
-        EngineError::GaveUp { .. } => (
+        EngineError::Io { error, .. } => classify_io_error(error),
+        EngineError::RetriesExhausted { .. } => (
             FailureKind::Busy,
             Some("many stepback processes are writing to this store; retry when there are fewer"),
         ),
@@ -87,9 +89,9 @@ pub fn of(error: &EngineError) -> (FailureKind, Option<&'static str>) {
         EngineError::GitBusy { .. } => {
             (FailureKind::Busy, Some("let git finish; if no git is running, remove that lock file"))
         }
-        EngineError::RolledBack { cause } => (of(cause).0, of(cause).1),
+        EngineError::RolledBack { cause } => (classify_engine_error(cause).0, classify_engine_error(cause).1),
         EngineError::Unfinished { cause, .. } | EngineError::Unrecorded { cause } => (
-            of(cause).0,
+            classify_engine_error(cause).0,
             Some(
                 "fix the cause, then run \"stepback status\", which finishes the operation; nothing is lost",
             ),
@@ -97,7 +99,7 @@ pub fn of(error: &EngineError) -> (FailureKind, Option<&'static str>) {
     }
 }
 
-fn of_mind(error: &MindError) -> (FailureKind, Option<&'static str>) {
+fn classify_reasoning_error(error: &MindError) -> (FailureKind, Option<&'static str>) {
     match error {
         MindError::Unknown { .. } | MindError::TakenBack(_) => {
             (FailureKind::Nothing, Some("\"stepback board\" shows the board with all items"))
@@ -116,7 +118,7 @@ fn of_mind(error: &MindError) -> (FailureKind, Option<&'static str>) {
     }
 }
 
-fn of_store(error: &StoreError) -> (FailureKind, Option<&'static str>) {
+fn classify_store_error(error: &StoreError) -> (FailureKind, Option<&'static str>) {
     match error {
         StoreError::Newer { .. } => {
             (FailureKind::Store, Some("use a newer version of stepback, or another store with --store"))
@@ -143,7 +145,7 @@ fn of_store(error: &StoreError) -> (FailureKind, Option<&'static str>) {
         }
         StoreError::Corrupt { .. } => (FailureKind::Store, Some("\"stepback fsck\" reports what is damaged")),
         StoreError::Object(error) => of_object(error),
-        StoreError::Io { error, .. } => of_io(error),
+        StoreError::Io { error, .. } => classify_io_error(error),
         StoreError::Full { .. } => (FailureKind::System, Some("\"stepback prune\" frees space")),
         StoreError::Locked => (FailureKind::Busy, Some("another process is using the store; retry")),
         StoreError::Database { .. } => (FailureKind::System, None),
@@ -155,7 +157,7 @@ fn of_store(error: &StoreError) -> (FailureKind, Option<&'static str>) {
 fn of_object(error: &ObjectError) -> (FailureKind, Option<&'static str>) {
     match error {
         ObjectError::Backend(inner) => {
-            inner.downcast_ref::<StoreError>().map_or((FailureKind::System, None), of_store)
+            inner.downcast_ref::<StoreError>().map_or((FailureKind::System, None), classify_store_error)
         }
         _ => (FailureKind::Store, Some("\"stepback fsck\" reports what is damaged")),
     }
@@ -168,18 +170,18 @@ fn of_json(error: &JsonError) -> (FailureKind, Option<&'static str>) {
     }
 }
 
-fn of_worktree(error: &WorktreeError) -> (FailureKind, Option<&'static str>) {
+fn classify_worktree_error(error: &WorktreeError) -> (FailureKind, Option<&'static str>) {
     match error {
         WorktreeError::Root { error, .. }
         | WorktreeError::Io { error, .. }
-        | WorktreeError::Aside { error, .. } => of_io(error),
-        WorktreeError::Store(error) => of_store(error),
+        | WorktreeError::Aside { error, .. } => classify_io_error(error),
+        WorktreeError::Store(error) => classify_store_error(error),
         WorktreeError::Object(error) => of_object(error),
     }
 }
 
 /// Like [`of`], for a `BundleError`.
-pub fn of_bundle(error: &BundleError) -> (FailureKind, Option<&'static str>) {
+pub fn classify_bundle_error(error: &BundleError) -> (FailureKind, Option<&'static str>) {
     match error {
         BundleError::NotABundle => {
             (FailureKind::Usage, Some("\"stepback export SESSION --format bundle -o FILE\" makes one"))
@@ -201,16 +203,16 @@ pub fn of_bundle(error: &BundleError) -> (FailureKind, Option<&'static str>) {
             FailureKind::Refused,
             Some("import it into another store with --store DIR; nothing was changed here"),
         ),
-        BundleError::Io { error, .. } => of_io(error),
+        BundleError::Io { error, .. } => classify_io_error(error),
         BundleError::UserSession | BundleError::NoDirectoryForGit | BundleError::Value(_) => {
             (FailureKind::Usage, None)
         }
-        BundleError::Engine(error) => of(error),
+        BundleError::Engine(error) => classify_engine_error(error),
     }
 }
 
 /// Like [`of`], for a `HistoryError`.
-pub fn of_history(error: &HistoryError) -> (FailureKind, Option<&'static str>) {
+pub fn classify_history_error(error: &HistoryError) -> (FailureKind, Option<&'static str>) {
     match error {
         HistoryError::Unrelated { .. } => {
             (FailureKind::Point, Some("\"stepback timeline\" shows how steps are related"))
@@ -224,32 +226,32 @@ pub fn of_history(error: &HistoryError) -> (FailureKind, Option<&'static str>) {
         HistoryError::Killed { .. } => (FailureKind::System, None),
         HistoryError::CannotRun { .. } => (FailureKind::System, Some("try it in the workspace first")),
         HistoryError::ProbePanicked => (FailureKind::Internal, None),
-        HistoryError::Io(error) => of_io(error),
+        HistoryError::Io(error) => classify_io_error(error),
         HistoryError::Value(_) => (FailureKind::Usage, None),
-        HistoryError::Engine(error) => of(error),
+        HistoryError::Engine(error) => classify_engine_error(error),
     }
 }
 
 /// Like [`of`], for a `BoardError`.
-pub fn of_board(error: &BoardError) -> (FailureKind, Option<&'static str>) {
+pub fn classify_board_error(error: &BoardError) -> (FailureKind, Option<&'static str>) {
     match error {
-        BoardError::Engine(error) => of(error),
+        BoardError::Engine(error) => classify_engine_error(error),
         _ => (FailureKind::Usage, None),
     }
 }
 
 /// Like [`of`], for an I/O error.
-pub fn of_io(error: &std::io::Error) -> (FailureKind, Option<&'static str>) {
+pub fn classify_io_error(error: &std::io::Error) -> (FailureKind, Option<&'static str>) {
     if let Some(error) = error.get_ref() {
         if let Some(error) = error.downcast_ref::<ObjectError>() {
             return of_object(error);
         }
         if let Some(error) = error.downcast_ref::<StoreError>() {
-            return of_store(error);
+            return classify_store_error(error);
         }
     }
     match error.kind() {
-        std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => of_full(),
+        std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => disk_full_advice(),
         std::io::ErrorKind::PermissionDenied => {
             (FailureKind::System, Some("check its owner and permissions; nothing was changed"))
         }
@@ -258,7 +260,7 @@ pub fn of_io(error: &std::io::Error) -> (FailureKind, Option<&'static str>) {
     }
 }
 
-fn of_full() -> (FailureKind, Option<&'static str>) {
+fn disk_full_advice() -> (FailureKind, Option<&'static str>) {
     (
         FailureKind::System,
         Some(

@@ -35,7 +35,7 @@ fn check(editor: &mut BoardEditor<'_>, check: Check) -> CheckReport {
 fn every_kind_of_check_passes_and_fails() {
     let place = BoardWorkspace::new();
     let engine = place.engine();
-    let workspace = engine.workspace(&place.root).unwrap();
+    let workspace = engine.open_workspace_root(&place.root).unwrap();
     let session = place.session(&workspace);
     let mut editor = BoardEditor::new(&workspace, &session);
     apply(&mut editor, propose("it"));
@@ -99,7 +99,7 @@ fn every_kind_of_check_passes_and_fails() {
 fn a_check_that_hangs_is_ended_and_says_nothing_about_the_hypothesis() {
     let place = BoardWorkspace::new();
     let engine = place.engine();
-    let workspace = engine.workspace(&place.root).unwrap();
+    let workspace = engine.open_workspace_root(&place.root).unwrap();
     let session = place.session(&workspace);
     let mut editor = BoardEditor::new(&workspace, &session);
     apply(&mut editor, propose("it"));
@@ -123,7 +123,7 @@ fn a_check_that_hangs_is_ended_and_says_nothing_about_the_hypothesis() {
 fn an_outcome_is_used_again_while_its_inputs_are_the_same() {
     let place = BoardWorkspace::new();
     let engine = place.engine();
-    let workspace = engine.workspace(&place.root).unwrap();
+    let workspace = engine.open_workspace_root(&place.root).unwrap();
     let session = place.session(&workspace);
     let mut editor = BoardEditor::new(&workspace, &session);
     apply(&mut editor, propose("it"));

@@ -11,7 +11,7 @@ use crate::place::{BoardWorkspace, apply, conclude, evidence, propose};
 fn an_experiment_has_a_board_of_its_own_and_its_conclusions_are_taken_over() {
     let place = BoardWorkspace::new();
     let engine = place.engine();
-    let workspace = engine.workspace(&place.root).unwrap();
+    let workspace = engine.open_workspace_root(&place.root).unwrap();
     place.write("file", "1");
     let session = place.session(&workspace);
     let mut editor = BoardEditor::new(&workspace, &session);
@@ -40,13 +40,13 @@ fn an_experiment_has_a_board_of_its_own_and_its_conclusions_are_taken_over() {
     assert_eq!(editor.board().unwrap().hypotheses.get(1).unwrap().status, HypothesisStatus::Active);
     apply(&mut editor, evidence(1, 0.1, "a hunch"));
     let there = BoardMoment::Branch("no-cache".into());
-    let joined = stepback_board::merge(&mut editor, &there, None, false, false).unwrap();
+    let joined = stepback_board::merge_board(&mut editor, &there, None, false, false).unwrap();
     assert!(joined.conflicts.is_empty(), "{:?}", joined.conflicts);
     let board = editor.board().unwrap();
     assert_eq!(board.hypotheses.get(1).unwrap().status, HypothesisStatus::Confirmed);
     assert_eq!(board.evidence.count(), 2);
     assert_eq!(joined.renamed.len(), 1, "both had an E1");
-    let error = stepback_board::merge(&mut editor, &BoardMoment::Step(3), None, false, false)
+    let error = stepback_board::merge_board(&mut editor, &BoardMoment::Step(3), None, false, false)
         .unwrap_err()
         .to_string();
     assert!(error.contains("--base"), "{error}");
@@ -56,7 +56,7 @@ fn an_experiment_has_a_board_of_its_own_and_its_conclusions_are_taken_over() {
 fn an_experiment_that_cannot_begin_leaves_nothing() {
     let place = BoardWorkspace::new();
     let engine = place.engine();
-    let workspace = engine.workspace(&place.root).unwrap();
+    let workspace = engine.open_workspace_root(&place.root).unwrap();
     let session = place.session(&workspace);
     let mut editor = BoardEditor::new(&workspace, &session);
     let error =
@@ -85,7 +85,7 @@ fn an_experiment_that_cannot_begin_leaves_nothing() {
 fn the_board_of_a_branch_is_that_of_its_newest_step_until_it_is_left() {
     let place = BoardWorkspace::new();
     let engine = place.engine();
-    let workspace = engine.workspace(&place.root).unwrap();
+    let workspace = engine.open_workspace_root(&place.root).unwrap();
     let session = place.session(&workspace);
     let mut editor = BoardEditor::new(&workspace, &session);
     place.write("file", "1");

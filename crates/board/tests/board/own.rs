@@ -27,7 +27,7 @@ fn in_the_way(workspace: &Workspace, branch: &str, session: SessionId) -> Vec<St
 fn what_others_changed_since_branches_parted_is_in_the_way() {
     let place = BoardWorkspace::new();
     let engine = place.engine();
-    let workspace = engine.workspace(&place.root).unwrap();
+    let workspace = engine.open_workspace_root(&place.root).unwrap();
     for name in ["ours", "theirs", "same"] {
         place.write(name, "1");
     }
@@ -58,7 +58,7 @@ fn what_others_changed_since_branches_parted_is_in_the_way() {
 fn an_agent_takes_back_its_own_moves_and_no_others() {
     let place = BoardWorkspace::new();
     let engine = place.engine();
-    let workspace = engine.workspace(&place.root).unwrap();
+    let workspace = engine.open_workspace_root(&place.root).unwrap();
     place.write("file", "1");
     let session = place.session(&workspace);
     let first = workspace.create_checkpoint(Default::default(), Trigger::Manual).unwrap().stored;
@@ -71,15 +71,15 @@ fn an_agent_takes_back_its_own_moves_and_no_others() {
     let rewind = |by: Option<SessionId>| {
         let request = RewindRequest { target: Some(first.clone()), ..RewindRequest::default() };
         let mut prepared = workspace.prepare_rewind(&request).unwrap();
-        prepared.by = by;
-        workspace.apply(prepared).unwrap().operation
+        prepared.requested_by = by;
+        workspace.apply_rewind(prepared).unwrap().operation
     };
     // The person takes the work of the agent back; the agent cannot bring it back.
     let theirs = rewind(None);
     assert!(error(workspace.prepare_own_undo(session.id, None)).contains("nothing to undo"));
     let said = error(workspace.prepare_own_undo(session.id, Some(theirs.id)));
     assert!(said.contains("is not one of session"), "{said}");
-    workspace.reverse_now(workspace.prepare_undo(None).unwrap(), UndoDirection::Undo).unwrap();
+    workspace.apply_reversal(workspace.prepare_undo(None).unwrap(), UndoDirection::Undo).unwrap();
     assert_eq!(place.read("file"), "2");
     let said = error(workspace.prepare_own_redo(session.id));
     assert!(said.contains("is not one of session"), "{said}");
@@ -87,14 +87,14 @@ fn an_agent_takes_back_its_own_moves_and_no_others() {
     rewind(Some(session.id));
     workspace.create_checkpoint(Default::default(), Trigger::Manual).unwrap();
     let reversal = workspace.prepare_own_undo(session.id, None).unwrap();
-    let undone = workspace.reverse_now(reversal, UndoDirection::Undo).unwrap().into_files().unwrap();
+    let undone = workspace.apply_reversal(reversal, UndoDirection::Undo).unwrap().into_files().unwrap();
     assert_eq!(place.read("file"), "2");
     assert_eq!(undone.operation.action.moved().unwrap().by, Some(session.id));
     let reversal = workspace.prepare_own_redo(session.id).unwrap();
-    workspace.reverse_now(reversal, UndoDirection::Redo).unwrap();
+    workspace.apply_reversal(reversal, UndoDirection::Redo).unwrap();
     assert_eq!(place.read("file"), "1");
     // The person takes that back, and it stays taken back.
-    workspace.reverse_now(workspace.prepare_undo(None).unwrap(), UndoDirection::Undo).unwrap();
+    workspace.apply_reversal(workspace.prepare_undo(None).unwrap(), UndoDirection::Undo).unwrap();
     assert!(error(workspace.prepare_own_redo(session.id)).contains("is not one of session"));
 }
 
@@ -102,7 +102,7 @@ fn an_agent_takes_back_its_own_moves_and_no_others() {
 fn a_switch_is_taken_back_from_the_branch_it_led_to() {
     let place = BoardWorkspace::new();
     let engine = place.engine();
-    let workspace = engine.workspace(&place.root).unwrap();
+    let workspace = engine.open_workspace_root(&place.root).unwrap();
     place.write("file", "1");
     let first = workspace.create_checkpoint(Default::default(), Trigger::Manual).unwrap().stored;
     for branch in ["x", "y"] {
@@ -116,7 +116,7 @@ fn a_switch_is_taken_back_from_the_branch_it_led_to() {
     let Err(error) = workspace.prepare_undo(Some(to_x)) else { panic!("the workspace stands on y") };
     assert!(error.to_string().contains("switch to x first"), "{error}");
     switch("x");
-    workspace.reverse_now(workspace.prepare_undo(Some(to_x)).unwrap(), UndoDirection::Undo).unwrap();
+    workspace.apply_reversal(workspace.prepare_undo(Some(to_x)).unwrap(), UndoDirection::Undo).unwrap();
     assert_eq!(workspace.present_branch().unwrap(), "main");
     let names: Vec<String> = workspace.branches().unwrap().into_iter().map(|branch| branch.name).collect();
     assert_eq!(names, ["main", "x", "y"]);
@@ -127,7 +127,7 @@ fn a_switch_is_taken_back_from_the_branch_it_led_to() {
 fn a_switch_is_not_taken_back_once_the_branch_it_left_went_on() {
     let place = BoardWorkspace::new();
     let engine = place.engine();
-    let workspace = engine.workspace(&place.root).unwrap();
+    let workspace = engine.open_workspace_root(&place.root).unwrap();
     place.write("file", "1");
     let session = place.session(&workspace);
     workspace.create_checkpoint(Default::default(), Trigger::Manual).unwrap();
@@ -152,15 +152,15 @@ fn a_switch_is_not_taken_back_once_the_branch_it_left_went_on() {
 fn a_move_after_which_another_agent_worked_stays() {
     let place = BoardWorkspace::new();
     let engine = place.engine();
-    let workspace = engine.workspace(&place.root).unwrap();
+    let workspace = engine.open_workspace_root(&place.root).unwrap();
     place.write("file", "1");
     place.session(&workspace);
     let first = workspace.create_checkpoint(Default::default(), Trigger::Manual).unwrap().stored;
     by_agent(&place, &workspace, "c1", "file", "2");
     let request = RewindRequest { target: Some(first), ..RewindRequest::default() };
     let mut prepared = workspace.prepare_rewind(&request).unwrap();
-    prepared.by = Some(SessionId::from_bytes([9; 16]));
-    workspace.apply(prepared).unwrap();
+    prepared.requested_by = Some(SessionId::from_bytes([9; 16]));
+    workspace.apply_rewind(prepared).unwrap();
     by_agent(&place, &workspace, "c2", "other", "1");
     let Err(error) = workspace.prepare_own_undo(SessionId::from_bytes([9; 16]), None) else {
         panic!("another agent changed something since")

@@ -96,7 +96,7 @@ impl BoardWorkspace {
         event.call = call.map(str::to_owned);
         event.tool = call.map(|_| "Bash".to_owned());
         let lock = workspace.lock_recording().unwrap();
-        let report = ReportedEvent { effect, ..ReportedEvent::new(event, self.now()) };
+        let report = ReportedEvent { scan_policy: effect, ..ReportedEvent::new(event, self.now()) };
         workspace.record(&lock, &report).unwrap();
     }
 

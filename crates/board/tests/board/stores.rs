@@ -79,7 +79,7 @@ fn suspect(place: &BoardWorkspace, workspace: &Workspace, editor: &mut BoardEdit
 /// Does everything once and asks everything.
 fn hunt(place: &BoardWorkspace) -> Answers {
     let engine = place.engine();
-    let workspace = engine.workspace(&place.root).unwrap();
+    let workspace = engine.open_workspace_root(&place.root).unwrap();
     place.write("cache.txt", "on");
     let session = place.session(&workspace);
     workspace.create_checkpoint(Default::default(), Trigger::Manual).unwrap();
@@ -116,25 +116,25 @@ fn hunt(place: &BoardWorkspace) -> Answers {
     say(place, &mut editor, json!({ "do": "revise-belief", "belief": "B3", "confidence": 0.1 }));
     let there = BoardMoment::Branch("no-cache".into());
     answers.push(("board on the branch".into(), board(&workspace, &session, &there)));
-    let planned = stepback_board::merge(&mut editor, &there, None, false, true).unwrap();
+    let planned = stepback_board::merge_board(&mut editor, &there, None, false, true).unwrap();
     assert_eq!((planned.step, planned.conflicts.len()), (None, 1), "both revised B3");
     answers.push(("merge, planned".into(), json!(planned)));
     answers.push((
         "merge".into(),
-        json!(stepback_board::merge(&mut editor, &there, None, true, false).unwrap()),
+        json!(stepback_board::merge_board(&mut editor, &there, None, true, false).unwrap()),
     ));
 
     // Back, without the board and with it, and forth again.
     let target =
         || RewindRequest { target: Some(before.clone()), everything: true, ..RewindRequest::default() };
     place.write("cache.txt", "broken");
-    let report = workspace.apply(workspace.prepare_rewind(&target()).unwrap()).unwrap();
+    let report = workspace.apply_rewind(workspace.prepare_rewind(&target()).unwrap()).unwrap();
     assert_eq!((place.read("cache.txt").as_str(), report.board), ("on, but small", None));
     answers.push(("files alone".into(), board(&workspace, &session, &BoardMoment::Now)));
     place.write("cache.txt", "broken again");
-    let report = workspace.apply(workspace.prepare_rewind(&target()).unwrap()).unwrap();
+    let report = workspace.apply_rewind(workspace.prepare_rewind(&target()).unwrap()).unwrap();
     let moment = BoardMoment::Step(before.step.number);
-    let restored = editor.restore_with(&moment, report.operation.id).unwrap();
+    let restored = editor.restore_with_operation(&moment, report.operation.id).unwrap();
     assert!(!restored.diff.changes.is_empty());
     answers.push(("with the board".into(), json!(restored)));
     place.wait(60);
@@ -143,14 +143,14 @@ fn hunt(place: &BoardWorkspace) -> Answers {
             UndoDirection::Undo => workspace.prepare_undo(None).unwrap(),
             UndoDirection::Redo => workspace.prepare_redo().unwrap(),
         };
-        let report = workspace.reverse_now(reversal, direction).unwrap().into_files().unwrap();
+        let report = workspace.apply_reversal(reversal, direction).unwrap().into_files().unwrap();
         answers.push((format!("{direction:?}"), json!(report.board)));
     }
     let noted = say(place, &mut editor, json!({ "do": "add-note", "text": "gone soon" }));
     answers.push(("taken back".into(), json!(editor.take_back(Some(noted), false).unwrap())));
 
     // Every moment, by number and by time, and the page to go on from.
-    let newest = workspace.newest_number().unwrap();
+    let newest = workspace.newest_step_number().unwrap();
     for number in 0..=newest {
         let moment = BoardMoment::Step(number);
         answers.push((format!("#{number}"), board(&workspace, &session, &moment)));
@@ -163,17 +163,18 @@ fn hunt(place: &BoardWorkspace) -> Answers {
         }
         if number % 5 == 0 {
             let recovery =
-                stepback_board::recovery_page(&workspace, &session, &moment, 800, place.now()).unwrap();
+                stepback_board::build_recovery_page(&workspace, &session, &moment, 800, place.now()).unwrap();
             answers.push((format!("recovery at #{number}"), json!(recovery)));
         }
     }
     let recovery =
-        stepback_board::recovery_page(&workspace, &session, &BoardMoment::Now, 4000, place.now()).unwrap();
+        stepback_board::build_recovery_page(&workspace, &session, &BoardMoment::Now, 4000, place.now())
+            .unwrap();
     assert!(recovery.page.contains("it is the cache"), "{}", recovery.page);
     answers.push(("recovery".into(), json!(recovery)));
     let history = stepback_board::confidence_history(&workspace, &session, 50).unwrap();
     answers.push(("confidence".into(), json!(format!("{history:?}"))));
-    assert_eq!(engine.check().unwrap().problems, Vec::<String>::new());
+    assert_eq!(engine.verify_objects().unwrap().problems, Vec::<String>::new());
     answers
 }
 

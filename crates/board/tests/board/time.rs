@@ -24,7 +24,7 @@ fn replayed(workspace: &Workspace, session: &Session) -> Vec<(u64, ReasoningBoar
     let mut versions = Vec::new();
     for stored in workspace.store().steps(workspace.record.id, &query).unwrap() {
         let step = stored.step;
-        let detail = workspace.detail_of(&step).unwrap().unwrap();
+        let detail = workspace.load_detail(&step).unwrap().unwrap();
         let mutation: BoardMutation = serde_json::from_value(detail["input"].clone()).unwrap();
         let during = detail.pointer("/metadata/during").cloned().unwrap_or(Value::Null);
         let during = serde_json::from_value(during).unwrap();
@@ -38,7 +38,7 @@ fn replayed(workspace: &Workspace, session: &Session) -> Vec<(u64, ReasoningBoar
 fn the_board_at_any_past_point_is_what_a_replay_from_the_beginning_leads_to() {
     for place in BoardWorkspace::in_every_store() {
         let engine = place.engine();
-        let workspace = engine.workspace(&place.root).unwrap();
+        let workspace = engine.open_workspace_root(&place.root).unwrap();
         let session = place.session(&workspace);
         let mut editor = BoardEditor::new(&workspace, &session);
         for number in 1..=150u32 {
@@ -72,7 +72,7 @@ fn the_board_at_any_past_point_is_what_a_replay_from_the_beginning_leads_to() {
         }
         let versions = replayed(&workspace, &session);
         assert!(versions.len() > 100);
-        let newest = workspace.newest_number().unwrap();
+        let newest = workspace.newest_step_number().unwrap();
         for number in 0..=newest {
             let expected = versions.iter().rev().find(|(at, _)| *at <= number);
             let expected = expected.map_or_else(ReasoningBoard::default, |(_, board)| board.clone());
@@ -93,7 +93,7 @@ fn the_board_at_any_past_point_is_what_a_replay_from_the_beginning_leads_to() {
 fn nothing_is_lost_across_a_hundred_compactions_and_a_prune() {
     let place = BoardWorkspace::new();
     let engine = place.engine();
-    let workspace = engine.workspace(&place.root).unwrap();
+    let workspace = engine.open_workspace_root(&place.root).unwrap();
     let session = place.session(&workspace);
     let mut expected = Vec::new();
     for round in 1..=100u32 {
@@ -104,7 +104,7 @@ fn nothing_is_lost_across_a_hundred_compactions_and_a_prune() {
         apply(&mut editor, evidence(round, 0.5, "the log"));
         let edit = apply(&mut editor, conclude(round, HypothesisStatus::Confirmed));
         // The agent is about to forget everything.
-        place.report(&workspace, StepKind::StateChange, None, ScanPolicy::Keep(Trigger::Automatic));
+        place.report(&workspace, StepKind::StateChange, None, ScanPolicy::Checkpoint(Trigger::Automatic));
         expected.push((edit.step, editor.board().unwrap()));
     }
     let rules = Rules { keep_last: Some(1), now: true, ..Rules::default() };
@@ -115,18 +115,19 @@ fn nothing_is_lost_across_a_hundred_compactions_and_a_prune() {
         let seen = workspace.board_at(&session, &BoardMoment::Step(*step)).unwrap();
         assert_eq!(seen.board, *board, "#{step}");
     }
-    let page = stepback_board::recovery_page(&workspace, &session, &BoardMoment::Now, 4000, place.now())
-        .unwrap()
-        .page;
+    let page =
+        stepback_board::build_recovery_page(&workspace, &session, &BoardMoment::Now, 4000, place.now())
+            .unwrap()
+            .page;
     assert!(page.contains("H100 confirmed"), "{page}");
-    assert_eq!(engine.check().unwrap().problems, Vec::<String>::new());
+    assert_eq!(engine.verify_objects().unwrap().problems, Vec::<String>::new());
 }
 
 #[test]
 fn what_is_worth_a_checkpoint_makes_one_if_files_have_changed() {
     let place = BoardWorkspace::new();
     let engine = place.engine();
-    let workspace = engine.workspace(&place.root).unwrap();
+    let workspace = engine.open_workspace_root(&place.root).unwrap();
     let session = place.session(&workspace);
     let mut editor = BoardEditor::new(&workspace, &session);
     place.write("file", "1");
@@ -145,7 +146,7 @@ fn what_is_worth_a_checkpoint_makes_one_if_files_have_changed() {
     place.wait(301);
     assert!(apply(&mut editor, propose("after a while")).checkpoint.is_some());
     // The edit itself has no files of its own, so its files are those of the checkpoint.
-    let last = workspace.store().step_numbered(workspace.record.id, workspace.newest_number().unwrap());
+    let last = workspace.store().step_numbered(workspace.record.id, workspace.newest_step_number().unwrap());
     assert!(last.unwrap().unwrap().trigger.is_none());
 }
 
@@ -153,7 +154,7 @@ fn what_is_worth_a_checkpoint_makes_one_if_files_have_changed() {
 fn a_thought_during_a_call_is_joined_to_it_and_does_not_end_it() {
     let place = BoardWorkspace::in_memory();
     let engine = place.engine();
-    let workspace = engine.workspace(&place.root).unwrap();
+    let workspace = engine.open_workspace_root(&place.root).unwrap();
     let session = place.session(&workspace);
     place.report(&workspace, StepKind::ToolStart, Some("call"), ScanPolicy::Before);
     let open = workspace.store().session(session.id).unwrap().unwrap().info.open;
@@ -171,12 +172,12 @@ fn a_thought_during_a_call_is_joined_to_it_and_does_not_end_it() {
 fn a_board_is_restored_and_single_changes_are_taken_back() {
     let place = BoardWorkspace::new();
     let engine = place.engine();
-    let workspace = engine.workspace(&place.root).unwrap();
+    let workspace = engine.open_workspace_root(&place.root).unwrap();
     let session = place.session(&workspace);
     let mut editor = BoardEditor::new(&workspace, &session);
     apply(&mut editor, propose("it is the cache"));
     let first = editor.board().unwrap();
-    let moment = BoardMoment::Step(workspace.newest_number().unwrap());
+    let moment = BoardMoment::Step(workspace.newest_step_number().unwrap());
     let added = apply(&mut editor, evidence(1, 0.9, "the log"));
     apply(&mut editor, propose("it is the clock"));
     let dry = editor.take_back(Some(added.step), true).unwrap();
@@ -200,7 +201,7 @@ fn a_board_is_restored_and_single_changes_are_taken_back() {
 fn whose_board_is_meant_is_found_out_or_asked_for() {
     let place = BoardWorkspace::in_memory();
     let engine = place.engine();
-    let workspace = engine.workspace(&place.root).unwrap();
+    let workspace = engine.open_workspace_root(&place.root).unwrap();
     let now = || place.now();
     assert_eq!(stepback_board::choose_session(&workspace, None, now()).unwrap().agent, Session::PERSON);
     let session = place.session(&workspace);
@@ -225,7 +226,7 @@ fn whose_board_is_meant_is_found_out_or_asked_for() {
 fn secrets_are_not_put_on_the_board() {
     let place = BoardWorkspace::in_memory();
     let engine = place.engine();
-    let workspace = engine.workspace(&place.root).unwrap();
+    let workspace = engine.open_workspace_root(&place.root).unwrap();
     let session = place.session(&workspace);
     let mut editor = BoardEditor::new(&workspace, &session);
     let secret = concat!("ghp_", "0123456789abcdefghijABCDEFGHIJ012345");
@@ -233,7 +234,7 @@ fn secrets_are_not_put_on_the_board() {
     let statement = editor.board().unwrap().hypotheses.get(1).unwrap().statement.clone();
     assert!(!statement.contains(secret), "{statement}");
     let step = workspace.store().steps(workspace.record.id, &StepQuery::default()).unwrap().remove(0);
-    let detail = workspace.detail_of(&step.step).unwrap().unwrap().to_string();
+    let detail = workspace.load_detail(&step.step).unwrap().unwrap().to_string();
     assert!(!detail.contains(secret) && !step.step.summary.contains(secret));
 }
 
@@ -241,7 +242,7 @@ fn secrets_are_not_put_on_the_board() {
 fn the_history_of_confidence_is_what_each_moment_says() {
     let place = BoardWorkspace::new();
     let engine = place.engine();
-    let workspace = engine.workspace(&place.root).unwrap();
+    let workspace = engine.open_workspace_root(&place.root).unwrap();
     let session = place.session(&workspace);
     assert_eq!(stepback_board::confidence_history(&workspace, &session, 100).unwrap().moments, []);
     let mut editor = BoardEditor::new(&workspace, &session);

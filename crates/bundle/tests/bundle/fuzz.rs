@@ -63,7 +63,7 @@ fn expect_all_or_nothing(there: &RefCell<BundleStore>, import: impl FnOnce(&Bund
     match taken {
         false => assert_eq!(there.borrow().store.workspaces().unwrap(), []),
         true => {
-            let problems = there.borrow().engine().check().unwrap().problems;
+            let problems = there.borrow().engine().verify_objects().unwrap().problems;
             assert!(problems.is_empty(), "{problems:?}");
             there.replace(BundleStore::in_memory(1));
         }

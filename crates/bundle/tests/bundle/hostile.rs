@@ -112,7 +112,7 @@ fn with_file(name: &[u8], size: u64, content: &[u8]) -> Vec<(u8, Vec<u8>)> {
 fn what_is_made_by_hand_and_right_is_taken_in() {
     let there = BundleStore::new(1);
     assert_eq!(there.import(&bundle(&with_file(b"name", 4, b"text"))).unwrap().new_steps, 1);
-    assert_eq!(there.engine().check().unwrap().problems, [""; 0]);
+    assert_eq!(there.engine().verify_objects().unwrap().problems, [""; 0]);
     let root = there.store.workspaces().unwrap().remove(0).root;
     assert!(root.starts_with(b"/imported/"));
 }

@@ -52,7 +52,7 @@ impl BundleStore {
     pub fn expect_nothing(&self) {
         assert_eq!(self.store.workspaces().unwrap(), []);
         assert_eq!(self.store.references("").unwrap(), []);
-        let problems = self.engine().check().unwrap().problems;
+        let problems = self.engine().verify_objects().unwrap().problems;
         assert!(problems.is_empty(), "{problems:?}");
     }
 
@@ -69,7 +69,7 @@ impl BundleStore {
     /// Everything that can be seen of a session, but for numbers and what only its own place knows.
     pub fn view(&self, session: &Session) -> Vec<Value> {
         let engine = self.engine();
-        let workspace = engine.workspace_of(session).unwrap();
+        let workspace = engine.open_session_workspace(session).unwrap();
         let mut seen = vec![json!([
             session.id,
             session.agent,
@@ -80,7 +80,7 @@ impl BundleStore {
         ])];
         for stored in self.steps(session) {
             let step = &stored.step;
-            let files = match workspace.state_of(&stored) {
+            let files = match workspace.load_state(&stored) {
                 Ok(state) => json!(state),
                 Err(error) => json!(error.to_string().split('#').next()),
             };
@@ -90,7 +90,7 @@ impl BundleStore {
                 step.at,
                 step.summary,
                 step.meta,
-                workspace.detail_of(step).unwrap(),
+                workspace.load_detail(step).unwrap(),
                 stored.annotation,
                 stored.trigger,
                 stored.hidden_by,
@@ -104,8 +104,8 @@ impl BundleStore {
     /// The files of a step with its git directories, brought back into a directory; `None` if there are none to bring back.
     pub fn files(&self, session: &Session, stored: &StepRow) -> Option<Copy> {
         let engine = self.engine();
-        let workspace = engine.workspace_of(session).unwrap();
-        let state = workspace.state_of(stored).ok()?;
+        let workspace = engine.open_session_workspace(session).unwrap();
+        let state = workspace.load_state(stored).ok()?;
         let into = self.top().join("brought back");
         workspace.materialize(&state, &into, true).unwrap();
         let copy = tree::copy_of(&into, |_| false);
@@ -177,7 +177,7 @@ impl BusyWorkspace {
             raw: None,
         };
         let at = self.home.env.now();
-        ReportedEvent { effect, ..ReportedEvent::new(event, at) }
+        ReportedEvent { scan_policy: effect, ..ReportedEvent::new(event, at) }
     }
 
     /// One call of an agent, which changes files at random.
@@ -199,7 +199,7 @@ impl BusyWorkspace {
     /// Records an event with everything that was said so far.
     fn record(&self, mut report: ReportedEvent) {
         let engine = self.home.engine();
-        let workspace = engine.workspace(&self.root).unwrap();
+        let workspace = engine.open_workspace_root(&self.root).unwrap();
         let lock = workspace.lock_recording().unwrap();
         let step = workspace.open_step(&lock, &report).unwrap();
         report.messages = step.conversation().map(|recorded| {
@@ -207,7 +207,7 @@ impl BusyWorkspace {
             NewMessages {
                 keep: Some(keep),
                 lines: self.said.iter().skip(keep as usize).cloned().collect(),
-                since: recorded.cursor().cloned(),
+                start_cursor: recorded.cursor().cloned(),
                 cursor: Some(self.said.len().into()),
                 turn: None,
             }
@@ -218,7 +218,7 @@ impl BusyWorkspace {
     /// Something a person does: a checkpoint, a note, a rewind, an undo, a branch, a prune.
     pub fn person(&mut self) {
         let engine = self.home.engine();
-        let workspace = engine.workspace(&self.root).unwrap();
+        let workspace = engine.open_workspace_root(&self.root).unwrap();
         let steps = self.home.store.checkpoints(workspace.record.id).unwrap();
         let visible: Vec<&StepRow> = steps.iter().filter(|stored| stored.hidden_by.is_none()).collect();
         let number = self.files.draw.below(1000);
@@ -240,7 +240,7 @@ impl BusyWorkspace {
                 let request =
                     RewindRequest { target: Some(some), everything: true, ..RewindRequest::default() };
                 if let Ok(prepared) = workspace.prepare_rewind(&request) {
-                    let _ = workspace.apply(prepared);
+                    let _ = workspace.apply_rewind(prepared);
                 }
             }
             2 => {
@@ -248,7 +248,7 @@ impl BusyWorkspace {
             }
             3 => {
                 if let Ok(reversal) = workspace.prepare_undo(None) {
-                    let _ = workspace.reverse_now(reversal, stepback_engine::undo::UndoDirection::Undo);
+                    let _ = workspace.apply_reversal(reversal, stepback_engine::undo::UndoDirection::Undo);
                 }
             }
             _ => prune(&workspace, self.files.draw.below(10)),
@@ -256,7 +256,7 @@ impl BusyWorkspace {
     }
 
     pub fn sessions(&self) -> Vec<Session> {
-        self.home.engine().workspace(&self.root).unwrap().agent_sessions().unwrap()
+        self.home.engine().open_workspace_root(&self.root).unwrap().agent_sessions().unwrap()
     }
 
     pub fn export(&self, sessions: &[Session]) -> Vec<u8> {

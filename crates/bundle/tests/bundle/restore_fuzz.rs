@@ -157,9 +157,9 @@ fn import_and_restore(there: &BundleStore, bundle: &[u8], target: &GuardedTarget
     }
     let record = there.store.workspaces().unwrap().remove(0);
     let root = PathBuf::from(OsStr::from_bytes(&record.root));
-    let workspace = there.engine().known_workspace(&root).unwrap();
+    let workspace = there.engine().open_known_workspace(&root).unwrap();
     let stored = there.store.steps(record.id, &StepQuery::default()).unwrap().remove(0);
-    let state = workspace.state_of(&stored).unwrap();
+    let state = workspace.load_state(&stored).unwrap();
     target.check(|into| workspace.materialize(&state, into, true).is_ok())
 }
 
@@ -194,7 +194,7 @@ fn a_restore_stays_in_its_directory() {
     // Stores are replaced once something is in them.
     let there = RefCell::new(BundleStore::in_memory(1));
     let direct = BundleStore::in_memory(2);
-    let opened = direct.engine().workspace(&direct.root).unwrap();
+    let opened = direct.engine().open_workspace_root(&direct.root).unwrap();
     let (mut imported, mut written) = (0, 0);
     FuzzTarget::new("restored files", corpus).words(&words).run(1_500, |input| {
         let described = read(input);

@@ -54,7 +54,7 @@ fn random_sessions_are_the_same_elsewhere() {
         let imported = there.import(&bytes).unwrap();
         assert_eq!(imported.new_steps, imported.steps, "seed {seed}");
         same_view(&world.home, &there, &sessions[0]);
-        assert_eq!(there.engine().check().unwrap().problems, [""; 0], "seed {seed}");
+        assert_eq!(there.engine().verify_objects().unwrap().problems, [""; 0], "seed {seed}");
         // Twice is once.
         let mark = there.store.commit_seq().unwrap();
         let again = there.import(&bytes).unwrap();
@@ -161,7 +161,7 @@ fn lines_tell_everything_that_happened() {
         stepback_bundle::export_lines(&world.home.engine(), std::slice::from_ref(session), &mut text)
             .unwrap();
     let text = String::from_utf8(text).unwrap();
-    assert!(stepback_bundle::is_lines(text.as_bytes()));
+    assert!(stepback_bundle::is_json_lines_export(text.as_bytes()));
     let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let of = |record: &str| lines.iter().filter(|line| line["record"] == record).collect::<Vec<_>>();
     assert_eq!(of("step").len() as u64, exported.steps);

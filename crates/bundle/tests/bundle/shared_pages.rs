@@ -10,7 +10,7 @@ use crate::place::{BundleStore, BusyWorkspace};
 #[test]
 fn a_bundle_of_one_session_has_its_details_and_nothing_of_the_others() {
     let world = BusyWorkspace::new(5);
-    let workspace = world.home.engine().workspace(&world.root).unwrap();
+    let workspace = world.home.engine().open_workspace_root(&world.root).unwrap();
     let report = |at: usize| {
         let session = ["one", "two", "three"][at % 3];
         let text = if at % 10 == 3 { "long ".repeat(1000) } else { format!("{session} did {at}") };
@@ -19,7 +19,7 @@ fn a_bundle_of_one_session_has_its_details_and_nothing_of_the_others() {
         ReportedEvent::new(event, world.home.env.now())
     };
     let reports: Vec<ReportedEvent> = (0..300).map(report).collect();
-    workspace.record_all(&workspace.lock_recording().unwrap(), &reports).unwrap();
+    workspace.record_batch(&workspace.lock_recording().unwrap(), &reports).unwrap();
 
     let sessions = world.sessions();
     let one = sessions.iter().find(|session| session.info.external.as_deref() == Some("one")).unwrap();

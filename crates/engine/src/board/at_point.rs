@@ -46,7 +46,7 @@ impl BoardAtPoint {
 }
 
 /// A session that another one was forked from; only steps with a number below `before` count.
-struct Forebear {
+struct AncestorSession {
     session: Session,
     before: Option<u64>,
 }
@@ -54,31 +54,31 @@ struct Forebear {
 impl Workspace {
     /// Returns the board of a session at a moment.
     pub fn board_at(&self, session: &Session, moment: &BoardMoment) -> Result<BoardAtPoint, EngineError> {
-        self.board_beside(session, moment, &ReasoningBoard::default())
+        self.board_at_reusing(session, moment, &ReasoningBoard::default())
     }
 
     /// Like [`Self::board_at`], but does not read again what the board shares with `known`, a board of the same session.
-    pub fn board_beside(
+    pub fn board_at_reusing(
         &self,
         session: &Session,
         moment: &BoardMoment,
         known: &ReasoningBoard,
     ) -> Result<BoardAtPoint, EngineError> {
         let step = match moment {
-            BoardMoment::Now => self.last_change(session, StepQuery::default())?,
+            BoardMoment::Now => self.find_last_board_change(session, StepQuery::default())?,
             BoardMoment::Step(number) => {
                 let before = Some(number.saturating_add(1));
-                self.last_change(session, StepQuery { before, ..StepQuery::default() })?
+                self.find_last_board_change(session, StepQuery { before, ..StepQuery::default() })?
             }
             BoardMoment::Time(at) => {
-                self.last_change(session, StepQuery { until: Some(*at), ..StepQuery::default() })?
+                self.find_last_board_change(session, StepQuery { until: Some(*at), ..StepQuery::default() })?
             }
             BoardMoment::Branch(name) => match self.store().reference(&self.board_ref(session.id, name))? {
                 Some(step) => self.store().step(step)?,
                 None => {
                     let tip = self.branch_tip(name)?.map(|tip| tip.step.number);
                     let before = tip.map(|number| number.saturating_add(1));
-                    self.last_change(session, StepQuery { before, ..StepQuery::default() })?
+                    self.find_last_board_change(session, StepQuery { before, ..StepQuery::default() })?
                 }
             },
         };
@@ -105,9 +105,13 @@ impl Workspace {
     }
 
     /// Returns the newest reasoning step that matches `query`, of the session or of the sessions it was forked from.
-    fn last_change(&self, session: &Session, query: StepQuery) -> Result<Option<StepRow>, EngineError> {
+    fn find_last_board_change(
+        &self,
+        session: &Session,
+        query: StepQuery,
+    ) -> Result<Option<StepRow>, EngineError> {
         let mut query = StepQuery { kinds: vec![StepKind::Reasoning], limit: Some(1), ..query };
-        let mut of = Some(Forebear { session: session.clone(), before: query.before });
+        let mut of = Some(AncestorSession { session: session.clone(), before: query.before });
         let mut seen: Vec<SessionId> = Vec::new();
         while let Some(one) = of.filter(|one| !seen.contains(&one.session.id)) {
             (query.session, query.before) = (Some(one.session.id), one.before);
@@ -116,7 +120,7 @@ impl Workspace {
                 return Ok(found);
             }
             seen.push(one.session.id);
-            of = self.forebear(&one)?;
+            of = self.find_parent_session(&one)?;
         }
         Ok(None)
     }
@@ -124,7 +128,7 @@ impl Workspace {
     /// Returns every reasoning step of a session, and of the sessions it was forked from up to the fork, oldest first.
     pub fn board_changes(&self, session: &Session) -> Result<Vec<StepRow>, EngineError> {
         let mut parts: Vec<Vec<StepRow>> = Vec::new();
-        let mut of = Some(Forebear { session: session.clone(), before: None });
+        let mut of = Some(AncestorSession { session: session.clone(), before: None });
         let mut seen: Vec<SessionId> = Vec::new();
         while let Some(one) = of.filter(|one| !seen.contains(&one.session.id)) {
             let query = StepQuery {
@@ -136,18 +140,18 @@ impl Workspace {
             };
             parts.push(self.store().steps(self.record.id, &query)?);
             seen.push(one.session.id);
-            of = self.forebear(&one)?;
+            of = self.find_parent_session(&one)?;
         }
         Ok(parts.into_iter().rev().flatten().collect())
     }
 
     /// Returns the session that `of` was forked from, limited to the steps up to the fork.
-    fn forebear(&self, of: &Forebear) -> Result<Option<Forebear>, EngineError> {
+    fn find_parent_session(&self, of: &AncestorSession) -> Result<Option<AncestorSession>, EngineError> {
         let Some((parent, at)) = of.session.info.forked_from else { return Ok(None) };
         let fork = self.store().step(at)?.map(|stored| stored.step.number);
         let until = fork.unwrap_or(u64::MAX - 1) + 1;
         let before = Some(of.before.map_or(until, |before| before.min(until)));
-        Ok(self.store().session(parent)?.map(|session| Forebear { session, before }))
+        Ok(self.store().session(parent)?.map(|session| AncestorSession { session, before }))
     }
 
     pub(super) fn load_board(

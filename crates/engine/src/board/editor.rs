@@ -16,7 +16,7 @@ use stepback_store::StoreError;
 use super::at_point::{BoardAtPoint, BoardMoment};
 use crate::error::EngineError;
 use crate::recorder::{EventSource, RecordLock, RecordedStep, ReportedEvent, ScanPolicy, Thinking};
-use crate::session::seen;
+use crate::session::last_event_time;
 use crate::workspace::Workspace;
 
 /// After this time without an event of a session, its next change causes a scan of the files. In microseconds.
@@ -27,7 +27,7 @@ const RESCAN_AFTER_MICROS: i64 = 5 * 60 * 1_000_000;
 pub struct BoardEditor<'w> {
     pub(super) workspace: &'w Workspace,
     session: SessionId,
-    known: Option<CachedBoard>,
+    cached: Option<CachedBoard>,
 }
 
 struct CachedBoard {
@@ -66,7 +66,7 @@ pub(super) struct NextBoard<'a> {
 impl<'w> BoardEditor<'w> {
     /// Creates an editor for the board of a session. Nothing is read yet.
     pub fn new(workspace: &'w Workspace, session: &Session) -> Self {
-        Self { workspace, session: session.id, known: None }
+        Self { workspace, session: session.id, cached: None }
     }
 
     /// The workspace that the session belongs to.
@@ -83,21 +83,21 @@ impl<'w> BoardEditor<'w> {
     /// Returns the board as it is now.
     pub fn board(&mut self) -> Result<ReasoningBoard, EngineError> {
         let session = self.session()?;
-        Ok(self.present(&session)?.0)
+        Ok(self.current_board(&session)?.0)
     }
 
     /// Returns the board at a moment.
-    pub fn at(&self, moment: &BoardMoment) -> Result<BoardAtPoint, EngineError> {
+    pub fn board_at(&self, moment: &BoardMoment) -> Result<BoardAtPoint, EngineError> {
         self.workspace.board_at(&self.session()?, moment)
     }
 
     /// Returns the board as `session` has it now, and where it is stored.
-    pub(super) fn present(
+    pub(super) fn current_board(
         &mut self,
         session: &Session,
     ) -> Result<(ReasoningBoard, Option<BoardLocation>), EngineError> {
         let root = session.info.slots.reasoning;
-        if let Some(known) = self.known.as_ref().filter(|known| known.root == root) {
+        if let Some(known) = self.cached.as_ref().filter(|known| known.root == root) {
             return Ok((known.board.clone(), known.place.clone()));
         }
         // A forked session continues with the board that its parent session had at the fork.
@@ -108,17 +108,17 @@ impl<'w> BoardEditor<'w> {
             }
             _ => self.workspace.load_board(root)?,
         };
-        self.known = Some(CachedBoard { root, board: board.clone(), place: place.clone() });
+        self.cached = Some(CachedBoard { root, board: board.clone(), place: place.clone() });
         Ok((board, place))
     }
 
     /// Applies a change and records it. If the change is refused, nothing changes.
     pub fn apply(&mut self, mutation: &BoardMutation) -> Result<BoardEdit, EngineError> {
-        let mutation = without_secrets(mutation)?;
+        let mutation = redact_mutation(mutation)?;
         let lock = self.workspace.lock_recording()?;
         let session = self.session()?;
-        let (mut board, place) = self.present(&session)?;
-        let origin = self.origin(&session);
+        let (mut board, place) = self.current_board(&session)?;
+        let origin = self.new_origin(&session);
         let effect = board.apply(&mutation, &origin)?;
         let next = NextBoard {
             board,
@@ -133,7 +133,7 @@ impl<'w> BoardEditor<'w> {
     }
 
     /// Returns the origin of a change that is made now: its time, a new step id, and the call that is running.
-    pub(super) fn origin(&self, session: &Session) -> ItemOrigin {
+    pub(super) fn new_origin(&self, session: &Session) -> ItemOrigin {
         let during = session.info.open.iter().rev().find(|open| !open.ended).map(|open| open.step);
         let step = StepId::from_bytes(self.workspace.engine.env.fresh_id());
         ItemOrigin { at: self.workspace.engine.env.now(), step, during }
@@ -148,20 +148,20 @@ impl<'w> BoardEditor<'w> {
         origin: ItemOrigin,
         next: NextBoard<'_>,
     ) -> Result<(RecordedStep, Option<u64>), EngineError> {
-        let checkpoint = self.keep(lock, session, &origin, &next)?;
+        let checkpoint = self.create_checkpoint_if_due(lock, session, &origin, &next)?;
         let written = Arc::new(Mutex::new(None));
-        let mut report = self.report(session, StepKind::Reasoning, next.summary, origin.at);
+        let mut report = self.build_report(session, StepKind::Reasoning, next.summary, origin.at);
         report.event.tool = Some(next.noun.to_owned());
         report.event.input = Some(next.input);
         report.event.output = Some(next.output);
         report.event.metadata = origin.during.map(|during| json!({ "during": during }));
         report.source = EventSource::Assigned(origin.step);
         report.update.reasoning =
-            Some(Thinking { mind: next.board.clone(), before, written: Arc::clone(&written) });
+            Some(Thinking { board: next.board.clone(), before, written: Arc::clone(&written) });
         let recorded = self.workspace.record(lock, &report)?;
         // No code panics while holding this lock.
         let written = written.lock().unwrap_or_else(PoisonError::into_inner).take();
-        self.known = written.map(|written| {
+        self.cached = written.map(|written| {
             next.board.committed(&written);
             CachedBoard { root: written.place.root, board: next.board, place: Some(written.place) }
         });
@@ -170,36 +170,42 @@ impl<'w> BoardEditor<'w> {
 
     /// Makes a checkpoint if files have changed and the change is worth one, or the session was silent for [`RESCAN_AFTER_MICROS`]. Returns
     /// its number.
-    fn keep(
+    fn create_checkpoint_if_due(
         &self,
         lock: &RecordLock,
         session: &Session,
         origin: &ItemOrigin,
         next: &NextBoard<'_>,
     ) -> Result<Option<u64>, EngineError> {
-        let is_long = origin.at.as_micros() - seen(session).as_micros() > RESCAN_AFTER_MICROS;
+        let is_long = origin.at.as_micros() - last_event_time(session).as_micros() > RESCAN_AFTER_MICROS;
         if self.workspace.record.remote_name().is_some() || (next.causes.is_empty() && !is_long) {
             return Ok(None);
         }
         let summary = format!("before: {}", next.summary);
-        let mut report = self.report(session, StepKind::Checkpoint, summary, origin.at);
-        report.effect = ScanPolicy::KeepIfChanged;
+        let mut report = self.build_report(session, StepKind::Checkpoint, summary, origin.at);
+        report.scan_policy = ScanPolicy::CheckpointIfChanged;
         report.tags = match next.causes.is_empty() {
             true => vec!["time-passed".to_owned()],
             false => next.causes.iter().map(ToString::to_string).collect(),
         };
         let recorded = self.workspace.record(lock, &report)?;
-        Ok(recorded.kept.then_some(recorded.number))
+        Ok(recorded.is_checkpoint.then_some(recorded.number))
     }
 
-    fn report(&self, session: &Session, kind: StepKind, summary: String, at: Timestamp) -> ReportedEvent {
+    fn build_report(
+        &self,
+        session: &Session,
+        kind: StepKind,
+        summary: String,
+        at: Timestamp,
+    ) -> ReportedEvent {
         let external = session.info.external.as_deref().unwrap_or_default();
         ReportedEvent::new(AgentEvent::new(&session.agent, external, kind, summary), at)
     }
 }
 
 /// Returns the change with secrets removed from its texts.
-fn without_secrets(mutation: &BoardMutation) -> Result<BoardMutation, EngineError> {
+fn redact_mutation(mutation: &BoardMutation) -> Result<BoardMutation, EngineError> {
     let before = json!(mutation);
     let mut document = before.clone();
     stepback_redact::redact_value(&mut document);

@@ -38,37 +38,37 @@ pub struct BoardReplacement {
 impl BoardEditor<'_> {
     /// Restores the board of a moment. Everything since stays recorded.
     pub fn restore(&mut self, moment: &BoardMoment, dry_run: bool) -> Result<BoardReplacement, EngineError> {
-        self.restored(moment, None, dry_run)
+        self.restore_board(moment, None, dry_run)
     }
 
     /// Restores the board along with the files that `operation` took to that moment. Undoing the operation reverts both.
-    pub fn restore_with(
+    pub fn restore_with_operation(
         &mut self,
         moment: &BoardMoment,
         operation: OpId,
     ) -> Result<BoardReplacement, EngineError> {
-        self.restored(moment, Some(operation), false)
+        self.restore_board(moment, Some(operation), false)
     }
 
-    fn restored(
+    fn restore_board(
         &mut self,
         moment: &BoardMoment,
         operation: Option<OpId>,
         dry_run: bool,
     ) -> Result<BoardReplacement, EngineError> {
-        let seen = self.at(moment)?;
+        let seen = self.board_at(moment)?;
         let summary = format!("restore the board of {}", seen.describe());
         let from = seen.step.as_ref().map(|stored| stored.step.id);
         let merged = BoardMerge { mind: seen.board, conflicts: Vec::new(), renamed: Vec::new() };
-        self.replace(merged, summary, replace_input("restore", "from", from, operation), dry_run)
+        self.replace(merged, summary, build_replace_input("restore", "from", from, operation), dry_run)
     }
 
     /// Takes back what one step changed, the newest by default. Later changes stay.
     pub fn take_back(&mut self, number: Option<u64>, dry_run: bool) -> Result<BoardReplacement, EngineError> {
-        self.taken_back(number, None, dry_run)
+        self.take_back_step(number, None, dry_run)
     }
 
-    fn taken_back(
+    fn take_back_step(
         &mut self,
         number: Option<u64>,
         operation: Option<OpId>,
@@ -84,12 +84,17 @@ impl BoardEditor<'_> {
             (_, Some(wanted)) => {
                 return Err(EngineError::NotABoardChange { number: wanted });
             }
-            (_, None) => return Err(EngineError::NothingTo("take back")),
+            (_, None) => return Err(EngineError::NothingToUndo("take back")),
         };
         let before = self.workspace.board_at(&session, &BoardMoment::Step(step.number.saturating_sub(1)))?;
-        let merged = self.present(&session)?.0.revert(&before.board, &after.board)?;
+        let merged = self.current_board(&session)?.0.revert(&before.board, &after.board)?;
         let summary = format!("take back #{}: {}", step.number, step.summary);
-        self.replace(merged, summary, replace_input("take-back", "step", Some(step.id), operation), dry_run)
+        self.replace(
+            merged,
+            summary,
+            build_replace_input("take-back", "step", Some(step.id), operation),
+            dry_run,
+        )
     }
 
     /// Replaces the board by a merged one and records that, with `input` as the detail of the step; not for a dry run, nor if
@@ -103,7 +108,7 @@ impl BoardEditor<'_> {
     ) -> Result<BoardReplacement, EngineError> {
         let lock = self.workspace.lock_recording()?;
         let session = self.session()?;
-        let (now, place) = self.present(&session)?;
+        let (now, place) = self.current_board(&session)?;
         let diff = now.diff(&merged.mind);
         let mut replacement = BoardReplacement {
             summary,
@@ -115,7 +120,7 @@ impl BoardEditor<'_> {
         if dry_run || replacement.diff.changes.is_empty() && now == merged.mind {
             return Ok(replacement);
         }
-        let origin = self.origin(&session);
+        let origin = self.new_origin(&session);
         let said: Vec<&str> =
             replacement.diff.changes.iter().map(|change| change.sentence.as_str()).collect();
         let next = NextBoard {
@@ -139,18 +144,18 @@ impl BoardEditor<'_> {
     ) -> Result<RewindReport, EngineError> {
         // The lock for recording is always taken before that of the workspace. Should files change meanwhile: applying
         // compares every path with the plan.
-        prepared.release();
-        self.leave(&self.workspace.present_branch()?)?;
+        prepared.release_lock();
+        self.save_board_for_branch(&self.workspace.present_branch()?)?;
         // Read before the switch: the board of a branch can be looked up only while the branch is not the present one.
-        let there = self.at(&BoardMoment::Branch(branch.to_owned()))?.step;
+        let there = self.board_at(&BoardMoment::Branch(branch.to_owned()))?.step;
         let report = self.workspace.switch(branch, prepared)?;
         let there = BoardMoment::Step(there.map_or(0, |stored| stored.step.number));
-        let board = self.restore_with(&there, report.operation.id)?;
+        let board = self.restore_with_operation(&there, report.operation.id)?;
         Ok(RewindReport { board: Some(board), ..report })
     }
 
     /// Stores the present board as that of `branch`, which is about to be left, so that a switch back can restore it.
-    pub fn leave(&mut self, branch: &str) -> Result<(), EngineError> {
+    pub fn save_board_for_branch(&mut self, branch: &str) -> Result<(), EngineError> {
         let _lock = self.workspace.lock_recording()?;
         let session = self.session()?;
         let name = self.workspace.board_ref(session.id, branch);
@@ -165,7 +170,7 @@ impl BoardEditor<'_> {
 impl Workspace {
     /// When an operation that restored the board along with the files is undone or redone, reverts the last change it made to
     /// the board. `None` if it did not change the board.
-    pub(crate) fn take_board_along(
+    pub(crate) fn move_board_with_operation(
         &self,
         operation: &Operation,
     ) -> Result<Option<BoardReplacement>, EngineError> {
@@ -177,20 +182,20 @@ impl Workspace {
         };
         for stored in self.store().steps(self.record.id, &query)? {
             let step = &stored.step;
-            let detail = self.detail_of(step)?.unwrap_or_default();
+            let detail = self.load_detail(step)?.unwrap_or_default();
             if detail["input"]["operation"] != json!(operation.id) {
                 continue;
             }
             let Some(session) = self.store().session(step.session)? else { return Ok(None) };
             let mut editor = BoardEditor::new(self, &session);
-            return editor.taken_back(Some(step.number), Some(operation.id), false).map(Some);
+            return editor.take_back_step(Some(step.number), Some(operation.id), false).map(Some);
         }
         Ok(None)
     }
 }
 
 /// Returns the input recorded with a step that restores or reverts a board.
-fn replace_input(what: &str, key: &str, step: Option<StepId>, operation: Option<OpId>) -> Value {
+fn build_replace_input(what: &str, key: &str, step: Option<StepId>, operation: Option<OpId>) -> Value {
     let mut input = json!({ "do": what, key: step });
     if let Some(operation) = operation {
         input["operation"] = json!(operation);

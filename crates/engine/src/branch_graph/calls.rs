@@ -14,13 +14,13 @@ use crate::workspace::Workspace;
 impl Workspace {
     /// Returns the starts of calls (of one session, or of all) whose end is on another line, each with whether the end is
     /// rolled back, and the branch of the end.
-    pub(super) fn ends_of_split_calls(
+    pub(super) fn find_split_call_ends(
         &self,
         lines: &BranchLines,
         session: Option<SessionId>,
     ) -> Result<HashMap<StepId, (bool, usize)>, EngineError> {
         let mut ends = HashMap::new();
-        if lines.is_one() {
+        if lines.is_linear() {
             return Ok(ends);
         }
         let boundary = lines.graph.first_boundary();
@@ -31,7 +31,7 @@ impl Workspace {
         let mut starts: HashMap<(SessionId, StepKind, String), StepRow> = HashMap::new();
         for stored in self.store().steps(self.record.id, &query)? {
             let step = &stored.step;
-            let Some(start_kind) = start_of(step.kind) else {
+            let Some(start_kind) = matching_start_kind(step.kind) else {
                 if let Some(call) = step.meta.call.clone() {
                     starts.insert((step.session, step.kind, call), stored);
                 }
@@ -40,7 +40,7 @@ impl Workspace {
             let key = step.meta.call.clone().map(|call| (step.session, start_kind, call));
             let start = match key.and_then(|key| starts.remove(&key)) {
                 Some(start) => start,
-                None => match self.start_of_call(step, start_kind)? {
+                None => match self.find_call_start(step, start_kind)? {
                     Some(start) => start,
                     None => continue,
                 },
@@ -56,12 +56,12 @@ impl Workspace {
 
     /// Returns the step at which the call that `end` ends began: the step it names, or the newest one before it with the same
     /// call id.
-    fn start_of_call(&self, end: &Step, kind: StepKind) -> Result<Option<StepRow>, EngineError> {
+    fn find_call_start(&self, end: &Step, kind: StepKind) -> Result<Option<StepRow>, EngineError> {
         // A model answer without a call id is not paired.
         if end.meta.call.is_none() && end.kind != StepKind::ToolEnd {
             return Ok(None);
         }
-        let detail = self.detail_of(end)?;
+        let detail = self.load_detail(end)?;
         let named = detail.as_ref().and_then(|detail| StepId::from_hex(detail.get("start")?.as_str()?));
         if let Some(start) = named {
             return Ok(self.store().step(start)?);
@@ -80,7 +80,7 @@ impl Workspace {
 }
 
 /// Returns the kind of step that starts what a step of `kind` ends.
-fn start_of(kind: StepKind) -> Option<StepKind> {
+fn matching_start_kind(kind: StepKind) -> Option<StepKind> {
     match kind {
         StepKind::ToolEnd => Some(StepKind::ToolStart),
         StepKind::ModelEnd => Some(StepKind::ModelStart),

@@ -28,9 +28,9 @@ enum MoveEffect {
     /// The line continues from `onto`; of the light steps after it, those up to number `upto` are on the line.
     Jump { onto: StepId, upto: u64 },
     /// These sessions continue from `onto`, like a [`Self::Jump`]; the others stay.
-    Part { sessions: Vec<SessionId>, onto: StepId, upto: u64 },
+    MoveSessions { sessions: Vec<SessionId>, onto: StepId, upto: u64 },
     /// No effect: the move took back single files or changes, or nothing.
-    Keep,
+    Unchanged,
     /// Cancels the move that led to this step.
     Reverse(StepId),
 }
@@ -55,7 +55,7 @@ pub(crate) struct LineGraph {
 }
 
 /// Sessions that rewinds moved to an earlier step, each with the number of that step.
-pub(super) type Gone = Rc<HashMap<SessionId, u64>>;
+pub(super) type RewoundSessions = Rc<HashMap<SessionId, u64>>;
 
 /// A checkpoint that a walk passes, with the light steps after it that belong to the same line.
 #[derive(Clone)]
@@ -65,19 +65,19 @@ pub(super) struct LineSegment {
     /// Light steps with a number up to this one are on the line.
     pub upto: u64,
     /// Sessions whose steps are not on the line here.
-    pub gone: Gone,
+    pub gone: RewoundSessions,
     /// If set, the segment applies only to these sessions.
-    only: Option<Rc<HashSet<SessionId>>>,
+    only_sessions: Option<Rc<HashSet<SessionId>>>,
     /// Whether the checkpoint itself is on the line.
-    pub is_on: bool,
+    pub is_on_line: bool,
     /// Whether everything before it is on the line without exception.
     pub is_clean: bool,
 }
 
 impl LineSegment {
     /// Whether a light step after this checkpoint is on the line.
-    pub fn admits(&self, session: SessionId, number: u64) -> bool {
-        let is_part = self.only.as_ref().is_none_or(|only| only.contains(&session));
+    pub fn contains_light_step(&self, session: SessionId, number: u64) -> bool {
+        let is_part = self.only_sessions.as_ref().is_none_or(|only| only.contains(&session));
         is_part && number <= self.upto && !self.gone.contains_key(&session)
     }
 }
@@ -93,11 +93,11 @@ pub(super) struct LineWalk<'g> {
 struct Trail {
     /// The next checkpoint, and the highest number of a light step after it that counts.
     next: (StepId, u64),
-    gone: Gone,
+    gone: RewoundSessions,
     /// Moves further back that were undone.
     reversed: Vec<StepId>,
     /// If set, only these sessions are on it; the others are on another trail.
-    only: Option<Rc<HashSet<SessionId>>>,
+    only_sessions: Option<Rc<HashSet<SessionId>>>,
 }
 
 impl Iterator for LineWalk<'_> {
@@ -112,15 +112,15 @@ impl Iterator for LineWalk<'_> {
         let (id, upto) = trail.next;
         let node = nodes.get(&id)?;
         let is_reversed = trail.reversed.contains(&id);
-        let is_part = trail.only.as_ref().is_none_or(|only| only.contains(&node.session));
+        let is_part = trail.only_sessions.as_ref().is_none_or(|only| only.contains(&node.session));
         let segment = LineSegment {
             id,
             number: node.number,
             upto,
-            is_on: is_part && !is_reversed && !trail.gone.contains_key(&node.session),
+            is_on_line: is_part && !is_reversed && !trail.gone.contains_key(&node.session),
             is_clean: trail.gone.is_empty() && trail.reversed.is_empty() && self.trails.is_empty(),
             gone: trail.gone.clone(),
-            only: trail.only.clone(),
+            only_sessions: trail.only_sessions.clone(),
         };
         // Steps further back have lower numbers, so the walk cannot meet the other moves any more.
         trail.reversed.retain(|moved| nodes.get(moved).is_some_and(|moved| moved.number < node.number));
@@ -129,20 +129,20 @@ impl Iterator for LineWalk<'_> {
             Some(LineMove { before, .. }) if is_reversed => Some((*before, u64::MAX)),
             Some(LineMove { before, effect }) => match effect {
                 MoveEffect::Jump { onto, upto } => Some((*onto, *upto)),
-                MoveEffect::Keep => Some((*before, u64::MAX)),
+                MoveEffect::Unchanged => Some((*before, u64::MAX)),
                 MoveEffect::Reverse(moved) => {
                     trail.reversed.push(*moved);
                     Some((*before, u64::MAX))
                 }
-                MoveEffect::Part { sessions, onto, upto } => {
-                    self.trails.extend(trail.part(sessions, *onto, *upto));
+                MoveEffect::MoveSessions { sessions, onto, upto } => {
+                    self.trails.extend(trail.split_off(sessions, *onto, *upto));
                     Some((*before, u64::MAX))
                 }
             },
         };
         let is_over = |trail: &Trail| {
-            let mut only = trail.only.iter().flat_map(|only| only.iter());
-            trail.only.is_some() && only.all(|session| trail.gone.contains_key(session))
+            let mut only = trail.only_sessions.iter().flat_map(|only| only.iter());
+            trail.only_sessions.is_some() && only.all(|session| trail.gone.contains_key(session))
         };
         self.trails.extend(next.map(|next| Trail { next, ..trail }).filter(|trail| !is_over(trail)));
         Some(segment)
@@ -151,9 +151,9 @@ impl Iterator for LineWalk<'_> {
 
 impl Trail {
     /// Moves those of `sessions` that are still on this trail to a new one that continues from `onto`, and returns it.
-    fn part(&mut self, sessions: &[SessionId], onto: StepId, upto: u64) -> Option<Trail> {
+    fn split_off(&mut self, sessions: &[SessionId], onto: StepId, upto: u64) -> Option<Trail> {
         let is_here = |session: &&SessionId| {
-            let is_part = self.only.as_ref().is_none_or(|only| only.contains(session));
+            let is_part = self.only_sessions.as_ref().is_none_or(|only| only.contains(session));
             is_part && !self.gone.contains_key(session)
         };
         let parting: HashSet<SessionId> = sessions.iter().filter(is_here).copied().collect();
@@ -164,7 +164,12 @@ impl Trail {
         gone.extend(parting.iter().map(|session| (*session, upto)));
         self.gone = Rc::new(gone);
         let only = Some(Rc::new(parting));
-        Some(Trail { next: (onto, upto), gone: Gone::default(), reversed: self.reversed.clone(), only })
+        Some(Trail {
+            next: (onto, upto),
+            gone: RewoundSessions::default(),
+            reversed: self.reversed.clone(),
+            only_sessions: only,
+        })
     }
 }
 
@@ -176,12 +181,17 @@ impl LineGraph {
 
     /// Walks back from a checkpoint, including light steps after it up to number `upto`.
     pub(super) fn walk(&self, from: StepId, upto: u64) -> LineWalk<'_> {
-        let trail = Trail { next: (from, upto), gone: Gone::default(), reversed: Vec::new(), only: None };
+        let trail = Trail {
+            next: (from, upto),
+            gone: RewoundSessions::default(),
+            reversed: Vec::new(),
+            only_sessions: None,
+        };
         LineWalk { graph: self, trails: vec![trail] }
     }
 
     /// Returns the highest number of a light step after `tip` that is on `branch`, which is not the present one.
-    pub(super) fn end_of(&self, branch: &str, tip: StepId) -> u64 {
+    pub(super) fn last_light_step_number(&self, branch: &str, tip: StepId) -> u64 {
         match self.ends.get(branch) {
             Some((step, upto)) if *step == tip => *upto,
             _ => self.nodes.get(&tip).map_or(0, |node| node.number),
@@ -193,10 +203,10 @@ impl LineGraph {
         let of = |(after, moved): (&StepId, &LineMove)| {
             let own = self.nodes.get(after).map_or(0, |node| node.number);
             match &moved.effect {
-                MoveEffect::Jump { onto, upto } | MoveEffect::Part { onto, upto, .. } => {
+                MoveEffect::Jump { onto, upto } | MoveEffect::MoveSessions { onto, upto, .. } => {
                     own.min(*upto).min(self.nodes.get(onto).map_or(0, |node| node.number))
                 }
-                MoveEffect::Keep | MoveEffect::Reverse(_) => own,
+                MoveEffect::Unchanged | MoveEffect::Reverse(_) => own,
             }
         };
         self.moves.iter().map(of).min().unwrap_or(u64::MAX)
@@ -205,7 +215,7 @@ impl LineGraph {
     /// Returns the states on the line that leads to a step, newest first, the step itself included. Steps that only save the
     /// present before a move are excluded, unless the line starts there, and so are states with changes of a session that a
     /// later rewind took back.
-    pub(crate) fn line_to<'s>(
+    pub(crate) fn states_on_line_to<'s>(
         &'s self,
         from: &'s StepRow,
         by_id: &'s HashMap<StepId, &'s StepRow>,
@@ -217,17 +227,17 @@ impl LineGraph {
         };
         let passed: Vec<LineSegment> = walk.into_iter().flatten().collect();
         let on: HashSet<StepId> =
-            passed.iter().filter(|segment| segment.is_on).map(|segment| segment.id).collect();
+            passed.iter().filter(|segment| segment.is_on_line).map(|segment| segment.id).collect();
         // Nothing was taken back before the first step that a session went back to.
         let first = passed.iter().flat_map(|segment| segment.gone.values().copied()).min();
         let holds = move |segment: &LineSegment| {
             let Some(first) = first else { return true };
             let states = self.walk(segment.id, u64::MAX).take_while(|held| held.number > first);
-            let mut steps = states.filter(|held| held.is_on && !self.moves.contains_key(&held.id));
+            let mut steps = states.filter(|held| held.is_on_line && !self.moves.contains_key(&held.id));
             steps.all(|held| on.contains(&held.id))
         };
         let is_state = move |segment: &LineSegment| {
-            segment.is_on && segment.id != step.id && !self.saved.contains(&segment.id) && holds(segment)
+            segment.is_on_line && segment.id != step.id && !self.saved.contains(&segment.id) && holds(segment)
         };
         let states = passed.into_iter().filter(is_state);
         std::iter::once(from).chain(states.filter_map(|segment| by_id.get(&segment.id).copied()))
@@ -270,7 +280,7 @@ impl Workspace {
                 _ => {}
             }
             let Some(moved) = operation.action.moved() else { continue };
-            let saves = |stored: &&StepRow| saves_present(stored, operation);
+            let saves = |stored: &&StepRow| is_pre_move_save(stored, operation);
             if by_id.get(&moved.before).is_some_and(saves) {
                 graph.saved.insert(moved.before);
             }
@@ -290,7 +300,7 @@ impl Workspace {
             };
             let effect = match (&moved.branches, reversed) {
                 (Some((left, entered)), _) => {
-                    let upto = graph.end_of(entered, moved.onto);
+                    let upto = graph.last_light_step_number(entered, moved.onto);
                     graph.ends.insert(left.clone(), (moved.before, u64::MAX));
                     MoveEffect::Jump { onto: moved.onto, upto }
                 }
@@ -309,11 +319,11 @@ impl Workspace {
         by_id: &HashMap<StepId, &StepRow>,
         saved: &HashSet<StepId>,
     ) -> Result<MoveEffect, EngineError> {
-        let Some(after) = by_id.get(&moved.after) else { return Ok(MoveEffect::Keep) };
+        let Some(after) = by_id.get(&moved.after) else { return Ok(MoveEffect::Unchanged) };
         if by_id.get(&moved.before).is_some_and(|before| self.has_equal_files(before, after)) {
-            return Ok(MoveEffect::Keep);
+            return Ok(MoveEffect::Unchanged);
         }
-        let detail = self.detail_of(&after.step)?;
+        let detail = self.load_detail(&after.step)?;
         let field = |name: &str| detail.as_ref().and_then(|detail| detail.get(name));
         let target = field("target").and_then(Value::as_u64);
         let listed = field("sessions").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
@@ -327,30 +337,30 @@ impl Workspace {
             _ => Some(moved.before),
         };
         let target = target.or_else(|| number(moved.onto).filter(|_| is_whole));
-        let Some(target) = target else { return Ok(MoveEffect::Keep) };
+        let Some(target) = target else { return Ok(MoveEffect::Unchanged) };
         let stays = head.and_then(number) == Some(target);
         Ok(match (stays, is_whole) {
-            (true, false) => MoveEffect::Keep,
+            (true, false) => MoveEffect::Unchanged,
             // A rewind to the current position takes back only changes that were not recorded yet.
             (true, true) => MoveEffect::Jump { onto: moved.onto, upto: u64::MAX },
             (false, is_whole) if !sessions.is_empty() => {
                 let onto = match is_whole {
                     true => Some(moved.onto),
-                    false => self.base_of(target)?,
+                    false => self.base_checkpoint_id(target)?,
                 };
-                let Some(onto) = onto else { return Ok(MoveEffect::Keep) };
+                let Some(onto) = onto else { return Ok(MoveEffect::Unchanged) };
                 // The user is where the workspace is, unless other authors were at work, too.
                 let is_alone = field("whole").and_then(Value::as_bool).unwrap_or(true);
                 sessions.extend((is_whole && is_alone).then_some(self.session.id));
-                MoveEffect::Part { sessions, onto, upto: target }
+                MoveEffect::MoveSessions { sessions, onto, upto: target }
             }
             (false, true) => MoveEffect::Jump { onto: moved.onto, upto: target },
-            (false, false) => MoveEffect::Keep,
+            (false, false) => MoveEffect::Unchanged,
         })
     }
 
     /// Returns the checkpoint whose files the step with this number has.
-    fn base_of(&self, number: u64) -> Result<Option<StepId>, EngineError> {
+    fn base_checkpoint_id(&self, number: u64) -> Result<Option<StepId>, EngineError> {
         let Some(stored) = self.store().step_numbered(self.record.id, number)? else { return Ok(None) };
         Ok(self.nearest_checkpoint(&stored).ok().map(|base| base.step.id))
     }
@@ -361,7 +371,7 @@ impl Workspace {
         if a.step.state == b.step.state {
             return true;
         }
-        let files = |stored: &StepRow| -> Option<WorkspaceState> { self.state_of(stored).ok() };
+        let files = |stored: &StepRow| -> Option<WorkspaceState> { self.load_state(stored).ok() };
         match (files(a), files(b)) {
             (Some(a), Some(b)) => a.files == b.files && a.git == b.git,
             _ => false,
@@ -370,7 +380,7 @@ impl Workspace {
 }
 
 /// Whether an operation made this checkpoint to save the present state before it.
-fn saves_present(stored: &StepRow, operation: &Operation) -> bool {
+fn is_pre_move_save(stored: &StepRow, operation: &Operation) -> bool {
     stored.step.kind == StepKind::Checkpoint
         && stored.trigger == Some(Trigger::Automatic)
         && stored.annotation.label.is_none()

@@ -64,7 +64,7 @@ pub struct BranchSpan {
 
 impl BranchLines {
     /// Arranges the steps of a session, oldest first, in lanes.
-    pub fn lanes(&self, steps: &[StepRow]) -> LaneLayout<'_> {
+    pub fn layout_lanes(&self, steps: &[StepRow]) -> LaneLayout<'_> {
         let branches = self.branches.len().max(1);
         let mut found: Vec<Vec<TimelineLane>> = vec![Vec::new(); branches];
         let mut indexes: Vec<HashMap<Option<String>, usize>> = vec![HashMap::new(); branches];
@@ -103,13 +103,13 @@ impl BranchLines {
     /// Returns the checkpoints among the steps of a session, oldest first, that did not grow from the checkpoint before, or
     /// that are on another branch. Rewinds and switches are steps of the user's session, so the parent of a step is searched
     /// beyond them, up to a step of this session.
-    pub fn forks(&self, steps: &[StepRow]) -> Vec<TimelineFork> {
+    pub fn find_forks(&self, steps: &[StepRow]) -> Vec<TimelineFork> {
         let mut branch_of: HashMap<StepId, usize> = HashMap::new();
         let mut last = None;
         let mut forks = Vec::new();
         for stored in steps.iter().filter(|stored| stored.is_checkpoint()) {
             let (step, branch) = (&stored.step, self.branch_of(stored));
-            if let Some((parent, from)) = self.grown_from(step.id, |id| branch_of.contains_key(&id))
+            if let Some((parent, from)) = self.find_ancestor(step.id, |id| branch_of.contains_key(&id))
                 && (last != Some(parent) || branch_of.get(&parent) != Some(&branch))
             {
                 forks.push(TimelineFork { from, to: step.number });
@@ -178,7 +178,7 @@ mod tests {
         }
         for (number, branch, previous) in on {
             let [id, previous] = [*number, *previous].map(|number| StepId::from_bytes([number; 16]));
-            lines.on.insert(id, *branch);
+            lines.branch_by_step.insert(id, *branch);
             lines.previous.insert(id, previous);
             let (parent, session) = (Some(previous), SessionId::from_bytes([1; 16]));
             let node = crate::branch_graph::graph::LineNode { number: (*number).into(), parent, session };
@@ -200,7 +200,7 @@ mod tests {
             checkpoint(3, None, true),
             checkpoint(4, None, false),
         ];
-        let layout = lines.lanes(&steps);
+        let layout = lines.layout_lanes(&steps);
         let expected =
             [lane("main", None, 1, 1), lane("main", Some("tester"), 1, 0), lane("plan-b", None, 2, 0)];
         assert_eq!(layout.lanes, expected);
@@ -209,15 +209,15 @@ mod tests {
 
     #[test]
     fn a_session_without_steps_has_one_lane() {
-        assert_eq!(lines(&["main"], &[]).lanes(&[]).lanes, [lane("main", None, 0, 0)]);
-        assert_eq!(lines(&[], &[]).lanes(&[]).lanes[0].branch, None);
+        assert_eq!(lines(&["main"], &[]).layout_lanes(&[]).lanes, [lane("main", None, 0, 0)]);
+        assert_eq!(lines(&[], &[]).layout_lanes(&[]).lanes[0].branch, None);
     }
 
     #[test]
     fn steps_that_do_not_follow_each_other_are_forks_and_begin_spans() {
         let lines = lines(&["main", "plan-b"], &[(1, 0, 0), (2, 0, 1), (3, 1, 1), (4, 1, 3)]);
         let steps = [1, 2, 3, 4].map(|number| checkpoint(number, None, false));
-        assert_eq!(lines.forks(&steps), [TimelineFork { from: 1, to: 3 }]);
+        assert_eq!(lines.find_forks(&steps), [TimelineFork { from: 1, to: 3 }]);
         let spans = lines.spans(&steps).into_iter();
         let spans: Vec<_> =
             spans.map(|span| (span.first, span.last, span.branch, span.rolled_back)).collect();

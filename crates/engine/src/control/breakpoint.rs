@@ -108,14 +108,14 @@ impl Breakpoint {
     /// Checks that names, patterns, globs and numbers are valid; the error says what is wrong.
     pub fn check(&self) -> Result<(), String> {
         if let Some(condition) = &self.condition {
-            compile(condition)?;
+            compile_pattern(condition)?;
         }
         match &self.on {
             Condition::Tool { name } if name.trim().is_empty() => {
                 Err("the name of a tool is empty; use * for any".into())
             }
             Condition::Path { glob } if glob.is_empty() => Err("the path is empty; use * for any".into()),
-            Condition::Pattern { pattern } => compile(pattern).map(drop),
+            Condition::Pattern { pattern } => compile_pattern(pattern).map(drop),
             Condition::Path { glob } => {
                 GlobBuilder::new(glob).build().map(drop).map_err(|error| error.to_string())
             }
@@ -142,14 +142,14 @@ impl Breakpoint {
         text
     }
 
-    fn holds(&self, moment: &BreakContext<'_>) -> bool {
-        let input = clipped(moment.input);
+    fn matches(&self, moment: &BreakContext<'_>) -> bool {
+        let input = clip_text(moment.input);
         let at_start = moment.side == BreakSide::Start;
         let held = match &self.on {
             Condition::Tool { name } => at_start && (name == "*" || name.eq_ignore_ascii_case(moment.tool)),
             Condition::Iteration { number } => at_start && (moment.session)().0 >= *number,
             Condition::Pattern { pattern } => {
-                at_start && compile(pattern).is_ok_and(|regex| regex.is_match(input))
+                at_start && compile_pattern(pattern).is_ok_and(|regex| regex.is_match(input))
             }
             Condition::Error => moment.failed && !at_start,
             Condition::Path { glob } => {
@@ -165,11 +165,11 @@ impl Breakpoint {
         held && self
             .condition
             .as_ref()
-            .is_none_or(|condition| compile(condition).is_ok_and(|regex| regex.is_match(input)))
+            .is_none_or(|condition| compile_pattern(condition).is_ok_and(|regex| regex.is_match(input)))
     }
 }
 
-fn compile(pattern: &str) -> Result<Regex, String> {
+fn compile_pattern(pattern: &str) -> Result<Regex, String> {
     RegexBuilder::new(pattern).size_limit(PATTERN_LIMIT).dfa_size_limit(PATTERN_LIMIT).build().map_err(
         |error| match error {
             regex::Error::CompiledTooBig(_) => {
@@ -180,7 +180,7 @@ fn compile(pattern: &str) -> Result<Regex, String> {
     )
 }
 
-fn clipped(text: &str) -> &str {
+fn clip_text(text: &str) -> &str {
     &text[..text.floor_char_boundary(TEXT_LIMIT)]
 }
 
@@ -200,8 +200,10 @@ impl Control {
         let mut breakpoints = self.breakpoints()?;
         let result = change(&mut breakpoints);
         match breakpoints.items.is_empty() {
-            true => drop(self.remove(FILE)?),
-            false => self.put(FILE, &serde_json::to_vec_pretty(&breakpoints).map_err(io::Error::other)?)?,
+            true => drop(self.remove_file(FILE)?),
+            false => {
+                self.write_file(FILE, &serde_json::to_vec_pretty(&breakpoints).map_err(io::Error::other)?)?
+            }
         }
         drop(lock);
         self.disarm_if_empty();
@@ -209,8 +211,8 @@ impl Control {
     }
 
     /// Counts a hit for each breakpoint whose condition is met, and returns those that take effect: stops and log points.
-    pub fn hits(&self, moment: &BreakContext<'_>) -> io::Result<Vec<Breakpoint>> {
-        let holds = |breakpoint: &Breakpoint| breakpoint.enabled && breakpoint.holds(moment);
+    pub fn record_hits(&self, moment: &BreakContext<'_>) -> io::Result<Vec<Breakpoint>> {
+        let holds = |breakpoint: &Breakpoint| breakpoint.enabled && breakpoint.matches(moment);
         if !self.breakpoints()?.items.iter().any(holds) {
             return Ok(Vec::new());
         }

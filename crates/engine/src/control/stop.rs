@@ -69,17 +69,20 @@ pub enum StopAnswer {
 
 impl Control {
     /// Publishes a stop.
-    pub fn stop(&self, stop: &Stop) -> io::Result<()> {
-        self.put(&stop_name(&stop.id), &serde_json::to_vec_pretty(stop).map_err(io::Error::other)?)
+    pub fn publish_stop(&self, stop: &Stop) -> io::Result<()> {
+        self.write_file(
+            &stop_file_name(&stop.id),
+            &serde_json::to_vec_pretty(stop).map_err(io::Error::other)?,
+        )
     }
 
     /// Waits for the answer to a stop, at most for `patience`; returns `None` if it timed out. Removes the stop.
-    pub fn wait(&self, stop: &Stop, patience: Duration) -> io::Result<Option<StopAnswer>> {
-        self.wait_while(stop, patience, &|| true)
+    pub fn wait_for_answer(&self, stop: &Stop, patience: Duration) -> io::Result<Option<StopAnswer>> {
+        self.wait_for_answer_while(stop, patience, &|| true)
     }
 
     /// Like [`Self::wait`], but only as long as `waits` returns true.
-    pub fn wait_while(
+    pub fn wait_for_answer_while(
         &self,
         stop: &Stop,
         patience: Duration,
@@ -90,12 +93,14 @@ impl Control {
             match self.take_answer(&stop.id)? {
                 Some(answer) => break Some(answer),
                 // The stop was removed: the user cancelled it.
-                None if !self.dir.join(stop_name(&stop.id)).exists() => break self.take_answer(&stop.id)?,
+                None if !self.dir.join(stop_file_name(&stop.id)).exists() => {
+                    break self.take_answer(&stop.id)?;
+                }
                 None if begun.elapsed() >= patience || !waits() => break None,
                 None => std::thread::sleep(POLL_INTERVAL.min(patience)),
             }
         };
-        self.remove(&stop_name(&stop.id))?;
+        self.remove_file(&stop_file_name(&stop.id))?;
         // An answer that arrived in the last moment counts.
         let last = self.take_answer(&stop.id)?;
         self.disarm_if_empty();
@@ -103,33 +108,33 @@ impl Control {
     }
 
     /// Answers a stop, and other stops of the same call: an agent whose hooks are installed twice waits twice.
-    pub fn answer(&self, stop: &Stop, answer: &StopAnswer) -> io::Result<()> {
+    pub fn answer_stop(&self, stop: &Stop, answer: &StopAnswer) -> io::Result<()> {
         let bytes = serde_json::to_vec(answer).map_err(io::Error::other)?;
-        self.put(&answer_name(&stop.id), &bytes)?;
+        self.write_file(&answer_file_name(&stop.id), &bytes)?;
         let same = |other: &Stop| {
             other.id != stop.id
                 && other.session == stop.session
                 && stop.call.is_some()
                 && other.call == stop.call
         };
-        for other in self.stops()?.iter().filter(|other| same(other)) {
-            self.put(&answer_name(&other.id), &bytes)?;
+        for other in self.list_stops()?.iter().filter(|other| same(other)) {
+            self.write_file(&answer_file_name(&other.id), &bytes)?;
         }
         Ok(())
     }
 
     /// Returns the waiting agents, the longest waiting first. Removes stops whose process has ended.
-    pub fn stops(&self) -> io::Result<Vec<Stop>> {
+    pub fn list_stops(&self) -> io::Result<Vec<Stop>> {
         let mut stops: Vec<Stop> = Vec::new();
         let mut cleared = false;
-        for name in self.names("stop-")? {
+        for name in self.list_files("stop-")? {
             let Ok(bytes) = fs::read(self.dir.join(&name)) else { continue };
             let Ok(stop) = serde_json::from_slice::<Stop>(&bytes) else { continue };
-            if is_running(stop.process) {
+            if is_process_running(stop.process) {
                 stops.push(stop);
             } else {
-                self.remove(&name)?;
-                self.remove(&answer_name(&stop.id))?;
+                self.remove_file(&name)?;
+                self.remove_file(&answer_file_name(&stop.id))?;
                 cleared = true;
             }
         }
@@ -141,10 +146,10 @@ impl Control {
     }
 
     fn take_answer(&self, id: &str) -> io::Result<Option<StopAnswer>> {
-        let path = self.dir.join(answer_name(id));
+        let path = self.dir.join(answer_file_name(id));
         match fs::read(&path) {
             Ok(bytes) => {
-                self.remove(&answer_name(id))?;
+                self.remove_file(&answer_file_name(id))?;
                 serde_json::from_slice(&bytes).map(Some).map_err(io::Error::other)
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -153,16 +158,16 @@ impl Control {
     }
 }
 
-fn stop_name(id: &str) -> String {
+fn stop_file_name(id: &str) -> String {
     format!("stop-{id}.json")
 }
 
-fn answer_name(id: &str) -> String {
+fn answer_file_name(id: &str) -> String {
     format!("answer-{id}.json")
 }
 
 /// Whether a process with this id exists.
-pub fn is_running(process: u32) -> bool {
+pub fn is_process_running(process: u32) -> bool {
     let Some(pid) = i32::try_from(process).ok().and_then(Pid::from_raw) else { return false };
     // For a process of another user, the check fails with "not permitted": it runs.
     !matches!(test_kill_process(pid), Err(rustix::io::Errno::SRCH))

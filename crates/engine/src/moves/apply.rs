@@ -45,24 +45,23 @@ impl Workspace {
         let kind = request.action.kind();
         match (request.action, files, operation) {
             (MoveAction::Rewind(rewind), Some(prepared), _) => {
-                let board = request.board.map(|board| self.board_session(board)).transpose()?;
-                let mut report = self.apply(prepared)?;
+                let board = request.board.map(|board| self.require_board_session(board)).transpose()?;
+                let mut report = self.apply_rewind(prepared)?;
                 if let (Some(session), Some(target)) = (board, rewind.target) {
                     let moment = BoardMoment::Step(target.step.number);
-                    let restored =
-                        BoardEditor::new(self, &session).restore_with(&moment, report.operation.id)?;
+                    let restored = BoardEditor::new(self, &session)
+                        .restore_with_operation(&moment, report.operation.id)?;
                     report.board = Some(restored);
                 }
                 Ok(MoveReport::Files(Box::new(report)))
             }
             (MoveAction::Switch { branch, begin_at }, Some(prepared), _) => {
                 if let Some(step) = begin_at {
-                    self.create_branch(&branch, &self.known_step(step)?)?;
+                    self.create_branch(&branch, &self.require_step(step)?)?;
                 }
                 let report = match request.board {
-                    Some(board) => {
-                        BoardEditor::new(self, &self.board_session(board)?).switch(&branch, prepared)?
-                    }
+                    Some(board) => BoardEditor::new(self, &self.require_board_session(board)?)
+                        .switch(&branch, prepared)?,
                     None => self.switch(&branch, prepared)?,
                 };
                 Ok(MoveReport::Files(Box::new(report)))
@@ -73,14 +72,14 @@ impl Workspace {
                     None => Reversal::Log { operation, summary },
                 };
                 let is_redo = kind == MoveKind::Redo;
-                self.reverse_now(reversal, if is_redo { UndoDirection::Redo } else { UndoDirection::Undo })
+                self.apply_reversal(reversal, if is_redo { UndoDirection::Redo } else { UndoDirection::Undo })
             }
             // A plan to rewind or to switch has files, one to undo or redo has an operation.
-            (_, _, None) => Err(EngineError::NothingTo(kind.name())),
+            (_, _, None) => Err(EngineError::NothingToUndo(kind.name())),
         }
     }
 
-    fn board_session(&self, id: SessionId) -> Result<Session, EngineError> {
+    fn require_board_session(&self, id: SessionId) -> Result<Session, EngineError> {
         let missing = || EngineError::Point(format!("there is no session {id}"));
         self.store().session(id)?.ok_or_else(missing)
     }

@@ -44,7 +44,7 @@ pub struct MoveRiders {
 
 impl PlannedMove {
     /// The parts of the state that the move changes.
-    pub fn riders(&self) -> MoveRiders {
+    pub fn moved_parts(&self) -> MoveRiders {
         let files = self.files.as_ref();
         MoveRiders {
             files: files.is_some_and(|files| !files.plan.is_empty()),
@@ -56,7 +56,7 @@ impl PlannedMove {
 
     /// Whether applying it would record an operation and change nothing else.
     pub fn is_empty(&self) -> bool {
-        let MoveRiders { files, conversation, reasoning, .. } = self.riders();
+        let MoveRiders { files, conversation, reasoning, .. } = self.moved_parts();
         let is_rewind = matches!(self.request.action, MoveAction::Rewind(_));
         is_rewind && !files && conversation.is_none() && reasoning.is_none()
     }
@@ -68,14 +68,14 @@ impl PlannedMove {
     }
 
     /// The branch that the workspace will be on, if it is not the present one.
-    pub fn enters(&self) -> Option<&str> {
-        self.files.as_ref().and_then(PreparedRewind::enters)
+    pub fn entered_branch(&self) -> Option<&str> {
+        self.files.as_ref().and_then(PreparedRewind::entered_branch)
     }
 
     /// Drops the lock so that other processes can use the workspace while the user reads the plan.
-    pub fn release(&mut self) {
+    pub fn release_lock(&mut self) {
         if let Some(files) = &mut self.files {
-            files.release();
+            files.release_lock();
         }
     }
 
@@ -91,21 +91,23 @@ impl Workspace {
     /// Plans a move and changes nothing. If files may change, the plan holds the workspace's lock.
     pub fn plan_move(&self, request: &MoveRequest) -> Result<PlannedMove, EngineError> {
         let mut planned = match &request.action {
-            MoveAction::Rewind(rewind) => moving(request, self.prepare_rewind(rewind)?),
-            MoveAction::Switch { branch, begin_at: None } => moving(request, self.prepare_switch(branch)?),
-            MoveAction::Switch { branch, begin_at: Some(step) } => {
-                moving(request, self.prepare_switch_to_new(branch, &self.known_step(*step)?)?)
+            MoveAction::Rewind(rewind) => build_planned_move(request, self.prepare_rewind(rewind)?),
+            MoveAction::Switch { branch, begin_at: None } => {
+                build_planned_move(request, self.prepare_switch(branch)?)
             }
-            MoveAction::Undo { operation } => reversing(
+            MoveAction::Switch { branch, begin_at: Some(step) } => {
+                build_planned_move(request, self.prepare_switch_to_new(branch, &self.require_step(*step)?)?)
+            }
+            MoveAction::Undo { operation } => build_planned_reversal(
                 request,
-                match own_session(request) {
+                match restricted_session(request) {
                     Some(session) => self.prepare_own_undo(session, *operation)?,
                     None => self.prepare_undo(*operation)?,
                 },
             ),
-            MoveAction::Redo => reversing(
+            MoveAction::Redo => build_planned_reversal(
                 request,
-                match own_session(request) {
+                match restricted_session(request) {
                     Some(session) => self.prepare_own_redo(session)?,
                     None => self.prepare_redo()?,
                 },
@@ -116,13 +118,14 @@ impl Workspace {
         }
         if let (Some(files), Some(agent)) = (&mut planned.files, request.agent) {
             let session = self.store().session(agent.session)?;
-            files.by = session.filter(|session| session.agent != Session::PERSON).map(|session| session.id);
+            files.requested_by =
+                session.filter(|session| session.agent != Session::PERSON).map(|session| session.id);
         }
-        planned.id = self.plan_id(&planned);
+        planned.id = self.compute_plan_id(&planned);
         Ok(planned)
     }
 
-    fn plan_id(&self, planned: &PlannedMove) -> String {
+    fn compute_plan_id(&self, planned: &PlannedMove) -> String {
         let files = planned.files.as_ref();
         let content = json!({
             "workspace": self.record.id,
@@ -137,25 +140,25 @@ impl Workspace {
         id
     }
 
-    pub(super) fn known_step(&self, id: StepId) -> Result<StepRow, EngineError> {
+    pub(super) fn require_step(&self, id: StepId) -> Result<StepRow, EngineError> {
         self.store().step(id)?.ok_or_else(|| EngineError::Point(format!("there is no step {id}")))
     }
 }
 
 /// The session outside which nothing may be undone or redone.
-fn own_session(request: &MoveRequest) -> Option<SessionId> {
+fn restricted_session(request: &MoveRequest) -> Option<SessionId> {
     request.agent.filter(|agent| agent.own_only).map(|agent| agent.session)
 }
 
-fn moving(request: &MoveRequest, files: PreparedRewind) -> PlannedMove {
+fn build_planned_move(request: &MoveRequest, files: PreparedRewind) -> PlannedMove {
     let summary = files.summary.clone();
     PlannedMove { id: String::new(), request: request.clone(), summary, operation: None, files: Some(files) }
 }
 
-fn reversing(request: &MoveRequest, reversal: Reversal) -> PlannedMove {
+fn build_planned_reversal(request: &MoveRequest, reversal: Reversal) -> PlannedMove {
     match reversal {
         Reversal::Files { prepared, operation } => {
-            PlannedMove { operation: Some(operation), ..moving(request, *prepared) }
+            PlannedMove { operation: Some(operation), ..build_planned_move(request, *prepared) }
         }
         Reversal::Log { operation, summary } => PlannedMove {
             id: String::new(),

@@ -33,16 +33,16 @@ impl MoveRequest {
 
     /// Undoes the newest operation.
     pub fn undo() -> Self {
-        Self::by_user(MoveAction::Undo { operation: None })
+        Self::from_user(MoveAction::Undo { operation: None })
     }
 
     fn rewind(step: &StepRow, everything: bool) -> Self {
         let request = RewindRequest { target: Some(step.clone()), everything, ..RewindRequest::default() };
-        Self::by_user(MoveAction::Rewind(Box::new(request)))
+        Self::from_user(MoveAction::Rewind(Box::new(request)))
     }
 
     /// A request of the user that moves no board.
-    pub fn by_user(action: MoveAction) -> Self {
+    pub fn from_user(action: MoveAction) -> Self {
         Self { action, agent: None, board: None, force: false }
     }
 }
@@ -106,7 +106,7 @@ impl MoveKind {
     }
 
     /// The command that reverses a move of this kind.
-    pub fn reversed_by(self) -> Self {
+    pub fn reversal_kind(self) -> Self {
         match self {
             Self::Undo => Self::Redo,
             _ => Self::Undo,

@@ -49,7 +49,7 @@ struct PlanBody {
     document: Value,
 }
 
-fn target(request: &MoveRequest) -> Option<StepId> {
+fn rewind_target(request: &MoveRequest) -> Option<StepId> {
     match &request.action {
         MoveAction::Rewind(rewind) => rewind.target.as_ref().map(|target| target.step.id),
         _ => None,
@@ -58,14 +58,14 @@ fn target(request: &MoveRequest) -> Option<StepId> {
 
 /// Everything that identifies a request.
 pub(super) fn request_document(request: &MoveRequest) -> Value {
-    json!({ "request": request, "target": target(request) })
+    json!({ "request": request, "target": rewind_target(request) })
 }
 
 impl Engine {
     /// Returns the plan with this id, if it was kept and is not too old.
-    pub fn shown_plan(&self, id: &str) -> Result<Option<ShownPlan>, EngineError> {
+    pub fn load_shown_plan(&self, id: &str) -> Result<Option<ShownPlan>, EngineError> {
         let Some(stored) = self.store.plan(id)? else { return Ok(None) };
-        if stored.created_at < oldest(self.env.now()) {
+        if stored.created_at < oldest_valid_time(self.env.now()) {
             return Ok(None);
         }
         // Written by another version of the program: as good as gone.
@@ -79,7 +79,7 @@ impl Engine {
     }
 
     /// Removes a plan that was applied.
-    pub fn forget_plan(&self, id: &str) -> Result<(), EngineError> {
+    pub fn delete_plan(&self, id: &str) -> Result<(), EngineError> {
         self.store.remove_plan(id)?;
         Ok(())
     }
@@ -87,8 +87,8 @@ impl Engine {
 
 impl Workspace {
     /// Keeps a plan so that it can be confirmed by its id, together with the document that was shown. Drops old plans.
-    pub fn keep_plan(&self, planned: &PlannedMove, document: Value) -> Result<(), EngineError> {
-        let (target, now) = (target(&planned.request), self.engine.env.now());
+    pub fn save_plan(&self, planned: &PlannedMove, document: Value) -> Result<(), EngineError> {
+        let (target, now) = (rewind_target(&planned.request), self.engine.env.now());
         let encode = |document: Value| {
             let body = PlanBody { request: planned.request.clone(), target, document };
             serde_json::to_vec(&body).map_err(|error| EngineError::Io {
@@ -102,7 +102,7 @@ impl Workspace {
         }
         let workspace = self.record.id;
         self.store().put_plan(&StoredPlan { id: planned.id.clone(), workspace, created_at: now, body })?;
-        Ok(self.store().prune_plans(workspace, oldest(now))?)
+        Ok(self.store().prune_plans(workspace, oldest_valid_time(now))?)
     }
 
     /// Plans again what was shown, and says whether that is still what would happen.
@@ -116,6 +116,6 @@ impl Workspace {
 }
 
 /// The time before which plans are too old to be confirmed.
-fn oldest(now: Timestamp) -> Timestamp {
+fn oldest_valid_time(now: Timestamp) -> Timestamp {
     Timestamp::from_micros(now.as_micros().saturating_sub(PLAN_LIFETIME_MICROS))
 }

@@ -46,11 +46,11 @@ struct NeedCollector {
 }
 
 impl Visitor for NeedCollector {
-    fn object(&mut self, _: ObjectKind, hash: Hash) {
+    fn visit_object(&mut self, _: ObjectKind, hash: Hash) {
         self.needs.objects.push((hash, self.removals.get()));
     }
 
-    fn file(&mut self, _: u64, _: &Content) -> Result<(), ObjectError> {
+    fn visit_file(&mut self, _: u64, _: &Content) -> Result<(), ObjectError> {
         Ok(())
     }
 

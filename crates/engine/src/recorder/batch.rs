@@ -16,10 +16,11 @@ use stepback_model::record::{Annotation, Session, Step};
 use stepback_store::port::Questions;
 use stepback_store::{Mutation, ObjectBatch, Store};
 
-use super::detail_pages::{PageRef, Pages};
+use super::detail_pages::{DetailPages, PageRef};
 use super::step_writer::{ObjectCache, PendingStep, RecordingBatch};
 use super::{
-    RecordLock, RecordedConversation, RecordedStep, ReportedEvent, ScanPolicy, StepSlot, set_session, so_far,
+    RecordLock, RecordedConversation, RecordedStep, ReportedEvent, ScanPolicy, StepSlot, session_mutation,
+    uncommitted_step,
 };
 use crate::engine::Engine;
 use crate::error::EngineError;
@@ -47,16 +48,16 @@ enum ReadMode {
 
 impl Engine {
     /// Records events of several workspaces by one commit: all of them or none.
-    pub fn record_together(
+    pub fn record_workspaces(
         &self,
         all: &[WorkspaceEvents<'_>],
     ) -> Result<Vec<Vec<RecordedStep>>, EngineError> {
-        self.commit_together(None, all)
+        self.commit_with_retry(None, all)
     }
 
     /// Commits `first`, to which all events were added, or a new batch. If another process committed meanwhile, the events
     /// are added to a new one.
-    fn commit_together(
+    fn commit_with_retry(
         &self,
         mut first: Option<BatchWriter<'_>>,
         all: &[WorkspaceEvents<'_>],
@@ -84,7 +85,7 @@ impl Engine {
         all: &[WorkspaceEvents<'_>],
         mode: ReadMode,
     ) -> Result<BatchWriter<'_>, EngineError> {
-        if all.iter().flat_map(|some| some.reports).any(|report| report.effect != ScanPolicy::None) {
+        if all.iter().flat_map(|some| some.reports).any(|report| report.scan_policy != ScanPolicy::None) {
             return Err(EngineError::ScanInBatch);
         }
         let session_ids: Vec<Vec<SessionId>> = all.iter().map(session_ids).collect();
@@ -99,7 +100,7 @@ impl Engine {
                 }
             }
         }
-        let references: Vec<String> = all.iter().map(|some| some.workspace.head_name()).collect();
+        let references: Vec<String> = all.iter().map(|some| some.workspace.head_ref()).collect();
         let questions = Questions { steps: &steps, references: &references, sessions: &unique };
         let mut answers = self.store.look(&questions)?;
         let sessions = std::mem::take(&mut answers.sessions).into_iter();
@@ -118,11 +119,11 @@ impl Engine {
             session_ids,
             heads: answers.references,
             sessions,
-            session_at,
+            session_index: session_at,
             steps: Vec::new(),
-            slips: Vec::new(),
-            step_at: HashMap::new(),
-            delivered: steps.into_iter().map(|step| (step, answers.stored.contains(&step))).collect(),
+            page_refs: Vec::new(),
+            step_index: HashMap::new(),
+            already_stored: steps.into_iter().map(|step| (step, answers.stored.contains(&step))).collect(),
             recorded: all.iter().map(|some| Vec::with_capacity(some.reports.len())).collect(),
         })
     }
@@ -137,7 +138,7 @@ fn session_ids(WorkspaceEvents { workspace, reports, .. }: &WorkspaceEvents<'_>)
             .filter(|before| before.session == report.event.session && before.agent == report.event.agent);
         ids.push(match (same, ids.last()) {
             (Some(_), Some(id)) => *id,
-            _ => workspace.session_id(report),
+            _ => workspace.session_id_for(report),
         });
     }
     ids
@@ -197,7 +198,7 @@ impl OpenBatch<'_> {
     pub fn commit(self) -> Result<Vec<RecordedStep>, EngineError> {
         let Self { workspace, lock, writer, reports, .. } = self;
         let all = [WorkspaceEvents { workspace, lock, reports: &reports }];
-        Ok(workspace.engine.commit_together(Some(writer), &all)?.pop().unwrap_or_default())
+        Ok(workspace.engine.commit_with_retry(Some(writer), &all)?.pop().unwrap_or_default())
     }
 }
 
@@ -215,20 +216,20 @@ struct BatchWriter<'e> {
     store: &'e dyn Store,
     objects: ObjectCache<'e>,
     batch: Box<dyn ObjectBatch + 'e>,
-    pages: RefCell<Pages>,
+    pages: RefCell<DetailPages>,
     /// The session of each event, by workspace.
     session_ids: Vec<Vec<SessionId>>,
     /// The head of each workspace.
     heads: Vec<Option<StepId>>,
     /// The sessions of the batch, in order of first use.
     sessions: Vec<BatchSession>,
-    session_at: HashMap<SessionId, usize>,
+    session_index: HashMap<SessionId, usize>,
     steps: Vec<Step>,
     /// For steps whose detail is on a page: the index of the step and where its detail will be.
-    slips: Vec<(usize, PageRef)>,
-    step_at: HashMap<StepId, usize>,
+    page_refs: Vec<(usize, PageRef)>,
+    step_index: HashMap<StepId, usize>,
     /// For each step id that an event of the batch would get: whether it is already stored.
-    delivered: HashMap<StepId, bool>,
+    already_stored: HashMap<StepId, bool>,
     /// For each event that was added, by workspace: what is known of its step, and the index in `steps` if the step is part
     /// of this batch.
     recorded: Vec<Vec<(RecordedStep, Option<usize>)>>,
@@ -238,7 +239,7 @@ impl BatchWriter<'_> {
     /// Returns a session as the events that were added leave it; `None` if it has no events yet.
     fn session(&self, id: SessionId) -> Option<&Session> {
         // `begin_batch` entered every session.
-        self.sessions[self.session_at[&id]].session.as_ref()
+        self.sessions[self.session_index[&id]].session.as_ref()
     }
 
     fn find_slot(
@@ -247,12 +248,12 @@ impl BatchWriter<'_> {
         session: SessionId,
         report: &ReportedEvent,
     ) -> Result<StepSlot, EngineError> {
-        let added = |id: StepId| self.step_at.get(&id).map(|at| (*at, &self.steps[*at]));
-        let stored = |id: StepId| match self.delivered.get(&id) {
+        let added = |id: StepId| self.step_index.get(&id).map(|at| (*at, &self.steps[*at]));
+        let stored = |id: StepId| match self.already_stored.get(&id) {
             Some(false) => Ok(None),
             _ => Ok(workspace.store().step(id)?),
         };
-        workspace.place_for(self.session(session), report, added, stored)
+        workspace.find_step_slot(self.session(session), report, added, stored)
     }
 
     /// Adds the next event of the workspace with the index `at`; `slot` is its place, if it was looked up already.
@@ -271,31 +272,31 @@ impl BatchWriter<'_> {
                 return Ok(());
             }
         };
-        let known = &mut self.sessions[self.session_at[&id]];
+        let known = &mut self.sessions[self.session_index[&id]];
         known.has_steps = true;
         let session = known.session.get_or_insert_with(|| workspace.new_session(report));
         let pending = PendingStep::new(report, session, step);
-        let arriving = RecordingBatch { known: &self.objects, batch: &*self.batch, pages: Some(&self.pages) };
-        let (record, slip) = pending.light(&arriving, session, self.heads[at])?;
+        let arriving = RecordingBatch { cache: &self.objects, batch: &*self.batch, pages: Some(&self.pages) };
+        let (record, slip) = pending.write_light_step(&arriving, session, self.heads[at])?;
         let index = self.steps.len();
-        self.recorded[at].push((so_far(&record), Some(index)));
-        self.slips.extend(slip.map(|slip| (index, slip)));
-        self.step_at.insert(step, index);
+        self.recorded[at].push((uncommitted_step(&record), Some(index)));
+        self.page_refs.extend(slip.map(|slip| (index, slip)));
+        self.step_index.insert(step, index);
         self.steps.push(record);
         Ok(())
     }
 
     /// Commits the new steps and returns all of them, by workspace.
     fn commit(self) -> Result<Vec<Vec<RecordedStep>>, EngineError> {
-        let Self { store, batch, pages, sessions, mut steps, slips, mut recorded, .. } = self;
+        let Self { store, batch, pages, sessions, mut steps, page_refs: slips, mut recorded, .. } = self;
         if !steps.is_empty() {
             let pages = pages.into_inner().store(&*batch)?;
             for (at, slip) in slips {
-                steps[at].meta.detail = pages.place(slip);
+                steps[at].meta.detail = pages.locate(slip);
             }
             let changed = sessions.into_iter().filter(|known| known.has_steps);
             let mut mutations: Vec<Mutation> =
-                changed.filter_map(|known| Some(set_session(known.session?, known.is_new))).collect();
+                changed.filter_map(|known| Some(session_mutation(known.session?, known.is_new))).collect();
             mutations.extend(steps.into_iter().map(|step| Mutation::AppendStep {
                 step,
                 annotation: Annotation::default(),

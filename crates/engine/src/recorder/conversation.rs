@@ -20,7 +20,7 @@ pub struct NewMessages {
     /// The messages after those, one line each.
     pub lines: Vec<String>,
     /// The cursor that the messages were read from; see [`RecordedConversation::cursor`].
-    pub since: Option<Value>,
+    pub start_cursor: Option<Value>,
     /// Where to continue reading next time, in the format of the reader; `None` if the messages were not read but reported.
     pub cursor: Option<Value>,
     /// The turn that requested the call that begins with the event; `None` if it is not known or no call begins.
@@ -39,8 +39,8 @@ pub struct ModelTurn {
 impl NewMessages {
     /// Whether the messages follow the recorded ones. They do not if another process has recorded the conversation since it
     /// was read; then the reader of the next event finds them again.
-    pub(super) fn follow(&self, info: &SessionInfo) -> bool {
-        self.cursor.is_none() || self.since == info.cursor
+    pub(super) fn can_append_to(&self, info: &SessionInfo) -> bool {
+        self.cursor.is_none() || self.start_cursor == info.cursor
     }
 
     /// Writes the messages and returns the last message of the conversation, which ended in `tip`.

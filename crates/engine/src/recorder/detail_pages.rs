@@ -23,14 +23,14 @@ pub(super) struct PageRef {
 
 /// The pages of one commit.
 #[derive(Default)]
-pub(super) struct Pages {
+pub(super) struct DetailPages {
     /// The hash of each page, by page number; `None` while the page is not stored.
     stored: Vec<Option<Hash>>,
     /// The page of each session that is not full yet, with its number.
     open: HashMap<SessionId, (usize, ValuePage)>,
 }
 
-impl Pages {
+impl DetailPages {
     /// Puts a detail on a page of its session; `None` if the detail is too large for a page.
     pub fn add(
         &mut self,
@@ -54,20 +54,20 @@ impl Pages {
     }
 
     /// Stores the remaining pages and returns where every page is.
-    pub fn store(mut self, batch: &dyn ObjectBatch) -> Result<Stored, EngineError> {
+    pub fn store(mut self, batch: &dyn ObjectBatch) -> Result<StoredPages, EngineError> {
         for (number, page) in self.open.into_values().filter(|(_, page)| !page.is_empty()) {
             self.stored[number] = Some(page.store(batch)?);
         }
-        Ok(Stored(self.stored))
+        Ok(StoredPages(self.stored))
     }
 }
 
 /// The hashes of the stored pages, by page number.
-pub(super) struct Stored(Vec<Option<Hash>>);
+pub(super) struct StoredPages(Vec<Option<Hash>>);
 
-impl Stored {
+impl StoredPages {
     /// Returns where a detail is stored.
-    pub fn place(&self, slip: PageRef) -> Option<ValueRoot> {
+    pub fn locate(&self, slip: PageRef) -> Option<ValueRoot> {
         let node = (*self.0.get(slip.page)?)?;
         Some(ValueRoot { node, part: Some(slip.part) })
     }

@@ -26,7 +26,7 @@ pub struct ReportedEvent {
     /// Decides whether the event is one that was recorded before.
     pub source: EventSource,
     /// What the event means for the files.
-    pub effect: ScanPolicy,
+    pub scan_policy: ScanPolicy,
     /// What is known of the call that the event is about.
     pub call: CallFacts,
     /// What was added to the conversation; `None` if it is not known here.
@@ -44,7 +44,7 @@ impl ReportedEvent {
             event,
             at,
             source: EventSource::Live,
-            effect: ScanPolicy::None,
+            scan_policy: ScanPolicy::None,
             call: CallFacts::default(),
             messages: None,
             update: SessionUpdate::default(),
@@ -76,9 +76,9 @@ pub enum ScanPolicy {
     /// A call that can change something has run.
     After,
     /// The event is worth a checkpoint by itself: the conversation is about to be compacted, or a timer expired.
-    Keep(Trigger),
+    Checkpoint(Trigger),
     /// The event is only recorded if files or git have changed.
-    KeepIfChanged,
+    CheckpointIfChanged,
 }
 
 /// What is known of a call, besides its start or end.
@@ -183,7 +183,7 @@ pub enum FinishedCalls {
 #[derive(Clone, Debug)]
 pub struct Thinking {
     /// The mind to store.
-    pub mind: ReasoningBoard,
+    pub board: ReasoningBoard,
     /// Where the mind that it grew from is stored.
     pub before: Option<BoardLocation>,
     /// What was written, for the caller that continues with this mind; `None` until it is stored.
@@ -193,7 +193,7 @@ pub struct Thinking {
 impl Thinking {
     /// Writes the new part of the mind and returns its root.
     pub(super) fn store(&self, batch: &dyn ObjectBatch) -> Result<Option<Hash>, EngineError> {
-        let written = self.mind.store(batch, self.before.as_ref())?;
+        let written = self.board.store(batch, self.before.as_ref())?;
         let root = written.place.root;
         // No code panics while holding this lock.
         *self.written.lock().unwrap_or_else(PoisonError::into_inner) = Some(written);

@@ -14,7 +14,7 @@ use stepback_model::record::{Session, SessionInfo, Step, StepKind, StepMeta};
 use stepback_model::state::WorkspaceState;
 use stepback_store::{ObjectBatch, Store};
 
-use super::detail_pages::{PageRef, Pages};
+use super::detail_pages::{DetailPages, PageRef};
 use super::{FinishedCalls, ModelTurn, NewMessages, ReportedEvent, SessionMilestone};
 use crate::authorship::Authors;
 use crate::calls;
@@ -37,11 +37,11 @@ impl<'a> PendingStep<'a> {
     /// Updates the session with what the event says about it.
     pub fn new(report: &'a ReportedEvent, session: &mut Session, step: StepId) -> Self {
         update_session(&mut session.info, report);
-        calls::note_wait(&mut session.info, report);
-        let messages = report.messages.as_ref().filter(|messages| messages.follow(&session.info));
+        calls::add_wait_time(&mut session.info, report);
+        let messages = report.messages.as_ref().filter(|messages| messages.can_append_to(&session.info));
         let turn = messages.and_then(|messages| messages.turn.as_ref());
         let turn_id = turn.and_then(|turn| turn.id.as_deref());
-        let begins_turn = calls::settle(&mut session.info, report, turn_id);
+        let begins_turn = calls::abandon_finished_calls(&mut session.info, report, turn_id);
         Self { report, step, messages, begins_turn, counterpart: None }
     }
 
@@ -56,13 +56,13 @@ impl<'a> PendingStep<'a> {
     }
 
     /// Writes everything but files: messages, slots and the step's detail.
-    pub fn objects(
+    pub fn write_objects(
         &self,
         arriving: &RecordingBatch<'_>,
         session: &mut Session,
         state: &mut WorkspaceState,
         authors: Option<&Authors>,
-    ) -> Result<Option<Detail>, EngineError> {
+    ) -> Result<Option<DetailLocation>, EngineError> {
         let info = &mut session.info;
         if let Some(messages) = self.messages {
             info.tip = messages.append_to(arriving, info.tip)?;
@@ -91,23 +91,26 @@ impl<'a> PendingStep<'a> {
         state.task = info.slots.task;
         state.env = info.slots.env;
         state.reasoning = info.slots.reasoning;
-        self.detail(arriving, session, authors)
+        self.write_detail(arriving, session, authors)
     }
 
     /// Writes the step's detail: the fields of the event that are not part of the step's row.
-    fn detail(
+    fn write_detail(
         &self,
         arriving: &RecordingBatch<'_>,
         session: &Session,
         authors: Option<&Authors>,
-    ) -> Result<Option<Detail>, EngineError> {
+    ) -> Result<Option<DetailLocation>, EngineError> {
         let event = &self.report.event;
         let error = event.error.as_ref().map(|error| json!(error));
         let authors = authors.map(|authors| json!(authors));
         // The end of a call refers to its start.
         let open = &session.info.open;
         let late = self.counterpart.filter(|_| event.kind == StepKind::ToolEnd);
-        let start = calls::ending(open, self.report).map(|at| open[at].step).or(late).map(|step| json!(step));
+        let start = calls::find_ending_call(open, self.report)
+            .map(|at| open[at].step)
+            .or(late)
+            .map(|step| json!(step));
         let prompt = session.info.prompt.map(|prompt| json!(prompt));
         let all = [
             ("input", &event.input),
@@ -127,14 +130,14 @@ impl<'a> PendingStep<'a> {
         if let Some(pages) = arriving.pages
             && let Some(slip) = pages.borrow_mut().add(arriving.batch, session.id, &fields)?
         {
-            return Ok(Some(Detail::OnPage(slip)));
+            return Ok(Some(DetailLocation::OnPage(slip)));
         }
-        Ok(Some(Detail::Stored(json::store_fields(arriving.batch, &fields)?.into())))
+        Ok(Some(DetailLocation::Stored(json::store_fields(arriving.batch, &fields)?.into())))
     }
 
     /// Returns the step; everything it refers to must be written. Updates the session's counters. `scanned` says whether
     /// the workspace was scanned for it.
-    pub fn step(
+    pub fn into_step(
         self,
         session: &mut Session,
         state: Hash,
@@ -146,9 +149,9 @@ impl<'a> PendingStep<'a> {
         let Self { report, step, counterpart, .. } = self;
         let event = &report.event;
         let is_over = event.kind == StepKind::ToolStart && counterpart.is_some();
-        calls::advance(&mut session.info, report, step, turn, is_over);
+        calls::advance_session(&mut session.info, report, step, turn, is_over);
         if let (StepKind::ToolEnd, Some(start)) = (event.kind, counterpart) {
-            calls::note_late_end(&mut session.info, start);
+            calls::record_late_end(&mut session.info, start);
         }
         if scanned {
             session.info.looked = session.info.iteration;
@@ -168,43 +171,43 @@ impl<'a> PendingStep<'a> {
                 call: event.call.clone(),
                 tool: event.tool.clone(),
                 failed: event.error.is_some(),
-                duration: calls::duration(&session.info, report),
+                duration: calls::call_duration(&session.info, report),
                 detail,
             },
         };
-        calls::close(&mut session.info, report, scanned);
+        calls::close_call(&mut session.info, report, scanned);
         record
     }
 
     /// Writes a step for which the workspace was not scanned. If its detail went on a page, the step does not refer to it yet.
-    pub fn light(
+    pub fn write_light_step(
         self,
         arriving: &RecordingBatch<'_>,
         session: &mut Session,
         parent: Option<StepId>,
     ) -> Result<(Step, Option<PageRef>), EngineError> {
         let mut state = WorkspaceState::default();
-        let (detail, slip) = match self.objects(arriving, session, &mut state, None)? {
-            Some(Detail::Stored(root)) => (Some(root), None),
-            Some(Detail::OnPage(slip)) => (None, Some(slip)),
+        let (detail, slip) = match self.write_objects(arriving, session, &mut state, None)? {
+            Some(DetailLocation::Stored(root)) => (Some(root), None),
+            Some(DetailLocation::OnPage(slip)) => (None, Some(slip)),
             None => (None, None),
         };
-        let hash = arriving.state(&state)?;
-        Ok((self.step(session, hash, detail, parent, false), slip))
+        let hash = arriving.write_state(&state)?;
+        Ok((self.into_step(session, hash, detail, parent, false), slip))
     }
 }
 
 /// Where the detail of a step went.
-pub(super) enum Detail {
+pub(super) enum DetailLocation {
     /// Stored as an object of its own.
     Stored(ValueRoot),
     /// On a page that is stored later.
     OnPage(PageRef),
 }
 
-impl Detail {
+impl DetailLocation {
     /// Returns where the detail is stored; `None` if it is on a page.
-    pub fn stored(self) -> Option<ValueRoot> {
+    pub fn into_stored(self) -> Option<ValueRoot> {
         if let Self::Stored(root) = self { Some(root) } else { None }
     }
 }
@@ -275,17 +278,17 @@ impl ObjectSource for ObjectCache<'_> {
 /// A batch whose messages are readable before they are in the store.
 pub(super) struct RecordingBatch<'a> {
     /// The messages that were read or written so far.
-    pub known: &'a ObjectCache<'a>,
+    pub cache: &'a ObjectCache<'a>,
     /// The batch that objects are written to.
     pub batch: &'a dyn ObjectBatch,
     /// The pages for small details, if a batch of steps is recorded; `None` for a single step.
-    pub pages: Option<&'a RefCell<Pages>>,
+    pub pages: Option<&'a RefCell<DetailPages>>,
 }
 
 impl RecordingBatch<'_> {
     /// Writes a state, unless it is the one that was written last.
-    fn state(&self, state: &WorkspaceState) -> Result<Hash, EngineError> {
-        let mut last = self.known.state.borrow_mut();
+    fn write_state(&self, state: &WorkspaceState) -> Result<Hash, EngineError> {
+        let mut last = self.cache.state.borrow_mut();
         if let Some((_, hash)) = last.as_ref().filter(|(known, _)| known == state) {
             return Ok(*hash);
         }
@@ -298,13 +301,13 @@ impl RecordingBatch<'_> {
 impl ObjectSink for RecordingBatch<'_> {
     fn write(&self, kind: ObjectKind, bytes: &[u8], similar_to: Option<Hash>) -> Result<Hash, ObjectError> {
         let hash = self.batch.write(kind, bytes, similar_to)?;
-        self.known.messages.borrow_mut().insert(hash, bytes.to_vec());
+        self.cache.messages.borrow_mut().insert(hash, bytes.to_vec());
         Ok(hash)
     }
 }
 
 impl ObjectSource for RecordingBatch<'_> {
     fn read(&self, kind: ObjectKind, hash: Hash) -> Result<Vec<u8>, ObjectError> {
-        self.known.read(kind, hash)
+        self.cache.read(kind, hash)
     }
 }

@@ -27,31 +27,31 @@ const MAX_INDEXED_MESSAGES: usize = 200;
 const MAX_EARLIER_STEPS: u64 = 8;
 
 /// Gathers the texts of steps in the order of their commits.
-pub(super) struct Gatherer<'a> {
+pub(super) struct TextCollector<'a> {
     /// The store that holds the steps.
     pub store: &'a dyn Store,
     /// The cache through which their details are read.
     pub details: LastRead<'a>,
     /// The messages of each session that already belong to a step.
-    pub heard: HashMap<SessionId, HashSet<Hash>>,
+    pub indexed_messages: HashMap<SessionId, HashSet<Hash>>,
 }
 
-impl Gatherer<'_> {
+impl TextCollector<'_> {
     /// Returns the searchable texts of a step. Unreadable objects are skipped: one damaged object must not hide all others.
-    pub fn texts(&mut self, stored: &StepRow) -> Texts {
+    pub fn collect_texts(&mut self, stored: &StepRow) -> Texts {
         let step = &stored.step;
-        let mut texts = Clipped { texts: Texts::new(), left: MAX_STEP_TEXT_BYTES };
-        texts.put(TextField::Summary, step.summary.clone());
+        let mut texts = ClippedTexts { texts: Texts::new(), bytes_left: MAX_STEP_TEXT_BYTES };
+        texts.insert(TextField::Summary, step.summary.clone());
         // A request repeats the whole conversation; each message belongs to the step at which it was said.
         let hash = step.meta.detail.filter(|_| step.kind != StepKind::ModelStart);
         let detail = hash.and_then(|hash| stepback_model::json::load(&self.details, hash).ok());
         let detail = detail.unwrap_or_default();
-        texts.put(TextField::Error, flat(detail.get("error")));
+        texts.insert(TextField::Error, flatten_json(detail.get("error")));
         if !stored.purged {
-            texts.put(TextField::Annotation, said_about(&stored.annotation));
-            texts.put(TextField::Path, self.changed(stored).join("\n"));
+            texts.insert(TextField::Annotation, annotation_text(&stored.annotation));
+            texts.insert(TextField::Path, self.changed_paths(stored).join("\n"));
         }
-        texts.put(TextField::Input, flat(detail.get("input")));
+        texts.insert(TextField::Input, flatten_json(detail.get("input")));
         let answer = match step.kind {
             StepKind::ModelEnd => detail.get("output").and_then(|output| parse_answer(output, None)),
             _ => None,
@@ -62,29 +62,29 @@ impl Gatherer<'_> {
                     ContentPart::Model(text) | ContentPart::Thought(text) => Some(text.as_str()),
                     _ => None,
                 });
-                texts.put(TextField::Message, said.collect::<Vec<_>>().join("\n"));
+                texts.insert(TextField::Message, said.collect::<Vec<_>>().join("\n"));
             }
-            None => texts.put(TextField::Output, flat(detail.get("output"))),
+            None => texts.insert(TextField::Output, flatten_json(detail.get("output"))),
         }
         if !texts.texts.contains_key(&TextField::Message) {
-            texts.put(TextField::Message, self.messages(stored).join("\n"));
+            texts.insert(TextField::Message, self.new_model_messages(stored).join("\n"));
         }
         texts.texts
     }
 
     /// Returns the paths that changed at a step. The first checkpoint has none: it recorded all files and changed none.
-    fn changed(&self, stored: &StepRow) -> Vec<String> {
+    fn changed_paths(&self, stored: &StepRow) -> Vec<String> {
         let step = &stored.step;
         let (Some(_), Some(parent)) = (stored.trigger, step.parent) else { return Vec::new() };
-        let Some(before) = self.files_at(parent) else { return Vec::new() };
+        let Some(before) = self.nearest_state_with_files(parent) else { return Vec::new() };
         let Ok(after) = WorkspaceState::load(self.store, step.state) else { return Vec::new() };
-        let changes = diff::visible(self.store, &before, &after).unwrap_or_default();
+        let changes = diff::compare_visible_files(self.store, &before, &after).unwrap_or_default();
         let paths = changes.iter().flat_map(|change| change.from.iter().chain([&change.path]));
         paths.map(ToString::to_string).collect()
     }
 
     /// Returns the nearest state with files, from `step` on through its ancestors.
-    fn files_at(&self, step: StepId) -> Option<WorkspaceState> {
+    fn nearest_state_with_files(&self, step: StepId) -> Option<WorkspaceState> {
         let mut next = Some(step);
         while let Some(id) = next {
             let stored = self.store.step(id).ok()??;
@@ -101,7 +101,7 @@ impl Gatherer<'_> {
     }
 
     /// Returns what the model said since the previous step, from the agent's own conversation.
-    fn messages(&mut self, stored: &StepRow) -> Vec<String> {
+    fn new_model_messages(&mut self, stored: &StepRow) -> Vec<String> {
         let step = &stored.step;
         // Steps of the user repeat the conversation of the session at work.
         if step.kind.is_own() && step.kind != StepKind::Reasoning {
@@ -111,24 +111,24 @@ impl Gatherer<'_> {
         else {
             return Vec::new();
         };
-        if !self.heard.contains_key(&step.session) {
-            let heard = self.heard_before(stored);
-            self.heard.insert(step.session, heard);
+        if !self.indexed_messages.contains_key(&step.session) {
+            let heard = self.earlier_conversation_tips(stored);
+            self.indexed_messages.insert(step.session, heard);
         }
-        let heard = self.heard.entry(step.session).or_default();
+        let heard = self.indexed_messages.entry(step.session).or_default();
         let mut said = Vec::new();
         let mut next = Some(tip);
         while let Some(hash) = next.filter(|hash| said.len() < MAX_INDEXED_MESSAGES && heard.insert(*hash)) {
             let Ok(message) = ConversationMessage::load(self.store, hash) else { break };
             next = message.previous;
-            said.push(spoken(&message.text));
+            said.push(model_text(&message.text));
         }
         said.reverse();
         said.retain(|text| !text.is_empty());
         said
     }
 
-    fn heard_before(&self, stored: &StepRow) -> HashSet<Hash> {
+    fn earlier_conversation_tips(&self, stored: &StepRow) -> HashSet<Hash> {
         let step = &stored.step;
         let query = StepQuery {
             session: Some(step.session),
@@ -144,24 +144,24 @@ impl Gatherer<'_> {
 }
 
 /// Texts limited to a total size; `left` is the number of bytes still free.
-struct Clipped {
+struct ClippedTexts {
     texts: Texts,
-    left: usize,
+    bytes_left: usize,
 }
 
-impl Clipped {
-    fn put(&mut self, field: TextField, text: String) {
-        if text.is_empty() || self.left < 16 {
+impl ClippedTexts {
+    fn insert(&mut self, field: TextField, text: String) {
+        if text.is_empty() || self.bytes_left < 16 {
             return;
         }
-        let text = clip(text, self.left);
-        self.left -= text.len().min(self.left);
+        let text = clip_text(text, self.bytes_left);
+        self.bytes_left -= text.len().min(self.bytes_left);
         self.texts.insert(field, text);
     }
 }
 
 /// Shortens a text to at most `most` bytes: three quarters from its beginning, the rest from its end.
-fn clip(text: String, most: usize) -> String {
+fn clip_text(text: String, most: usize) -> String {
     if text.len() <= most {
         return text;
     }
@@ -175,17 +175,17 @@ fn clip(text: String, most: usize) -> String {
     format!("{}\n…\n{}", &text[..head], &text[tail..])
 }
 
-fn said_about(annotation: &Annotation) -> String {
+fn annotation_text(annotation: &Annotation) -> String {
     let parts = annotation.label.iter().chain(&annotation.note).chain(&annotation.tags);
     parts.map(String::as_str).collect::<Vec<_>>().join("\n")
 }
 
 /// Returns the strings and numbers in a JSON value, one per line.
-fn flat(value: Option<&Value>) -> String {
+fn flatten_json(value: Option<&Value>) -> String {
     fn add(value: &Value, out: &mut String) {
         match value {
-            Value::String(text) => push(text, out),
-            Value::Number(number) => push(&number.to_string(), out),
+            Value::String(text) => push_line(text, out),
+            Value::Number(number) => push_line(&number.to_string(), out),
             Value::Array(items) => items.iter().for_each(|item| add(item, out)),
             Value::Object(fields) => fields.values().for_each(|field| add(field, out)),
             Value::Null | Value::Bool(_) => {}
@@ -198,7 +198,7 @@ fn flat(value: Option<&Value>) -> String {
     out
 }
 
-fn push(text: &str, out: &mut String) {
+fn push_line(text: &str, out: &mut String) {
     if !out.is_empty() && !text.is_empty() {
         out.push('\n');
     }
@@ -207,8 +207,8 @@ fn push(text: &str, out: &mut String) {
 
 /// Returns what the model said in a line of an agent's own record: its texts and thoughts. What the user said and what calls
 /// returned belong to steps of their own. Every agent has its own format; this reads what they have in common.
-fn spoken(line: &str) -> String {
-    fn is(value: &Value, names: &[&str]) -> bool {
+fn model_text(line: &str) -> String {
+    fn has_role_or_type(value: &Value, names: &[&str]) -> bool {
         let word = |name: &str| value.get(name).and_then(Value::as_str);
         [word("role"), word("type")].into_iter().flatten().any(|word| names.contains(&word))
     }
@@ -217,7 +217,7 @@ fn spoken(line: &str) -> String {
             Value::Array(items) => items.iter().for_each(|item| add(item, out)),
             Value::Object(fields) => {
                 let kind = fields.get("type").and_then(Value::as_str).unwrap_or_default();
-                if is(value, &["user", "tool", "system", "developer"])
+                if has_role_or_type(value, &["user", "tool", "system", "developer"])
                     || kind.contains("tool")
                     || kind.contains("function")
                 {
@@ -226,7 +226,7 @@ fn spoken(line: &str) -> String {
                 for (name, field) in fields {
                     match (name.as_str(), field) {
                         ("text" | "thinking" | "content" | "reasoning" | "thought", Value::String(text)) => {
-                            push(text, out);
+                            push_line(text, out);
                         }
                         ("toolUseResult" | "toolCalls" | "tool_calls", _) => {}
                         _ => add(field, out),
@@ -266,14 +266,14 @@ mod tests {
             (r#"{"type":"gemini","content":"Hello","toolCalls":[{"content":"x"}]}"#, "Hello"),
             ("no json", ""),
         ] {
-            assert_eq!(spoken(line), said, "{line}");
+            assert_eq!(model_text(line), said, "{line}");
         }
     }
 
     #[test]
     fn long_texts_keep_their_ends() {
         let text = format!("begin{}end", "ä".repeat(100_000));
-        let short = clip(text, MAX_STEP_TEXT_BYTES);
+        let short = clip_text(text, MAX_STEP_TEXT_BYTES);
         assert!(short.len() <= MAX_STEP_TEXT_BYTES && short.starts_with("begin") && short.ends_with("end"));
     }
 }

@@ -43,15 +43,15 @@ fn end(session: &str, call: &str, at: i64) -> ReportedEvent {
 fn an_event_reported_again_changes_nothing() {
     let place = TestWorkspace::in_memory();
     let engine = place.engine();
-    let workspace = engine.workspace(&place.root).unwrap();
+    let workspace = engine.open_workspace_root(&place.root).unwrap();
     let first = record(&workspace, &start("s", "c1", 0));
     place.write("file", "x");
     let again = record(&workspace, &start("s", "c1", 1));
-    assert_eq!((again.id, again.number, again.kept), (first.id, first.number, false));
-    assert_eq!(workspace.newest_number().unwrap(), 1);
+    assert_eq!((again.id, again.number, again.is_checkpoint), (first.id, first.number, false));
+    assert_eq!(workspace.newest_step_number().unwrap(), 1);
     record(&workspace, &end("s", "c1", 2));
     record(&workspace, &end("s", "c1", 3));
-    assert_eq!(workspace.newest_number().unwrap(), 2);
+    assert_eq!(workspace.newest_step_number().unwrap(), 2);
     assert_eq!(authors(&workspace, "file"), ["s"]);
 }
 
@@ -59,7 +59,7 @@ fn an_event_reported_again_changes_nothing() {
 fn content_at(workspace: &Workspace, step: StepId, path: &str) -> Option<String> {
     let stored = workspace.store().step(step).unwrap().unwrap();
     let path = stepback_model::path::RelPath::parse(path.as_bytes()).unwrap();
-    let state = workspace.state_of(&stored).unwrap();
+    let state = workspace.load_state(&stored).unwrap();
     let (_, bytes) = workspace.read_path(&state, &path).unwrap()?;
     Some(String::from_utf8(bytes).unwrap())
 }
@@ -89,7 +89,7 @@ fn edit(session: &str, kind: StepKind, call: &str, path: &str, at: i64) -> Repor
 fn edits_after_a_refused_call(one_by_one: bool) -> Vec<String> {
     let place = TestWorkspace::in_memory();
     let engine = place.engine();
-    let workspace = engine.workspace(&place.root).unwrap();
+    let workspace = engine.open_workspace_root(&place.root).unwrap();
     place.write("v", "0");
     record(&workspace, &start("s", "refused", 0));
     let mut ends = Vec::new();
@@ -131,7 +131,7 @@ fn every_call_is_scanned_although_another_one_never_ends() {
 fn the_end_of_a_parallel_call_is_scanned_while_another_one_runs() {
     let place = TestWorkspace::in_memory();
     let engine = place.engine();
-    let workspace = engine.workspace(&place.root).unwrap();
+    let workspace = engine.open_workspace_root(&place.root).unwrap();
     record(&workspace, &start("s", "a", 0));
     record(&workspace, &start("s", "b", 0));
     place.write("first", "a");
@@ -151,7 +151,7 @@ fn the_end_of_a_parallel_call_is_scanned_while_another_one_runs() {
 fn a_call_that_was_taken_for_abandoned_counts_when_its_end_arrives() {
     let place = TestWorkspace::in_memory();
     let engine = place.engine();
-    let workspace = engine.workspace(&place.root).unwrap();
+    let workspace = engine.open_workspace_root(&place.root).unwrap();
     let began = record(&workspace, &start("s", "slow", 0));
     place.write("early", "x");
     record(&workspace, &report(event("s", StepKind::UserInput, "p"), ScanPolicy::None, 1));
@@ -162,7 +162,7 @@ fn a_call_that_was_taken_for_abandoned_counts_when_its_end_arrives() {
     let ended = record(&workspace, &end("s", "slow", 4));
     assert_eq!(history(&workspace), ["early: Tool", "late: Tool"]);
     let stored = workspace.store().step(ended.id).unwrap().unwrap();
-    let detail = workspace.detail_of(&stored.step).unwrap().unwrap();
+    let detail = workspace.load_detail(&stored.step).unwrap().unwrap();
     assert_eq!(detail["start"], json!(began.id), "the end is paired with its start");
 }
 
@@ -170,7 +170,7 @@ fn a_call_that_was_taken_for_abandoned_counts_when_its_end_arrives() {
 fn a_call_whose_start_was_missed_is_an_author_of_what_it_named() {
     let place = TestWorkspace::in_memory();
     let engine = place.engine();
-    let workspace = engine.workspace(&place.root).unwrap();
+    let workspace = engine.open_workspace_root(&place.root).unwrap();
     record(&workspace, &start("s", "first", 0));
     record(&workspace, &end("s", "first", 0));
     place.write("v", "1");
@@ -188,7 +188,7 @@ fn a_call_whose_start_was_missed_is_an_author_of_what_it_named() {
 fn a_model_turn_ends_the_calls_of_its_own_worker_only() {
     let place = TestWorkspace::in_memory();
     let engine = place.engine();
-    let workspace = engine.workspace(&place.root).unwrap();
+    let workspace = engine.open_workspace_root(&place.root).unwrap();
     let of = |worker: &str, report: ReportedEvent| {
         let event = AgentEvent { worker: Some(worker.into()), ..report.event.clone() };
         ReportedEvent { event, ..report }
@@ -205,7 +205,7 @@ fn a_model_turn_ends_the_calls_of_its_own_worker_only() {
 fn a_call_is_remembered_until_somebody_looks() {
     let place = TestWorkspace::in_memory();
     let engine = place.engine();
-    let workspace = engine.workspace(&place.root).unwrap();
+    let workspace = engine.open_workspace_root(&place.root).unwrap();
     record(&workspace, &start("s", "c1", 0));
     place.write("file", "x");
     // Its end came late, through the inbox, when the moment to look was over.
@@ -223,7 +223,7 @@ fn a_call_is_remembered_until_somebody_looks() {
 fn a_call_that_was_refused_has_done_nothing() {
     let place = TestWorkspace::in_memory();
     let engine = place.engine();
-    let workspace = engine.workspace(&place.root).unwrap();
+    let workspace = engine.open_workspace_root(&place.root).unwrap();
     record(&workspace, &start("s", "c1", 0));
     let call = CallFacts { status: CallStatus::NeverRan, ..CallFacts::default() };
     record(
@@ -239,7 +239,7 @@ fn a_call_that_was_refused_has_done_nothing() {
 fn a_call_that_was_cut_short_is_one_of_two_possibilities() {
     let place = TestWorkspace::in_memory();
     let engine = place.engine();
-    let workspace = engine.workspace(&place.root).unwrap();
+    let workspace = engine.open_workspace_root(&place.root).unwrap();
     let paths = vec!["named".to_string()];
     let call = CallFacts { paths, ..CallFacts::default() };
     record(&workspace, &ReportedEvent { call, ..start("s", "c1", 0) });
@@ -264,7 +264,7 @@ fn a_call_that_was_cut_short_is_one_of_two_possibilities() {
 fn two_sessions_and_the_paths_they_name() {
     let place = TestWorkspace::in_memory();
     let engine = place.engine();
-    let workspace = engine.workspace(&place.root).unwrap();
+    let workspace = engine.open_workspace_root(&place.root).unwrap();
     let naming = |session: &str, paths: &[&str]| {
         let paths = paths.iter().map(|path| path.to_string()).collect();
         let call = CallFacts { paths, ..CallFacts::default() };
@@ -287,10 +287,10 @@ fn two_sessions_and_the_paths_they_name() {
 fn a_call_begins_before_the_turn_that_asked_for_it() {
     let place = TestWorkspace::in_memory();
     let engine = place.engine();
-    let workspace = engine.workspace(&place.root).unwrap();
+    let workspace = engine.open_workspace_root(&place.root).unwrap();
     let said = |recorded: &stepback_engine::recorder::RecordedStep| {
         let stored = workspace.store().step(recorded.id).unwrap().unwrap();
-        let state = workspace.state_of(&stored).unwrap();
+        let state = workspace.load_state(&stored).unwrap();
         conversation::texts(workspace.store(), state.conversation).unwrap().len()
     };
     let transcript = TranscriptFile::new(&place);

@@ -63,7 +63,7 @@ fn with_desk(test: impl FnOnce(&AgentWorkspace<'_>)) {
     let place = TestWorkspace::in_memory();
     place.write("first", "there from the beginning\n");
     let engine = place.engine();
-    let workspace = engine.workspace(&place.root).unwrap();
+    let workspace = engine.open_workspace_root(&place.root).unwrap();
     test(&AgentWorkspace { place: &place, workspace, clock: 0.into() });
 }
 
@@ -107,7 +107,7 @@ fn all_takes_back_what_agents_wrote_and_keeps_the_users_file() {
             prepared.everything_changes.iter().map(ToString::to_string).collect::<Vec<_>>(),
             ["notes.txt"]
         );
-        let report = desk.workspace.apply(prepared).unwrap();
+        let report = desk.workspace.apply_rewind(prepared).unwrap();
         assert_eq!(report.kept.len(), 1);
         assert!(!desk.place.has("a.txt") && !desk.place.has("b.txt"));
         assert_eq!(desk.place.read("notes.txt"), "mine");
@@ -160,7 +160,7 @@ fn an_agents_edit_above_the_users_is_merged_away_and_no_byte_of_the_user_goes() 
         let prepared = desk.plan(&all());
         assert_eq!(changed(&prepared), ["f"]);
         assert_eq!(kept(&prepared), pairs(&[("f", "you")]));
-        desk.workspace.apply(prepared).unwrap();
+        desk.workspace.apply_rewind(prepared).unwrap();
         assert_eq!(desk.place.read("f"), lines(["1", "user", "3"]));
     });
 }
@@ -237,7 +237,7 @@ fn a_rewind_that_changes_nothing_says_why_and_what_everything_would_do() {
         assert!(because.starts_with("no change by session test "), "{because}");
         assert!(because.ends_with(&format!("what differs was changed by {other} and you")), "{because}");
         drop(prepared);
-        let now = desk.workspace.newest_number().unwrap();
+        let now = desk.workspace.newest_step_number().unwrap();
         let prepared = desk.plan(&desk.point(now));
         let because = prepared.unchanged_because.as_deref().unwrap();
         assert_eq!(because, format!("the files are already as they were at #{now}"));
@@ -256,7 +256,7 @@ fn what_was_taken_back_or_changed_back_is_not_listed_as_kept() {
         let prepared = desk.plan(&all());
         assert_eq!(changed(&prepared), ["a.txt", "notes.txt"]);
         assert_eq!(kept(&prepared), pairs(&[("notes.txt", "you")]));
-        desk.workspace.apply(prepared).unwrap();
+        desk.workspace.apply_rewind(prepared).unwrap();
         assert_eq!(desk.place.read("notes.txt"), "mine");
         // The user deletes it again: nothing of theirs is left to keep.
         fs::remove_file(desk.place.root.join("notes.txt")).unwrap();
@@ -285,7 +285,7 @@ fn a_list_that_was_begun_anew_limits_all_and_last() {
         desk.writes("s", "c1", "a.txt", "a");
         desk.workspace.clear_changes().unwrap();
         let engine = desk.place.engine();
-        let workspace = engine.workspace(&desk.place.root).unwrap();
+        let workspace = engine.open_workspace_root(&desk.place.root).unwrap();
         let desk = AgentWorkspace { place: desk.place, workspace, clock: desk.clock.clone() };
         desk.writes("s", "c2", "b.txt", "b");
         assert_eq!(changed(&desk.plan(&all())), ["b.txt"]);
@@ -298,9 +298,9 @@ fn a_rewind_to_a_line_that_was_left_keeps_what_the_user_wrote_since() {
     with_desk(|desk| {
         let start = desk.writes("s", "c1", "a.txt", "a");
         desk.writes("s", "c2", "b.txt", "b");
-        let left = desk.workspace.newest_number().unwrap();
+        let left = desk.workspace.newest_step_number().unwrap();
         let back = desk.plan(&desk.point(start.number));
-        desk.workspace.apply(back).unwrap();
+        desk.workspace.apply_rewind(back).unwrap();
         assert!(!desk.place.has("a.txt") && !desk.place.has("b.txt"));
         desk.writes("s", "c3", "other.txt", "another try");
         fs::create_dir(desk.place.root.join("mine")).unwrap();
@@ -308,7 +308,7 @@ fn a_rewind_to_a_line_that_was_left_keeps_what_the_user_wrote_since() {
         let prepared = desk.plan(&desk.point(left));
         assert_eq!(changed(&prepared), ["a.txt", "b.txt", "other.txt"]);
         assert_eq!(kept(&prepared), pairs(&[("mine/notes.txt", "you")]));
-        desk.workspace.apply(prepared).unwrap();
+        desk.workspace.apply_rewind(prepared).unwrap();
         assert_eq!(desk.place.read("b.txt"), "b");
         assert_eq!(desk.place.read("mine/notes.txt"), "mine");
         // The line goes on from there: the agent's changes are its own again, and the user's file is still the user's.

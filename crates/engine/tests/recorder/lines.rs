@@ -49,17 +49,17 @@ impl StepScript<'_> {
     fn rewind(&self, number: u64, everything: bool) -> RewindReport {
         let request =
             RewindRequest { target: Some(self.step(number)), everything, ..RewindRequest::default() };
-        self.workspace.apply(self.workspace.prepare_rewind(&request).unwrap()).unwrap()
+        self.workspace.apply_rewind(self.workspace.prepare_rewind(&request).unwrap()).unwrap()
     }
 
     fn undo(&self, op: OpId) -> RewindReport {
         let reversal = self.workspace.prepare_undo(Some(op)).unwrap();
-        self.workspace.reverse_now(reversal, UndoDirection::Undo).unwrap().into_files().unwrap()
+        self.workspace.apply_reversal(reversal, UndoDirection::Undo).unwrap().into_files().unwrap()
     }
 
     fn redo(&self) -> RewindReport {
         let reversal = self.workspace.prepare_redo().unwrap();
-        self.workspace.reverse_now(reversal, UndoDirection::Redo).unwrap().into_files().unwrap()
+        self.workspace.apply_reversal(reversal, UndoDirection::Redo).unwrap().into_files().unwrap()
     }
 
     fn checkpoint(&self) -> u64 {
@@ -73,7 +73,7 @@ impl StepScript<'_> {
     }
 
     fn rolled_back(&self) -> Vec<u64> {
-        let lines = self.workspace.lines().unwrap();
+        let lines = self.workspace.load_lines().unwrap();
         let mut steps = self.steps();
         steps.retain(|stored| lines.is_rolled_back(stored));
         steps.iter().map(|stored| stored.step.number).collect()
@@ -84,7 +84,7 @@ macro_rules! scene {
     ($scene:ident) => {
         let place = $crate::session::TestWorkspace::in_memory();
         let engine = place.engine();
-        let workspace = engine.workspace(&place.root).unwrap();
+        let workspace = engine.open_workspace(&place.root).unwrap();
         let mut $scene = $crate::lines::StepScript { place: &place, workspace, clock: 0 };
     };
 }
@@ -210,7 +210,7 @@ fn a_switch_rolls_nothing_back() {
     assert_eq!(scene.rolled_back(), [] as [u64; 0]);
     switch("main");
     assert_eq!(scene.rolled_back(), [] as [u64; 0]);
-    let lines = scene.workspace.lines().unwrap();
+    let lines = scene.workspace.load_lines().unwrap();
     let alt = lines.branches.iter().find(|line| line.name == "alt").unwrap();
     assert_eq!(alt.from, Some((0, base)), "it leaves where it was made, not at the newest step");
 }
@@ -226,7 +226,7 @@ fn what_a_branch_was_made_of_is_on_it_with_all_its_light_steps() {
     let report = scene.rewind(base, false);
     assert!(!report.outcomes.is_empty());
     assert_eq!(scene.rolled_back(), [] as [u64; 0], "#{last} and all before it are on plan-a");
-    let lines = scene.workspace.lines().unwrap();
+    let lines = scene.workspace.load_lines().unwrap();
     for number in base + 1..=last {
         let branch = lines.branch_of(&scene.step(number));
         assert_eq!(lines.branches[branch].name, "plan-a", "#{number}");

@@ -21,7 +21,7 @@ fn a_thousand_turns_store_little_more_than_was_said() {
     let place = TestWorkspace::new();
     place.write("file", "x");
     let engine = place.engine();
-    let workspace = engine.workspace(&place.root).unwrap();
+    let workspace = engine.open_workspace_root(&place.root).unwrap();
     let transcript = TranscriptFile::new(&place);
     let mut said = 0;
     let say = |line: serde_json::Value| -> usize {
@@ -38,7 +38,7 @@ fn a_thousand_turns_store_little_more_than_was_said() {
         &workspace,
         &report(
             event("s", StepKind::UserInput, "prompt"),
-            ScanPolicy::Keep(stepback_model::record::Trigger::Automatic),
+            ScanPolicy::Checkpoint(stepback_model::record::Trigger::Automatic),
             0,
         ),
     );

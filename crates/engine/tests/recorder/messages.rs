@@ -22,14 +22,14 @@ fn numbered(number: u64) -> ReportedEvent {
 
 fn read(since: Option<Value>, line: &str, cursor: u64) -> Option<NewMessages> {
     let (lines, cursor) = (vec![line.to_owned()], Some(json!(cursor)));
-    Some(NewMessages { keep: Some(u64::MAX), lines, since, cursor, turn: None })
+    Some(NewMessages { keep: Some(u64::MAX), lines, start_cursor: since, cursor, turn: None })
 }
 
 #[test]
 fn messages_that_do_not_follow_the_recorded_ones_are_left_to_the_next_event() {
     let place = TestWorkspace::in_memory();
     let engine = place.engine();
-    let workspace = engine.workspace(&place.root).unwrap();
+    let workspace = engine.open_workspace_root(&place.root).unwrap();
     record(&workspace, &ReportedEvent { messages: read(None, "one", 1), ..numbered(1) });
     // Read before another process recorded the first message.
     let late = record(&workspace, &ReportedEvent { messages: read(None, "one", 1), ..numbered(2) });
@@ -42,7 +42,7 @@ fn messages_that_do_not_follow_the_recorded_ones_are_left_to_the_next_event() {
 fn in_a_batch_each_event_continues_where_the_one_before_it_ended() {
     let place = TestWorkspace::in_memory();
     let engine = place.engine();
-    let workspace = engine.workspace(&place.root).unwrap();
+    let workspace = engine.open_workspace_root(&place.root).unwrap();
     let lock = workspace.lock_recording().unwrap();
     let record_batch = |numbers: &[u64]| {
         let reports: Vec<ReportedEvent> = numbers.iter().copied().map(numbered).collect();

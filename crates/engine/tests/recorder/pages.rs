@@ -23,7 +23,7 @@ fn numbered_event(session: &str, at: usize) -> ReportedEvent {
 fn inputs(workspace: &Workspace, session: &Session) -> Vec<Value> {
     let query = StepQuery { session: Some(session.id), oldest_first: true, ..StepQuery::default() };
     let steps = workspace.store().steps(workspace.record.id, &query).unwrap();
-    let detail = |step| workspace.detail_of(step).unwrap().unwrap()["input"].take();
+    let detail = |step| workspace.load_detail(step).unwrap().unwrap()["input"].take();
     steps.iter().map(|stored| detail(&stored.step)).collect()
 }
 
@@ -31,11 +31,11 @@ fn inputs(workspace: &Workspace, session: &Session) -> Vec<Value> {
 fn every_step_has_its_own_detail_and_a_session_has_pages_of_its_own() {
     let place = TestWorkspace::new();
     let engine = place.engine();
-    let workspace = engine.workspace(&place.root).unwrap();
+    let workspace = engine.open_workspace_root(&place.root).unwrap();
     let reports: Vec<ReportedEvent> =
         (0..300).map(|at| numbered_event(["one", "two", "three"][at % 3], at)).collect();
     let before = engine.store.usage().unwrap().objects;
-    let recorded = workspace.record_all(&workspace.lock_recording().unwrap(), &reports).unwrap();
+    let recorded = workspace.record_batch(&workspace.lock_recording().unwrap(), &reports).unwrap();
     assert_eq!(recorded.len(), 300);
     let objects = engine.store.usage().unwrap().objects - before;
     assert!(objects < 100, "300 steps of which 30 are large took {objects} objects");
@@ -50,9 +50,9 @@ fn every_step_has_its_own_detail_and_a_session_has_pages_of_its_own() {
     }
 
     // Delivered again, nothing is stored again.
-    let again = workspace.record_all(&workspace.lock_recording().unwrap(), &reports).unwrap();
+    let again = workspace.record_batch(&workspace.lock_recording().unwrap(), &reports).unwrap();
     assert_eq!(again, recorded);
 
-    engine.collect().unwrap();
-    assert_eq!(engine.check().unwrap().problems, [""; 0], "a collection keeps the pages");
+    engine.collect_garbage().unwrap();
+    assert_eq!(engine.verify_objects().unwrap().problems, [""; 0], "a collection keeps the pages");
 }

@@ -20,7 +20,7 @@ const EVENTS: u64 = 40;
 fn record(store: Arc<PostgresStore>, server: u64) {
     let env = Arc::new(FrozenEnv::new(Timestamp::from_micros(1_700_000_000_000_000), server + 1));
     let engine = Engine::new(store, env.clone());
-    let workspace = engine.remote_workspace("shared").unwrap();
+    let workspace = engine.open_remote_workspace("shared").unwrap();
     let report = |number: u64| {
         let event = AgentEvent {
             key: Some(format!("{server} {number}")),
@@ -35,7 +35,7 @@ fn record(store: Arc<PostgresStore>, server: u64) {
         let reports: Vec<ReportedEvent> = (number..number + some).map(report).collect();
         let lock = workspace.lock_recording().unwrap();
         let arrivals = WorkspaceEvents { workspace: &workspace, lock: &lock, reports: &reports };
-        let recorded = engine.record_together(&[arrivals]).unwrap();
+        let recorded = engine.record_workspaces(&[arrivals]).unwrap();
         assert_eq!(recorded[0].len() as u64, some);
         number += some;
     }

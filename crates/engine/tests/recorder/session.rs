@@ -52,7 +52,7 @@ impl TranscriptFile {
         let call = event.call.as_deref().filter(|_| event.kind == StepKind::ToolStart);
         Some(NewMessages {
             keep: Some(count),
-            since: cursor.cloned(),
+            start_cursor: cursor.cloned(),
             cursor: Some(json!({ "offset": bytes.len(), "count": count + lines.len() as u64 })),
             turn: call.and_then(|call| Self::find_turn(first, &tail, call)),
             lines,
@@ -92,7 +92,7 @@ pub fn event(session: &str, kind: StepKind, call: &str) -> AgentEvent {
 /// A report of an event, `seconds` after the start.
 pub fn report(event: AgentEvent, effect: ScanPolicy, seconds: i64) -> ReportedEvent {
     let at = Timestamp::from_micros(START + seconds * 1_000_000);
-    ReportedEvent { effect, ..ReportedEvent::new(event, at) }
+    ReportedEvent { scan_policy: effect, ..ReportedEvent::new(event, at) }
 }
 
 #[track_caller]

@@ -144,7 +144,7 @@ fn prepare(workspace: &Workspace, target: &StepRow) -> PreparedRewind {
 }
 
 fn workspace(engine: &Engine, world: &DatabaseWorkspace) -> Workspace {
-    engine.workspace(&world.place.root).unwrap()
+    engine.open_workspace_root(&world.place.root).unwrap()
 }
 
 #[test]
@@ -156,7 +156,7 @@ fn an_open_database_stays_and_is_listed_with_who_has_it_open() {
         let first = workspace.checkpoint("first");
         let holder = world.open_elsewhere();
         let prepared = prepare(&workspace, &first);
-        let report = workspace.apply(prepared).unwrap();
+        let report = workspace.apply_rewind(prepared).unwrap();
         assert_eq!(world.place.read("readme.txt"), "first\n", "other files go back");
         // With a log, the database file itself has not changed yet.
         was_left_alone(&report, if journal == "wal" { FILES[1] } else { FILES[0] });
@@ -169,7 +169,7 @@ fn an_open_database_stays_and_is_listed_with_who_has_it_open() {
         assert_eq!(notes(&world.database()), ["first", "by the other process"], "{journal}");
         holder.kill();
         let prepared = prepare(&workspace, &first);
-        nothing_left_alone(&workspace.apply(prepared).unwrap());
+        nothing_left_alone(&workspace.apply_rewind(prepared).unwrap());
         assert_eq!(notes(&world.database()), ["first"], "{journal}");
     }
 }
@@ -189,7 +189,7 @@ fn an_open_database_is_replaced_whole_when_the_user_insists() {
             "{:?}",
             prepared.warnings
         );
-        nothing_left_alone(&workspace.apply(prepared).unwrap());
+        nothing_left_alone(&workspace.apply_rewind(prepared).unwrap());
         assert_eq!(notes(&world.database()), ["first"], "{journal}");
     }
 }
@@ -203,9 +203,9 @@ fn a_database_that_is_opened_after_the_plan_was_made_stays() {
     world.open_elsewhere().kill();
     let mut prepared = prepare(&workspace, &first);
     assert_eq!(prepared.plan.left_alone, []);
-    prepared.release();
+    prepared.release_lock();
     let holder = Holder::start(&world.place, "write", FILES[0]);
-    let report = workspace.apply(prepared).unwrap();
+    let report = workspace.apply_rewind(prepared).unwrap();
     was_left_alone(&report, FILES[1]);
     assert!(left_alone(&report).iter().all(|(_, reason)| reason.contains(&holder.pid())));
     assert_eq!(world.place.read("readme.txt"), "first\n");
@@ -223,7 +223,7 @@ fn an_undo_leaves_an_open_database_alone() {
     let reversal = workspace.prepare_undo(None).unwrap();
     let Reversal::Files { prepared, .. } = &reversal else { panic!("files change") };
     assert!(prepared.plan.left_alone.iter().any(|left| left.reason.contains(&holder.pid())));
-    let report = workspace.reverse_now(reversal, UndoDirection::Undo).unwrap().into_files().unwrap();
+    let report = workspace.apply_reversal(reversal, UndoDirection::Undo).unwrap().into_files().unwrap();
     was_left_alone(&report, FILES[1]);
     holder.kill();
     assert_eq!(notes(&world.database()), ["first"]);
@@ -297,12 +297,15 @@ fn a_database_whose_log_changes_meanwhile_is_not_restored_in_part() {
     let log = fs::read(world.place.path(FILES[1])).unwrap();
     // A process that comes and goes between the last look and the exchange.
     fs::write(world.place.path(FILES[1]), [log.as_slice(), &[0; 32]].concat()).unwrap();
-    let report = workspace.apply(prepared).unwrap();
+    let report = workspace.apply_rewind(prepared).unwrap();
     was_left_alone(&report, FILES[0]);
     was_left_alone(&report, FILES[1]);
     assert!(fs::read(world.database()).unwrap() == before, "the database was restored without its log");
     assert_eq!(notes(&world.database()), ["first", "second", "by the other process"]);
-    assert_eq!(workspace.look().unwrap().state.files, workspace.present().unwrap().state.files);
+    assert_eq!(
+        workspace.scan_for_display().unwrap().state.files,
+        workspace.scan_present().unwrap().state.files
+    );
 }
 
 #[test]
@@ -327,7 +330,7 @@ fn a_file_that_is_open_for_writing_is_warned_about_and_replaced() {
         place.write("server.log", "first\n");
         place.write("other.txt", "first\n");
         let engine = place.engine();
-        let workspace = engine.workspace(&place.root).unwrap();
+        let workspace = engine.open_workspace_root(&place.root).unwrap();
         let first = workspace.checkpoint("first");
         place.write("server.log", "second\n");
         place.write("other.txt", "second\n");
@@ -335,7 +338,7 @@ fn a_file_that_is_open_for_writing_is_warned_about_and_replaced() {
         let prepared = prepare(&workspace, &first);
         let [warning] = prepared.warnings.as_slice() else { panic!("{mode}: {:?}", prepared.warnings) };
         assert!(warning.contains("server.log") && warning.contains(&holder.pid()), "{warning}");
-        nothing_left_alone(&workspace.apply(prepared).unwrap());
+        nothing_left_alone(&workspace.apply_rewind(prepared).unwrap());
         assert_eq!(place.read("server.log"), "first\n");
     }
 }
@@ -346,7 +349,7 @@ fn a_file_that_is_only_read_is_not_warned_about() {
     place.write("notes.txt-journal", "a text that only sounds like a journal\n");
     place.write("notes.txt", "first\n");
     let engine = place.engine();
-    let workspace = engine.workspace(&place.root).unwrap();
+    let workspace = engine.open_workspace_root(&place.root).unwrap();
     let first = workspace.checkpoint("first");
     place.write("notes.txt", "second\n");
     place.write("notes.txt-journal", "another text\n");

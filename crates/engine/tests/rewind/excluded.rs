@@ -14,7 +14,7 @@ use crate::support::{TestWorkspace, Words, nothing_left_alone, was_left_alone};
 fn a_directory_that_must_go_stays_as_long_as_it_holds_a_cache() {
     let place = TestWorkspace::new();
     let engine = place.engine();
-    let workspace = engine.workspace(&place.root).unwrap();
+    let workspace = engine.open_workspace_root(&place.root).unwrap();
     let start = workspace.checkpoint("start");
     place.write("app/main.js", "1");
     place.write("app/node_modules/lib/index.js", "lib");
@@ -28,7 +28,7 @@ fn a_directory_that_must_go_stays_as_long_as_it_holds_a_cache() {
 fn pipes_and_sockets_survive_a_rewind() {
     let place = TestWorkspace::new();
     let engine = place.engine();
-    let workspace = engine.workspace(&place.root).unwrap();
+    let workspace = engine.open_workspace_root(&place.root).unwrap();
     let start = workspace.checkpoint("start");
     fs::create_dir(place.path("run")).unwrap();
     assert!(Command::new("mkfifo").arg(place.path("run/pipe")).status().unwrap().success());
@@ -44,7 +44,7 @@ fn what_stepbackignore_names_is_neither_deleted_nor_changed() {
     let place = TestWorkspace::new();
     let engine = place.engine();
     place.write(".stepbackignore", "*.secret\nprivate/\n");
-    let workspace = engine.workspace(&place.root).unwrap();
+    let workspace = engine.open_workspace_root(&place.root).unwrap();
     let start = workspace.checkpoint("start");
     place.write("top.secret", "1");
     place.write("dir/deep.secret", "2");
@@ -64,7 +64,7 @@ fn an_excluded_file_named_by_path_is_not_deleted() {
     let place = TestWorkspace::new();
     let engine = place.engine();
     place.write(".stepbackignore", "*.secret\n");
-    let workspace = engine.workspace(&place.root).unwrap();
+    let workspace = engine.open_workspace_root(&place.root).unwrap();
     let start = workspace.checkpoint("start");
     place.write("top.secret", "1");
     // Whether it says that nothing matches or that nothing is to be done: the file stays.
@@ -82,7 +82,7 @@ fn a_deleted_env_file_that_git_ignores_comes_back_with_its_mode() {
     place.write(".gitignore", ".env\n");
     place.write(".env", "TOKEN=1\n");
     place.chmod(".env", 0o600);
-    let workspace = engine.workspace(&place.root).unwrap();
+    let workspace = engine.open_workspace_root(&place.root).unwrap();
     let start = workspace.checkpoint("start");
     fs::remove_file(place.path(".env")).unwrap();
     nothing_left_alone(&workspace.rewind(&start));
@@ -98,7 +98,7 @@ fn ignored_files_over_the_budget_are_noted_and_left_alone() {
     place.write("small.log", "s");
     place.write("large.log", &"l".repeat(2000));
     place.write("large.txt", &"t".repeat(2000));
-    let workspace = engine.workspace(&place.root).unwrap();
+    let workspace = engine.open_workspace_root(&place.root).unwrap();
     let start = workspace.checkpoint("start");
     for name in ["small.log", "large.log", "large.txt"] {
         place.write(name, "changed");
@@ -115,7 +115,7 @@ fn ignored_files_that_come_and_go_do_not_use_up_the_budget() {
     place.budget = Budget { small_total: 5000, ..Budget::default() };
     let engine = place.engine();
     place.write(".gitignore", "*.log\n.env\n");
-    let workspace = engine.workspace(&place.root).unwrap();
+    let workspace = engine.open_workspace_root(&place.root).unwrap();
     for round in 0..10 {
         let name = format!("{round}.log");
         place.write(&name, &"x".repeat(1000));
@@ -138,7 +138,7 @@ fn files_that_cannot_be_read_are_named_and_not_touched() {
     let place = TestWorkspace::new();
     let engine = place.engine();
     place.write("open", "1");
-    let workspace = engine.workspace(&place.root).unwrap();
+    let workspace = engine.open_workspace_root(&place.root).unwrap();
     let start = workspace.checkpoint("start");
     place.write("closed", "2");
     place.write("dir/inside", "3");
@@ -146,7 +146,8 @@ fn files_that_cannot_be_read_are_named_and_not_touched() {
     place.chmod("dir", 0o000);
     let created =
         workspace.create_checkpoint(Default::default(), stepback_model::record::Trigger::Manual).unwrap();
-    let troubles: Vec<String> = created.troubles.iter().map(|trouble| trouble.path.to_string()).collect();
+    let troubles: Vec<String> =
+        created.skipped_paths.iter().map(|trouble| trouble.path.to_string()).collect();
     workspace.rewind(&start);
     let modes = (place.mode("closed"), place.mode("dir"));
     place.chmod("closed", 0o600);
@@ -161,9 +162,9 @@ fn a_checkpoint_says_what_it_does_not_hold() {
     let place = TestWorkspace::new();
     let engine = place.engine();
     place.write("node_modules/x", "1");
-    let workspace = engine.workspace(&place.root).unwrap();
+    let workspace = engine.open_workspace_root(&place.root).unwrap();
     let stored = workspace.checkpoint("start");
-    let files = workspace.state_of(&stored).unwrap().files.unwrap();
+    let files = workspace.load_state(&stored).unwrap().files.unwrap();
     let path = stepback_model::path::RelPath::parse("node_modules").unwrap();
     struct Source<'a>(&'a dyn stepback_store::Store);
     impl stepback_model::object::ObjectSource for Source<'_> {
@@ -175,7 +176,7 @@ fn a_checkpoint_says_what_it_does_not_hold() {
             self.0.read(kind, hash)
         }
     }
-    let found = stepback_engine::diff::lookup(&Source(workspace.store()), files, &path).unwrap();
+    let found = stepback_engine::diff::find_node(&Source(workspace.store()), files, &path).unwrap();
     assert!(matches!(found, Some(TreeNode::Skipped { .. })), "{found:?}");
 }
 
@@ -204,7 +205,7 @@ fn a_file_that_became_a_pipe_a_socket_or_a_device_is_listed_as_not_restored() {
         place.write("dir/b.txt", "first\n");
         place.write("c.txt", "first\n");
         let engine = place.engine();
-        let workspace = engine.workspace(&place.root).unwrap();
+        let workspace = engine.open_workspace_root(&place.root).unwrap();
         let first = workspace.checkpoint("first");
         fs::remove_file(place.path("a.txt")).unwrap();
         fs::remove_dir_all(place.path("dir")).unwrap();
@@ -230,7 +231,7 @@ fn a_pipe_that_became_a_file_is_listed_as_not_restored() {
     make_special(&place, "pipe", "pipe");
     make_special(&place, "gone", "socket");
     let engine = place.engine();
-    let workspace = engine.workspace(&place.root).unwrap();
+    let workspace = engine.open_workspace_root(&place.root).unwrap();
     let first = workspace.checkpoint("first");
     fs::remove_file(place.path("pipe")).unwrap();
     fs::remove_file(place.path("gone")).unwrap();
@@ -252,7 +253,7 @@ fn what_a_rule_excludes_is_expected_to_stay() {
     let place = TestWorkspace::in_memory();
     place.write("a.txt", "first\n");
     let engine = place.engine();
-    let workspace = engine.workspace(&place.root).unwrap();
+    let workspace = engine.open_workspace_root(&place.root).unwrap();
     let first = workspace.checkpoint("first");
     place.write(".stepbackignore", "a.txt\n");
     place.write("a.txt", "second\n");

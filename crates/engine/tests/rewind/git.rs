@@ -98,7 +98,7 @@ fn lively(place: &TestWorkspace) -> Git {
 fn wrecked_and_back(place: &TestWorkspace, wreck: impl FnOnce(&Git)) {
     let engine = place.engine();
     let git = lively(place);
-    let workspace = engine.workspace(&place.root).unwrap();
+    let workspace = engine.open_workspace_root(&place.root).unwrap();
     let start = workspace.checkpoint("start");
     let (files, picture) = (outside_git(place), git.picture());
     wreck(&git);
@@ -112,7 +112,7 @@ fn wrecked_and_back(place: &TestWorkspace, wreck: impl FnOnce(&Git)) {
     nothing_left_alone(&workspace.redo());
     assert_eq!(tree::differences(&files, &outside_git(place)), "");
     assert_eq!(git.picture(), picture);
-    assert_eq!(engine.check().unwrap().problems, [] as [&str; 0]);
+    assert_eq!(engine.verify_objects().unwrap().problems, [] as [&str; 0]);
 }
 
 fn outside_git(place: &TestWorkspace) -> tree::Copy {
@@ -172,7 +172,7 @@ fn a_repository_in_packs_with_packed_refs_is_undone_too() {
     let git = lively(&place);
     git.run(&["gc", "-q"]);
     git.run(&["pack-refs", "--all"]);
-    let workspace = engine.workspace(&place.root).unwrap();
+    let workspace = engine.open_workspace_root(&place.root).unwrap();
     let start = workspace.checkpoint("start");
     let (files, picture) = (outside_git(&place), git.picture());
     git.run(&["reset", "-q", "--hard", "topic"]);
@@ -197,7 +197,7 @@ fn a_merge_in_progress_is_brought_back() {
     place.write("a", "main\n");
     git.commit("main");
     assert!(!git.try_run(&["merge", "topic"]).0, "the merge should conflict");
-    let workspace = engine.workspace(&place.root).unwrap();
+    let workspace = engine.open_workspace_root(&place.root).unwrap();
     let merging = workspace.checkpoint("merging");
     let (files, picture) = (outside_git(&place), git.picture());
     git.run(&["merge", "--abort"]);
@@ -223,7 +223,7 @@ fn rm_rf_of_everything_including_git_is_undone_by_one_rewind() {
     git.run(&["gc", "-q"]);
     place.write("loose", "not in a pack\n");
     git.commit("three");
-    let workspace = engine.workspace(&place.root).unwrap();
+    let workspace = engine.open_workspace_root(&place.root).unwrap();
     let start = workspace.checkpoint("start");
     let (copy, picture) = (place.copy(), git.picture());
     remove_everything(&place.root);
@@ -239,7 +239,7 @@ fn rm_rf_of_everything_including_git_is_undone_by_one_rewind() {
     assert!(!place.has("a") && !place.has(".env") && !place.has(".git"), "undone means gone again");
     nothing_left_alone(&workspace.redo());
     assert_eq!(git.picture(), picture);
-    assert_eq!(engine.check().unwrap().problems, [] as [&str; 0]);
+    assert_eq!(engine.verify_objects().unwrap().problems, [] as [&str; 0]);
 }
 
 #[test]
@@ -247,7 +247,7 @@ fn a_repository_that_came_later_stays_usable_when_rewinding_to_before_it() {
     let place = TestWorkspace::new();
     let engine = place.engine();
     place.write("a", "1\n");
-    let workspace = engine.workspace(&place.root).unwrap();
+    let workspace = engine.open_workspace_root(&place.root).unwrap();
     let start = workspace.checkpoint("start");
     let git = Git::init(&place.root);
     place.write("a", "2\n");
@@ -263,7 +263,7 @@ fn without_git_the_git_directory_is_not_touched_and_a_moved_head_is_reported() {
     let place = TestWorkspace::new();
     let engine = place.engine();
     let git = lively(&place);
-    let workspace = engine.workspace(&place.root).unwrap();
+    let workspace = engine.open_workspace_root(&place.root).unwrap();
     let start = workspace.checkpoint("start");
     let files = outside_git(&place);
     git.commit("three");
@@ -272,7 +272,7 @@ fn without_git_the_git_directory_is_not_touched_and_a_moved_head_is_reported() {
     let request = RewindRequest { target: Some(start), ..RewindRequest::default() };
     let prepared = workspace.prepare_rewind(&request).unwrap();
     assert!(prepared.warnings.iter().any(|warning| warning.contains("HEAD")), "{:?}", prepared.warnings);
-    nothing_left_alone(&workspace.apply(prepared).unwrap());
+    nothing_left_alone(&workspace.apply_rewind(prepared).unwrap());
     assert_eq!(tree::differences(&files, &outside_git(&place)), "");
     assert_eq!(tree::differences(&before, &tree::copy_of(&place.path(".git"), |_| false)), "");
     workspace.undo();
@@ -284,13 +284,13 @@ fn a_rewind_with_git_waits_for_git_and_changes_nothing_meanwhile() {
     let place = TestWorkspace::new();
     let engine = place.engine();
     let git = lively(&place);
-    let workspace = engine.workspace(&place.root).unwrap();
+    let workspace = engine.open_workspace_root(&place.root).unwrap();
     let start = workspace.checkpoint("start");
     git.commit("three");
     fs::write(place.path(".git/index.lock"), "").unwrap();
     let before = place.copy();
     let request = RewindRequest { target: Some(start.clone()), git: true, ..RewindRequest::default() };
-    let refused = workspace.apply(workspace.prepare_rewind(&request).unwrap());
+    let refused = workspace.apply_rewind(workspace.prepare_rewind(&request).unwrap());
     assert!(matches!(refused, Err(EngineError::GitBusy { .. })), "{refused:?}");
     place.expect(&before);
     fs::remove_file(place.path(".git/index.lock")).unwrap();
@@ -308,7 +308,7 @@ fn nested_repositories_are_protected_like_the_outer_one() {
     let inner = Git::init(&place.path("vendor/lib"));
     place.write("vendor/lib/x", "1\n");
     inner.commit("inner one");
-    let workspace = engine.workspace(&place.root).unwrap();
+    let workspace = engine.open_workspace_root(&place.root).unwrap();
     let start = workspace.checkpoint("start");
     let (files, pictures) = (outside_git(&place), [outer.picture(), inner.picture()]);
     place.write("vendor/lib/x", "2\n");
@@ -334,7 +334,7 @@ fn a_submodule_with_its_git_file_comes_back_and_goes_again() {
     let url = upstream.to_str().unwrap();
     outer.run(&["-c", "protocol.file.allow=always", "submodule", "add", "-q", url, "sub"]);
     outer.commit("with a submodule");
-    let workspace = engine.workspace(&place.root).unwrap();
+    let workspace = engine.open_workspace_root(&place.root).unwrap();
     let start = workspace.checkpoint("start");
     let files = || tree::copy_of(&place.root, |path| path == b".git");
     let (copy, picture) = (files(), outer.picture());

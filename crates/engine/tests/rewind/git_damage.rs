@@ -61,7 +61,7 @@ fn rewind_with_warnings(workspace: &Workspace, target: &StepRow) -> (RewindRepor
     let request = RewindRequest { target: Some(target.clone()), git: true, ..RewindRequest::default() };
     let prepared = workspace.prepare_rewind(&request).unwrap();
     let warnings = prepared.warnings.clone();
-    (workspace.apply(prepared).unwrap(), warnings)
+    (workspace.apply_rewind(prepared).unwrap(), warnings)
 }
 
 /// Does something to every object, and expects all of them back.
@@ -69,7 +69,7 @@ fn attacked_and_back(attack: impl Fn(&Path)) {
     let place = TestWorkspace::new();
     let engine = place.engine();
     let git = packed_and_loose(&place);
-    let workspace = engine.workspace(&place.root).unwrap();
+    let workspace = engine.open_workspace_root(&place.root).unwrap();
     let start = workspace.checkpoint("start");
     let (picture, copy) = (git.picture(), objects_of(&place));
     for round in 0..2 {
@@ -84,7 +84,7 @@ fn attacked_and_back(attack: impl Fn(&Path)) {
         assert_eq!(objects_of(&place), copy, "round {round}, after rm -rf .git");
         assert_eq!(git.picture(), picture);
     }
-    assert_eq!(engine.check().unwrap().problems, [] as [&str; 0]);
+    assert_eq!(engine.verify_objects().unwrap().problems, [] as [&str; 0]);
 }
 
 /// Mode and content of every object.
@@ -135,7 +135,7 @@ fn a_checkpoint_leaves_the_inodes_of_git_alone() {
         objects(&place).iter().map(stat).map(|stat| (stat.nlink(), stat.ctime_nsec(), stat.ino())).collect()
     };
     let before = stats();
-    engine.workspace(&place.root).unwrap().checkpoint("start");
+    engine.open_workspace_root(&place.root).unwrap().checkpoint("start");
     assert_eq!(stats(), before);
 }
 
@@ -145,16 +145,16 @@ fn a_damaged_object_is_reported_at_the_checkpoint_and_everything_else_is_restore
         let place = TestWorkspace::new();
         let engine = place.engine();
         let git = packed_and_loose(&place);
-        let workspace = engine.workspace(&place.root).unwrap();
+        let workspace = engine.open_workspace_root(&place.root).unwrap();
         let bad = loose_objects(&place)[0].clone();
         let name = relative(&place, &bad);
         chmod(&bad, 0o644);
         fs::write(&bad, damage).unwrap();
         let create = || workspace.create_checkpoint(Annotation::default(), Trigger::Manual).unwrap();
         let created = create();
-        let told: Vec<String> = created.troubles.iter().map(|left| left.path.to_string()).collect();
+        let told: Vec<String> = created.skipped_paths.iter().map(|left| left.path.to_string()).collect();
         assert_eq!(told, [name.as_str()]);
-        assert_eq!(create().troubles.len(), 1, "every checkpoint says so");
+        assert_eq!(create().skipped_paths.len(), 1, "every checkpoint says so");
         let copy = objects_of(&place);
         let head = git.run(&["rev-parse", "HEAD"]);
         fs::remove_dir_all(place.path(".git")).unwrap();
@@ -181,10 +181,14 @@ fn a_damaged_pack_is_reported_and_everything_else_is_restored() {
         }
         chmod(&pack, 0o644);
         fs::write(&pack, &bytes).unwrap();
-        let workspace = engine.workspace(&place.root).unwrap();
+        let workspace = engine.open_workspace_root(&place.root).unwrap();
         let created = workspace.create_checkpoint(Annotation::default(), Trigger::Manual).unwrap();
         let name = relative(&place, &pack);
-        assert!(created.troubles.iter().any(|left| left.path.to_string() == name), "{:?}", created.troubles);
+        assert!(
+            created.skipped_paths.iter().any(|left| left.path.to_string() == name),
+            "{:?}",
+            created.skipped_paths
+        );
         let (copy, files) = (objects_of(&place), place.read("packed"));
         let head = git.run(&["rev-parse", "HEAD"]);
         fs::remove_dir_all(place.path(".git")).unwrap();
@@ -202,7 +206,7 @@ fn an_object_that_was_damaged_does_not_replace_an_intact_one() {
     let place = TestWorkspace::new();
     let engine = place.engine();
     let git = packed_and_loose(&place);
-    let workspace = engine.workspace(&place.root).unwrap();
+    let workspace = engine.open_workspace_root(&place.root).unwrap();
     let object = loose_objects(&place)[0].clone();
     let intact = fs::read(&object).unwrap();
     chmod(&object, 0o644);
@@ -227,7 +231,7 @@ fn a_git_file_that_the_store_lost_is_named_and_the_rest_is_restored() {
         let place = TestWorkspace::new();
         let engine = place.engine();
         let git = packed_and_loose(&place);
-        let workspace = engine.workspace(&place.root).unwrap();
+        let workspace = engine.open_workspace_root(&place.root).unwrap();
         let start = workspace.checkpoint("start");
         let head = git.run(&["rev-parse", "HEAD"]);
         let kept = fs::read_dir(place.top().join("store/vault")).unwrap().map(|entry| entry.unwrap().path());

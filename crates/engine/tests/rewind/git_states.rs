@@ -95,7 +95,7 @@ fn run_through(operation: &GitOperation) {
     let place = TestWorkspace::new();
     let engine = place.engine();
     let git = divided(&place);
-    let workspace = engine.workspace(&place.root).unwrap();
+    let workspace = engine.open_workspace_root(&place.root).unwrap();
     let before = workspace.checkpoint("before");
     let was = Expected::of(&place, &git);
     (operation.start)(&place, &git);
@@ -121,7 +121,7 @@ fn run_through(operation: &GitOperation) {
     let report = workspace.rewind_with_git(&before);
     was.check(&place, &git, &report, &format!("{name}: back once more"));
     expect_usable(&place, &git, name);
-    assert_eq!(engine.check().unwrap().problems, [] as [&str; 0]);
+    assert_eq!(engine.verify_objects().unwrap().problems, [] as [&str; 0]);
 }
 
 /// Each test is one operation that a rewind leaves and enters.
@@ -324,7 +324,7 @@ fn later_objects_stay_and_their_directories_with_them() {
     let place = TestWorkspace::new();
     let engine = place.engine();
     let git = divided(&place);
-    let workspace = engine.workspace(&place.root).unwrap();
+    let workspace = engine.open_workspace_root(&place.root).unwrap();
     let before = workspace.checkpoint("before");
     place.write("a", "later\n");
     git.commit("later");
@@ -338,7 +338,7 @@ fn what_was_created_in_a_directory_since_keeps_it_when_a_rewind_is_undone() {
     let place = TestWorkspace::new();
     let engine = place.engine();
     let git = divided(&place);
-    let workspace = engine.workspace(&place.root).unwrap();
+    let workspace = engine.open_workspace_root(&place.root).unwrap();
     workspace.checkpoint("before");
     fails(&git, &["rebase", "topic"]);
     let during = workspace.checkpoint("during");

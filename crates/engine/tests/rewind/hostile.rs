@@ -20,7 +20,7 @@ fn a_file_edited_between_plan_and_apply_keeps_the_edit_and_is_listed() {
     for name in ["edited", "same-size", "deleted", "created-dir/x", "plain"] {
         place.write(name, "old content");
     }
-    let workspace = engine.workspace(&place.root).unwrap();
+    let workspace = engine.open_workspace_root(&place.root).unwrap();
     let start = workspace.checkpoint("start");
     for name in ["edited", "same-size", "deleted", "created-dir/x", "plain"] {
         place.write(name, "agent wrote");
@@ -34,7 +34,7 @@ fn a_file_edited_between_plan_and_apply_keeps_the_edit_and_is_listed() {
     place.write("new", "edited new");
     place.write("plain", "a person made it again");
     place.chmod("created-dir/x", 0o600);
-    let report = workspace.apply(prepared).unwrap();
+    let report = workspace.apply_rewind(prepared).unwrap();
     for name in ["edited", "same-size", "deleted", "new", "plain", "created-dir/x"] {
         was_left_alone(&report, name);
     }
@@ -52,7 +52,7 @@ fn a_path_that_became_a_link_to_outside_is_left_alone_and_nothing_outside_is_tou
     let outside = place.outside();
     fs::write(outside.join("victim"), "precious").unwrap();
     place.write("f", "old");
-    let workspace = engine.workspace(&place.root).unwrap();
+    let workspace = engine.open_workspace_root(&place.root).unwrap();
     let start = workspace.checkpoint("start");
     place.write("f", "precious");
     place.write("g", "precious");
@@ -62,7 +62,7 @@ fn a_path_that_became_a_link_to_outside_is_left_alone_and_nothing_outside_is_tou
         symlink(outside.join("victim"), place.path(name)).unwrap();
     }
     let before = tree::copy_of(&outside, |_| false);
-    let report = workspace.apply(prepared).unwrap();
+    let report = workspace.apply_rewind(prepared).unwrap();
     was_left_alone(&report, "f");
     was_left_alone(&report, "g");
     assert_eq!(tree::differences(&before, &tree::copy_of(&outside, |_| false)), "");
@@ -75,7 +75,7 @@ fn a_directory_that_became_a_link_to_outside_is_not_entered() {
     let outside = place.outside();
     place.write("dir/sub/changed", "old");
     place.write("dir/gone", "old");
-    let workspace = engine.workspace(&place.root).unwrap();
+    let workspace = engine.open_workspace_root(&place.root).unwrap();
     let start = workspace.checkpoint("start");
     place.write("dir/sub/changed", "new");
     place.write("dir/sub/extra", "new");
@@ -86,7 +86,7 @@ fn a_directory_that_became_a_link_to_outside_is_not_entered() {
     fs::rename(place.path("dir"), outside.join("dir")).unwrap();
     symlink(outside.join("dir"), place.path("dir")).unwrap();
     let before = tree::copy_of(&outside, |_| false);
-    let report = workspace.apply(prepared).unwrap();
+    let report = workspace.apply_rewind(prepared).unwrap();
     for path in ["dir/sub/changed", "dir/gone"] {
         was_left_alone(&report, path);
     }
@@ -101,7 +101,7 @@ fn links_in_the_workspace_are_restored_as_links_and_never_followed() {
     fs::write(outside.join("victim"), "precious").unwrap();
     symlink(outside.join("victim"), place.path("link")).unwrap();
     symlink(&outside, place.path("dirlink")).unwrap();
-    let workspace = engine.workspace(&place.root).unwrap();
+    let workspace = engine.open_workspace_root(&place.root).unwrap();
     let start = workspace.checkpoint("start");
     let copy = place.copy();
     fs::remove_file(place.path("link")).unwrap();
@@ -125,7 +125,7 @@ fn read_only_files_and_directories_are_restored_with_their_modes() {
     place.chmod("ro/inner/file", 0o444);
     place.chmod("ro/inner", 0o555);
     place.chmod("ro", 0o555);
-    let workspace = engine.workspace(&place.root).unwrap();
+    let workspace = engine.open_workspace_root(&place.root).unwrap();
     let start = workspace.checkpoint("start");
     let copy = place.copy();
     // Edit below read-only directories and leave them read-only.
@@ -155,7 +155,7 @@ fn the_mode_of_a_file_does_not_leak_to_its_other_names() {
     place.chmod("a", 0o600);
     place.write("b", "same");
     place.chmod("b", 0o644);
-    let workspace = engine.workspace(&place.root).unwrap();
+    let workspace = engine.open_workspace_root(&place.root).unwrap();
     let start = workspace.checkpoint("start");
     let copy = place.copy();
     fs::remove_file(place.path("a")).unwrap();
@@ -169,14 +169,14 @@ fn a_plan_waits_for_a_person_while_others_make_checkpoints() {
     let place = TestWorkspace::new();
     let engine = place.engine();
     place.write("f", "old");
-    let workspace = engine.workspace(&place.root).unwrap();
+    let workspace = engine.open_workspace_root(&place.root).unwrap();
     let start = workspace.checkpoint("start");
     place.write("f", "new");
     let mut prepared = workspace.prepare_rewind(&whole(&start)).unwrap();
-    prepared.release();
+    prepared.release_lock();
     place.write("other", "came meanwhile");
     workspace.checkpoint("meanwhile");
-    nothing_left_alone(&workspace.apply(prepared).unwrap());
+    nothing_left_alone(&workspace.apply_rewind(prepared).unwrap());
     assert_eq!((place.read("f").as_str(), place.read("other").as_str()), ("old", "came meanwhile"));
     nothing_left_alone(&workspace.undo());
     assert_eq!((place.read("f").as_str(), place.read("other").as_str()), ("new", "came meanwhile"));
@@ -187,7 +187,7 @@ fn planning_changes_nothing() {
     let place = TestWorkspace::new();
     let engine = place.engine();
     place.write("f", "old");
-    let workspace = engine.workspace(&place.root).unwrap();
+    let workspace = engine.open_workspace_root(&place.root).unwrap();
     let start = workspace.checkpoint("start");
     place.write("f", "new");
     let before =

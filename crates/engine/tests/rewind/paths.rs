@@ -23,7 +23,7 @@ fn a_tree_deeper_than_path_max_is_kept_and_restored() {
     let bottom = within(dirs.last().unwrap(), b"file");
     fs::write(&bottom, "deep").unwrap();
     fs::write(within(&dirs[150], b"half way"), "half").unwrap();
-    let workspace = engine.workspace(&place.root).unwrap();
+    let workspace = engine.open_workspace_root(&place.root).unwrap();
     let start = workspace.checkpoint("start");
     let copy = place.copy();
     assert!(copy.keys().any(|path| path.len() > 30_000));
@@ -53,10 +53,10 @@ fn a_tree_deeper_than_a_path_can_say_is_written_elsewhere() {
         dirs.push(File::open(&path).unwrap());
     }
     fs::write(within(dirs.last().unwrap(), b"file"), "deep").unwrap();
-    let workspace = engine.workspace(&place.root).unwrap();
+    let workspace = engine.open_workspace_root(&place.root).unwrap();
     let start = workspace.checkpoint("start");
     let into = place.outside().join("copy");
-    let written = workspace.materialize(&workspace.state_of(&start).unwrap(), &into, false).unwrap();
+    let written = workspace.materialize(&workspace.load_state(&start).unwrap(), &into, false).unwrap();
     assert_eq!((written.files, written.bytes, written.missing.len()), (1, 4, 0));
 }
 
@@ -72,7 +72,7 @@ fn names_of_255_bytes_with_newlines_and_without_utf8_survive() {
     }
     fs::create_dir(place.path("dir")).unwrap();
     std::os::unix::fs::symlink(std::ffi::OsStr::from_bytes(b"\xff\n"), place.path("dir/link")).unwrap();
-    let workspace = engine.workspace(&place.root).unwrap();
+    let workspace = engine.open_workspace_root(&place.root).unwrap();
     let start = workspace.checkpoint("start");
     let copy = place.copy();
     for name in &names[..4] {
@@ -92,7 +92,7 @@ fn one_file_comes_back_without_anything_else_changing() {
     let engine = place.engine();
     place.write("src/a", "1");
     place.write("src/b", "1");
-    let workspace = engine.workspace(&place.root).unwrap();
+    let workspace = engine.open_workspace_root(&place.root).unwrap();
     let start = workspace.checkpoint("start");
     place.write("src/a", "2");
     place.write("src/b", "2");
@@ -109,7 +109,7 @@ fn one_file_comes_back_together_with_the_directories_it_needs() {
     place.write("src/deep/main.rs", "1");
     place.write("src/deep/other.rs", "1");
     place.chmod("src", 0o750);
-    let workspace = engine.workspace(&place.root).unwrap();
+    let workspace = engine.open_workspace_root(&place.root).unwrap();
     let start = workspace.checkpoint("start");
     fs::remove_dir_all(place.path("src")).unwrap();
     nothing_left_alone(&workspace.rewind_paths(&start, &["src/deep/main.rs"]).unwrap());
@@ -124,7 +124,7 @@ fn globs_and_directories_limit_a_rewind() {
     for path in ["a.rs", "b.txt", "dir/c.rs", "dir/sub/d.rs"] {
         place.write(path, "1");
     }
-    let workspace = engine.workspace(&place.root).unwrap();
+    let workspace = engine.open_workspace_root(&place.root).unwrap();
     let start = workspace.checkpoint("start");
     for path in ["a.rs", "b.txt", "dir/c.rs", "dir/sub/d.rs"] {
         place.write(path, "2");
@@ -143,7 +143,7 @@ fn a_path_that_names_nothing_or_leads_out_is_refused() {
     let place = TestWorkspace::new();
     let engine = place.engine();
     place.write("a", "1");
-    let workspace = engine.workspace(&place.root).unwrap();
+    let workspace = engine.open_workspace_root(&place.root).unwrap();
     let start = workspace.checkpoint("start");
     place.write("a", "2");
     for path in ["nope", "../a", "/etc/passwd", "a/../../b", "[", "no/such/dir"] {
@@ -163,7 +163,7 @@ fn a_file_and_a_directory_trade_places_and_back() {
     place.write("x", "file");
     place.write("y/inside", "dir");
     place.write("y.txt", "sorts between y and y/inside");
-    let workspace = engine.workspace(&place.root).unwrap();
+    let workspace = engine.open_workspace_root(&place.root).unwrap();
     let start = workspace.checkpoint("start");
     let copy = place.copy();
     fs::remove_file(place.path("x")).unwrap();
@@ -185,7 +185,7 @@ fn a_large_file_is_restored_exactly() {
     let engine = place.engine();
     let bytes = tree::Draw::new(1).bytes(20 << 20);
     fs::write(place.path("large"), &bytes).unwrap();
-    let workspace = engine.workspace(&place.root).unwrap();
+    let workspace = engine.open_workspace_root(&place.root).unwrap();
     let start = workspace.checkpoint("start");
     let mut edited = bytes.clone();
     edited[10 << 20] ^= 1;

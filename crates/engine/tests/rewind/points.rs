@@ -32,7 +32,7 @@ fn refused(workspace: &Workspace, point: &str, words: &[&str]) {
 fn a_workspace_without_checkpoints_says_so() {
     let place = TestWorkspace::new();
     let engine = place.engine();
-    let workspace = engine.workspace(&place.root).unwrap();
+    let workspace = engine.open_workspace_root(&place.root).unwrap();
     let found = workspace.resolve("@", now(), &|| TimeZone::UTC);
     assert!(matches!(found, Err(EngineError::NothingRecorded { .. })));
 }
@@ -41,7 +41,7 @@ fn a_workspace_without_checkpoints_says_so() {
 fn labels_ids_numbers_tags_and_now_name_checkpoints() {
     let place = TestWorkspace::new();
     let engine = place.engine();
-    let workspace = engine.workspace(&place.root).unwrap();
+    let workspace = engine.open_workspace_root(&place.root).unwrap();
     let first = workspace.checkpoint("before refactoring");
     place.write("a", "1");
     let annotation = Annotation { tags: vec!["good".into()], ..Annotation::default() };
@@ -61,7 +61,7 @@ fn labels_ids_numbers_tags_and_now_name_checkpoints() {
 fn names_for_nothing_are_refused_with_what_exists() {
     let place = TestWorkspace::new();
     let engine = place.engine();
-    let workspace = engine.workspace(&place.root).unwrap();
+    let workspace = engine.open_workspace_root(&place.root).unwrap();
     workspace.checkpoint("before refactoring");
     refused(&workspace, "before refactorin", &["before refactoring"]);
     refused(&workspace, "#9", &["#9", "#1"]);
@@ -77,7 +77,7 @@ fn names_for_nothing_are_refused_with_what_exists() {
 fn a_label_used_twice_or_a_short_prefix_is_refused_with_the_candidates() {
     let place = TestWorkspace::new();
     let engine = place.engine();
-    let workspace = engine.workspace(&place.root).unwrap();
+    let workspace = engine.open_workspace_root(&place.root).unwrap();
     for round in 0..20 {
         place.write("a", &round.to_string());
         workspace.checkpoint(if round < 2 { "twice" } else { "other" });
@@ -99,7 +99,7 @@ fn a_label_used_twice_or_a_short_prefix_is_refused_with_the_candidates() {
 fn deleted_checkpoints_are_named_as_deleted_and_come_back_with_undo() {
     let place = TestWorkspace::new();
     let engine = place.engine();
-    let workspace = engine.workspace(&place.root).unwrap();
+    let workspace = engine.open_workspace_root(&place.root).unwrap();
     let one = workspace.checkpoint("one");
     place.write("a", "1");
     workspace.checkpoint("two");
@@ -108,7 +108,7 @@ fn deleted_checkpoints_are_named_as_deleted_and_come_back_with_undo() {
     refused(&workspace, "one", &["one"]);
     let reversal = workspace.prepare_undo(None).unwrap();
     assert!(
-        workspace.reverse_now(reversal, UndoDirection::Undo).unwrap().into_files().is_none(),
+        workspace.apply_reversal(reversal, UndoDirection::Undo).unwrap().into_files().is_none(),
         "no file changes"
     );
     assert_eq!(number(&workspace, "one"), 1);
@@ -118,7 +118,7 @@ fn deleted_checkpoints_are_named_as_deleted_and_come_back_with_undo() {
 fn a_time_names_the_last_checkpoint_up_to_it() {
     let place = TestWorkspace::new();
     let engine = place.engine();
-    let workspace = engine.workspace(&place.root).unwrap();
+    let workspace = engine.open_workspace_root(&place.root).unwrap();
     let one = workspace.checkpoint("one");
     place.write("a", "1");
     let two = workspace.checkpoint("two");
@@ -132,7 +132,7 @@ fn a_time_names_the_last_checkpoint_up_to_it() {
 fn steps_back_are_counted_along_the_line_that_led_here() {
     let place = TestWorkspace::new();
     let engine = place.engine();
-    let workspace = engine.workspace(&place.root).unwrap();
+    let workspace = engine.open_workspace_root(&place.root).unwrap();
     let mut made = Vec::new();
     for round in 1..=4 {
         place.write("a", &round.to_string());
@@ -158,7 +158,7 @@ fn steps_back_after_a_rewind_are_the_same_when_git_moved_meanwhile() {
     let place = TestWorkspace::new();
     let engine = place.engine();
     let git = crate::git::Git::init(&place.root);
-    let workspace = engine.workspace(&place.root).unwrap();
+    let workspace = engine.open_workspace_root(&place.root).unwrap();
     place.write("a", "1");
     git.commit("1");
     workspace.checkpoint("c1");
@@ -176,7 +176,7 @@ fn steps_back_after_a_rewind_are_the_same_when_git_moved_meanwhile() {
 fn undo_of_a_rewind_goes_back_to_where_the_line_was() {
     let place = TestWorkspace::new();
     let engine = place.engine();
-    let workspace = engine.workspace(&place.root).unwrap();
+    let workspace = engine.open_workspace_root(&place.root).unwrap();
     let mut made = Vec::new();
     for round in 1..=3 {
         place.write("a", &round.to_string());
@@ -192,7 +192,7 @@ fn undo_of_a_rewind_goes_back_to_where_the_line_was() {
 fn digits_alone_are_a_step_number_however_many_ids_start_with_them() {
     let place = TestWorkspace::new();
     let engine = place.engine();
-    let workspace = engine.workspace(&place.root).unwrap();
+    let workspace = engine.open_workspace_root(&place.root).unwrap();
     // Until some id starts with four digits and no letter among them.
     let mut found = None;
     for round in 0..200 {
@@ -228,7 +228,7 @@ fn digits_alone_are_a_step_number_however_many_ids_start_with_them() {
 fn an_operation_is_named_by_its_number_or_by_an_id_with_a_letter() {
     let place = TestWorkspace::new();
     let engine = place.engine();
-    let workspace = engine.workspace(&place.root).unwrap();
+    let workspace = engine.open_workspace_root(&place.root).unwrap();
     for round in 0..200 {
         place.write("a", &round.to_string());
         workspace.checkpoint("x");

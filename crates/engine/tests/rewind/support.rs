@@ -43,28 +43,28 @@ impl Words for Workspace {
 
     fn rewind(&self, target: &StepRow) -> RewindReport {
         let request = RewindRequest { target: Some(target.clone()), ..RewindRequest::default() };
-        self.apply(self.prepare_rewind(&request).unwrap()).unwrap()
+        self.apply_rewind(self.prepare_rewind(&request).unwrap()).unwrap()
     }
 
     fn rewind_with_git(&self, target: &StepRow) -> RewindReport {
         let request = RewindRequest { target: Some(target.clone()), git: true, ..RewindRequest::default() };
-        self.apply(self.prepare_rewind(&request).unwrap()).unwrap()
+        self.apply_rewind(self.prepare_rewind(&request).unwrap()).unwrap()
     }
 
     fn rewind_paths(&self, target: &StepRow, paths: &[&str]) -> Result<RewindReport, EngineError> {
         let paths = paths.iter().map(|path| (*path).to_string()).collect();
         let request = RewindRequest { target: Some(target.clone()), paths, ..RewindRequest::default() };
-        self.apply(self.prepare_rewind(&request)?)
+        self.apply_rewind(self.prepare_rewind(&request)?)
     }
 
     fn take_back(&self, changes: &[usize]) -> RewindReport {
         let request = RewindRequest { changes: changes.to_vec(), ..RewindRequest::default() };
-        self.apply(self.prepare_rewind(&request).unwrap()).unwrap()
+        self.apply_rewind(self.prepare_rewind(&request).unwrap()).unwrap()
     }
 
     fn undo(&self) -> RewindReport {
         let reversal = self.prepare_undo(None).unwrap();
-        self.reverse_now(reversal, UndoDirection::Undo)
+        self.apply_reversal(reversal, UndoDirection::Undo)
             .unwrap()
             .into_files()
             .expect("the last operation changed files")
@@ -72,7 +72,7 @@ impl Words for Workspace {
 
     fn redo(&self) -> RewindReport {
         let reversal = self.prepare_redo().unwrap();
-        self.reverse_now(reversal, UndoDirection::Redo)
+        self.apply_reversal(reversal, UndoDirection::Redo)
             .unwrap()
             .into_files()
             .expect("the undone operation changed files")

@@ -16,7 +16,7 @@ fn an_older_change_is_taken_back_and_later_edits_of_other_lines_stay() {
     let place = TestWorkspace::new();
     let engine = place.engine();
     place.write("f", TEN);
-    let workspace = engine.workspace(&place.root).unwrap();
+    let workspace = engine.open_workspace_root(&place.root).unwrap();
     workspace.checkpoint("start");
     place.write("f", &TEN.replace("2\n", "two\n"));
     workspace.checkpoint("agent");
@@ -39,7 +39,7 @@ fn a_change_whose_lines_were_edited_since_is_left_alone_and_named() {
     let engine = place.engine();
     place.write("f", TEN);
     place.write("g", "g");
-    let workspace = engine.workspace(&place.root).unwrap();
+    let workspace = engine.open_workspace_root(&place.root).unwrap();
     workspace.checkpoint("start");
     place.write("f", &TEN.replace("2\n", "two\n"));
     place.write("g", "agent");
@@ -57,7 +57,7 @@ fn a_file_deleted_since_does_not_come_back_when_an_older_edit_of_it_is_taken_bac
     let place = TestWorkspace::new();
     let engine = place.engine();
     place.write("f", "old");
-    let workspace = engine.workspace(&place.root).unwrap();
+    let workspace = engine.open_workspace_root(&place.root).unwrap();
     workspace.checkpoint("start");
     place.write("f", "agent");
     workspace.checkpoint("agent");
@@ -72,7 +72,7 @@ fn a_file_deleted_since_does_not_come_back_when_an_older_edit_of_it_is_taken_bac
 fn a_created_file_that_was_edited_since_is_not_deleted() {
     let place = TestWorkspace::new();
     let engine = place.engine();
-    let workspace = engine.workspace(&place.root).unwrap();
+    let workspace = engine.open_workspace_root(&place.root).unwrap();
     workspace.checkpoint("start");
     place.write("new", "agent");
     workspace.checkpoint("agent");
@@ -86,7 +86,7 @@ fn a_created_file_that_was_edited_since_is_not_deleted() {
 fn binary_files_changed_twice_are_not_merged() {
     let place = TestWorkspace::new();
     let engine = place.engine();
-    let workspace = engine.workspace(&place.root).unwrap();
+    let workspace = engine.open_workspace_root(&place.root).unwrap();
     for (label, bytes) in [("start", &b"\0a\nb\nc\nd\ne\n"[..]), ("agent", b"\0A\nb\nc\nd\ne\n")] {
         fs::write(place.path("bin"), bytes).unwrap();
         workspace.checkpoint(label);
@@ -101,14 +101,14 @@ fn binary_files_changed_twice_are_not_merged() {
 fn the_last_two_changes_are_taken_back_and_nothing_else() {
     let place = TestWorkspace::new();
     let engine = place.engine();
-    let workspace = engine.workspace(&place.root).unwrap();
+    let workspace = engine.open_workspace_root(&place.root).unwrap();
     workspace.checkpoint("start");
     for name in ["a", "b", "c"] {
         place.write(name, name);
         workspace.checkpoint(name);
     }
     let request = RewindRequest { last: Some(2), ..RewindRequest::default() };
-    let report = workspace.apply(workspace.prepare_rewind(&request).unwrap()).unwrap();
+    let report = workspace.apply_rewind(workspace.prepare_rewind(&request).unwrap()).unwrap();
     nothing_left_alone(&report);
     assert!(place.has("a") && !place.has("b") && !place.has("c"));
 }
@@ -118,11 +118,11 @@ fn changes_no_checkpoint_has_seen_yet_count_as_the_last_ones() {
     let place = TestWorkspace::new();
     let engine = place.engine();
     place.write("a", "1");
-    let workspace = engine.workspace(&place.root).unwrap();
+    let workspace = engine.open_workspace_root(&place.root).unwrap();
     workspace.checkpoint("start");
     place.write("a", "2");
     let request = RewindRequest { last: Some(1), ..RewindRequest::default() };
-    nothing_left_alone(&workspace.apply(workspace.prepare_rewind(&request).unwrap()).unwrap());
+    nothing_left_alone(&workspace.apply_rewind(workspace.prepare_rewind(&request).unwrap()).unwrap());
     assert_eq!(place.read("a"), "1");
 }
 
@@ -132,7 +132,7 @@ fn all_changes_taken_back_is_the_beginning_again() {
     let engine = place.engine();
     place.write("keep", "1");
     place.write("dir/gone", "2");
-    let workspace = engine.workspace(&place.root).unwrap();
+    let workspace = engine.open_workspace_root(&place.root).unwrap();
     workspace.checkpoint("start");
     let start = place.copy();
     place.write("new/deep/file", "3");
@@ -145,7 +145,7 @@ fn all_changes_taken_back_is_the_beginning_again() {
     workspace.checkpoint("two");
     place.write("dir", "a file where a directory was");
     let request = RewindRequest { all: true, ..RewindRequest::default() };
-    let report = workspace.apply(workspace.prepare_rewind(&request).unwrap()).unwrap();
+    let report = workspace.apply_rewind(workspace.prepare_rewind(&request).unwrap()).unwrap();
     nothing_left_alone(&report);
     place.expect(&start);
 }
@@ -155,7 +155,7 @@ fn a_rename_taken_back_moves_the_file_to_where_it_was() {
     let place = TestWorkspace::new();
     let engine = place.engine();
     place.write("src/old.rs", "fn main() {}\n");
-    let workspace = engine.workspace(&place.root).unwrap();
+    let workspace = engine.open_workspace_root(&place.root).unwrap();
     workspace.checkpoint("start");
     fs::create_dir(place.path("lib")).unwrap();
     fs::rename(place.path("src/old.rs"), place.path("lib/new.rs")).unwrap();
@@ -171,7 +171,7 @@ fn a_rename_of_a_file_edited_since_keeps_the_edit() {
     let place = TestWorkspace::new();
     let engine = place.engine();
     place.write("old", "text\n");
-    let workspace = engine.workspace(&place.root).unwrap();
+    let workspace = engine.open_workspace_root(&place.root).unwrap();
     workspace.checkpoint("start");
     fs::rename(place.path("old"), place.path("new")).unwrap();
     workspace.checkpoint("renamed");
@@ -187,7 +187,7 @@ fn a_mode_change_is_taken_back_under_a_later_edit() {
     let engine = place.engine();
     place.write("run.sh", "echo\n");
     place.chmod("run.sh", 0o644);
-    let workspace = engine.workspace(&place.root).unwrap();
+    let workspace = engine.open_workspace_root(&place.root).unwrap();
     workspace.checkpoint("start");
     place.chmod("run.sh", 0o777);
     workspace.checkpoint("chmod");
@@ -203,7 +203,7 @@ fn undo_of_a_rewind_keeps_what_was_edited_since() {
     let engine = place.engine();
     place.write("f", TEN);
     place.write("g", "1");
-    let workspace = engine.workspace(&place.root).unwrap();
+    let workspace = engine.open_workspace_root(&place.root).unwrap();
     let start = workspace.checkpoint("start");
     place.write("f", &TEN.replace("2\n", "two\n"));
     place.write("g", "2");
@@ -221,7 +221,7 @@ fn undo_of_a_rewind_keeps_what_was_edited_since() {
 fn an_unknown_change_number_is_refused_with_the_numbers_there_are() {
     let place = TestWorkspace::new();
     let engine = place.engine();
-    let workspace = engine.workspace(&place.root).unwrap();
+    let workspace = engine.open_workspace_root(&place.root).unwrap();
     workspace.checkpoint("start");
     place.write("a", "1");
     workspace.checkpoint("one");
@@ -240,13 +240,13 @@ fn an_unknown_change_number_is_refused_with_the_numbers_there_are() {
 fn a_change_limited_by_path_takes_back_only_that_path() {
     let place = TestWorkspace::new();
     let engine = place.engine();
-    let workspace = engine.workspace(&place.root).unwrap();
+    let workspace = engine.open_workspace_root(&place.root).unwrap();
     workspace.checkpoint("start");
     place.write("src/a.rs", "1");
     place.write("docs/b.md", "2");
     workspace.checkpoint("one");
     let request = RewindRequest { all: true, paths: vec!["docs".into()], ..RewindRequest::default() };
-    let report = workspace.apply(workspace.prepare_rewind(&request).unwrap()).unwrap();
+    let report = workspace.apply_rewind(workspace.prepare_rewind(&request).unwrap()).unwrap();
     assert_eq!(left_alone(&report), []);
     assert!(place.has("src/a.rs") && !place.has("docs/b.md"));
 }

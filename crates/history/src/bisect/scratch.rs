@@ -16,22 +16,22 @@ use stepback_worktree::WorktreeError;
 const FEW: usize = 500;
 
 /// A directory that is brought from one past state to another.
-pub struct Scratch<'w> {
+pub struct ScratchDir<'w> {
     workspace: &'w Workspace,
     dir: PathBuf,
-    at: Option<WorkspaceState>,
+    state: Option<WorkspaceState>,
     /// The `stat` result of every file of the state at the time the caller got the directory. Files that a command created
     /// are not included.
-    handed_over: BTreeMap<PathBuf, Stamp>,
+    stamps_at_handover: BTreeMap<PathBuf, FileStamp>,
 }
 
 /// A stamp that changes whenever a file does: inode, size, mtime and ctime.
-type Stamp = (u64, u64, (i64, i64), (i64, i64));
+type FileStamp = (u64, u64, (i64, i64), (i64, i64));
 
-impl<'w> Scratch<'w> {
+impl<'w> ScratchDir<'w> {
     /// Creates a scratch directory at `dir`, which must not exist or be empty.
     pub fn new(workspace: &'w Workspace, dir: PathBuf) -> Self {
-        Self { workspace, dir, at: None, handed_over: BTreeMap::new() }
+        Self { workspace, dir, state: None, stamps_at_handover: BTreeMap::new() }
     }
 
     /// Path of the directory.
@@ -41,9 +41,9 @@ impl<'w> Scratch<'w> {
 
     /// Makes the directory contain the files of `state`. Files that a command created and no state has, such as build
     /// results, stay; its changes to files of the state do not.
-    pub fn become_state(&mut self, state: &WorkspaceState) -> Result<(), EngineError> {
-        let updated = match self.at.take() {
-            Some(from) => !self.is_spoilt() && self.update(&from, state)?,
+    pub fn switch_to_state(&mut self, state: &WorkspaceState) -> Result<(), EngineError> {
+        let updated = match self.state.take() {
+            Some(from) => !self.is_modified() && self.apply_difference(&from, state)?,
             None => false,
         };
         if !updated {
@@ -51,17 +51,18 @@ impl<'w> Scratch<'w> {
                 fs::remove_dir_all(&self.dir).map_err(WorktreeError::aside("clear", &self.dir))?;
             }
             self.workspace.materialize(state, &self.dir, false)?;
-            self.handed_over = stamps(&self.dir).map_err(WorktreeError::aside("look through", &self.dir))?;
+            self.stamps_at_handover =
+                read_stamps(&self.dir).map_err(WorktreeError::aside("look through", &self.dir))?;
         }
-        self.at = Some(*state);
+        self.state = Some(*state);
         Ok(())
     }
 
     /// Whether a file of the state was changed since the caller got the directory.
-    fn is_spoilt(&self) -> bool {
-        let files: Vec<(&PathBuf, &Stamp)> = self.handed_over.iter().collect();
-        let differs = |(path, handed_over): &(&PathBuf, &Stamp)| {
-            fs::symlink_metadata(path).map_or(true, |meta| stamp(&meta) != **handed_over)
+    fn is_modified(&self) -> bool {
+        let files: Vec<(&PathBuf, &FileStamp)> = self.stamps_at_handover.iter().collect();
+        let differs = |(path, handed_over): &(&PathBuf, &FileStamp)| {
+            fs::symlink_metadata(path).map_or(true, |meta| file_stamp(&meta) != **handed_over)
         };
         let share = files.len().div_ceil(self.workspace.engine.threads.max(1)).max(FEW);
         std::thread::scope(|scope| {
@@ -73,25 +74,27 @@ impl<'w> Scratch<'w> {
     }
 
     /// Writes what differs; returns `false` if a file is not as it was left.
-    fn update(&mut self, from: &WorkspaceState, to: &WorkspaceState) -> Result<bool, EngineError> {
-        let Some(changes) = self.workspace.carry_over(from, to, &self.dir)? else { return Ok(false) };
+    fn apply_difference(&mut self, from: &WorkspaceState, to: &WorkspaceState) -> Result<bool, EngineError> {
+        let Some(changes) = self.workspace.update_materialized_dir(from, to, &self.dir)? else {
+            return Ok(false);
+        };
         for change in &changes {
             let path = self.dir.join(std::ffi::OsStr::from_bytes(change.path.as_bytes()));
-            self.handed_over.remove(&path);
+            self.stamps_at_handover.remove(&path);
             if change.then.as_ref().is_some_and(|then| !then.is_dir()) {
                 let meta = fs::symlink_metadata(&path).map_err(WorktreeError::aside("look at", &path))?;
-                self.handed_over.insert(path, stamp(&meta));
+                self.stamps_at_handover.insert(path, file_stamp(&meta));
             }
         }
         Ok(true)
     }
 }
 
-fn stamp(meta: &fs::Metadata) -> Stamp {
+fn file_stamp(meta: &fs::Metadata) -> FileStamp {
     (meta.ino(), meta.size(), (meta.mtime(), meta.mtime_nsec()), (meta.ctime(), meta.ctime_nsec()))
 }
 
-fn stamps(dir: &Path) -> io::Result<BTreeMap<PathBuf, Stamp>> {
+fn read_stamps(dir: &Path) -> io::Result<BTreeMap<PathBuf, FileStamp>> {
     let mut stamps = BTreeMap::new();
     let mut waiting = vec![dir.to_path_buf()];
     while let Some(dir) = waiting.pop() {
@@ -101,7 +104,7 @@ fn stamps(dir: &Path) -> io::Result<BTreeMap<PathBuf, Stamp>> {
             if meta.is_dir() {
                 waiting.push(entry.path());
             } else {
-                stamps.insert(entry.path(), stamp(&meta));
+                stamps.insert(entry.path(), file_stamp(&meta));
             }
         }
     }

@@ -27,12 +27,12 @@ pub enum BisectResult {
     /// This moment is the first bad one.
     First(usize),
     /// One of these is the first bad one: probes of those in between could not decide.
-    Among(Vec<usize>),
+    AnyOf(Vec<usize>),
 }
 
 impl BisectSearch {
     /// Starts a search between `good` and `bad`, whose verdicts are known.
-    pub fn between(good: usize, bad: usize) -> Self {
+    pub fn new(good: usize, bad: usize) -> Self {
         Self { good, bad, skipped: BTreeSet::new() }
     }
 
@@ -49,7 +49,7 @@ impl BisectSearch {
     }
 
     /// Adds the verdict of a probe.
-    pub fn tell(&mut self, moment: usize, verdict: ProbeVerdict) {
+    pub fn record_verdict(&mut self, moment: usize, verdict: ProbeVerdict) {
         match verdict {
             ProbeVerdict::Good => self.good = self.good.max(moment),
             ProbeVerdict::Bad => self.bad = self.bad.min(moment),
@@ -60,15 +60,15 @@ impl BisectSearch {
     }
 
     /// Returns how many moments are still undecided.
-    pub fn left(&self) -> usize {
+    pub fn remaining(&self) -> usize {
         (self.good + 1..self.bad).filter(|moment| !self.skipped.contains(moment)).count()
     }
 
     /// Returns the result, once [`Self::next`] returns no more moments.
-    pub fn found(&self) -> BisectResult {
+    pub fn result(&self) -> BisectResult {
         match self.bad.saturating_sub(self.good) {
             0 | 1 => BisectResult::First(self.bad),
-            _ => BisectResult::Among((self.good + 1..=self.bad).collect()),
+            _ => BisectResult::AnyOf((self.good + 1..=self.bad).collect()),
         }
     }
 }
@@ -78,12 +78,12 @@ mod tests {
     use super::*;
 
     fn run(len: usize, first_bad: usize, skip: &[usize], jobs: usize) -> (BisectResult, usize) {
-        let mut search = BisectSearch::between(0, len - 1);
+        let mut search = BisectSearch::new(0, len - 1);
         let mut probes = 0;
         loop {
             let next = search.next(jobs);
             if next.is_empty() {
-                return (search.found(), probes);
+                return (search.result(), probes);
             }
             for moment in next {
                 probes += 1;
@@ -92,7 +92,7 @@ mod tests {
                     _ if moment >= first_bad => ProbeVerdict::Bad,
                     _ => ProbeVerdict::Good,
                 };
-                search.tell(moment, verdict);
+                search.record_verdict(moment, verdict);
             }
         }
     }
@@ -112,8 +112,8 @@ mod tests {
 
     #[test]
     fn what_cannot_be_told_leaves_a_choice() {
-        assert_eq!(run(10, 5, &[4, 5, 6], 1).0, BisectResult::Among(vec![4, 5, 6, 7]));
+        assert_eq!(run(10, 5, &[4, 5, 6], 1).0, BisectResult::AnyOf(vec![4, 5, 6, 7]));
         assert_eq!(run(10, 5, &[2], 1).0, BisectResult::First(5));
-        assert_eq!(run(3, 1, &[1], 1).0, BisectResult::Among(vec![1, 2]));
+        assert_eq!(run(3, 1, &[1], 1).0, BisectResult::AnyOf(vec![1, 2]));
     }
 }

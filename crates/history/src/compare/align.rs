@@ -17,11 +17,11 @@ pub const LOOKS: usize = 4;
 /// same subject, in the remaining gaps steps with the same tool, and then steps of the same kind.
 pub fn align(a: &[AlignmentKey], b: &[AlignmentKey]) -> Vec<(Option<usize>, Option<usize>)> {
     let mut rows = Vec::with_capacity(a.len().max(b.len()));
-    between(a, b, 0..a.len(), 0..b.len(), 0, &mut rows);
+    align_ranges(a, b, 0..a.len(), 0..b.len(), 0, &mut rows);
     rows
 }
 
-fn between(
+fn align_ranges(
     a: &[AlignmentKey],
     b: &[AlignmentKey],
     left: Range<usize>,
@@ -35,17 +35,17 @@ fn between(
         return;
     }
     let (mut from_a, mut from_b) = (left.start, right.start);
-    for (at_a, at_b) in common(a, b, left.clone(), right.clone(), look) {
-        between(a, b, from_a..at_a, from_b..at_b, look + 1, rows);
+    for (at_a, at_b) in longest_common_subsequence(a, b, left.clone(), right.clone(), look) {
+        align_ranges(a, b, from_a..at_a, from_b..at_b, look + 1, rows);
         rows.push((Some(at_a), Some(at_b)));
         (from_a, from_b) = (at_a + 1, at_b + 1);
     }
-    between(a, b, from_a..left.end, from_b..right.end, look + 1, rows);
+    align_ranges(a, b, from_a..left.end, from_b..right.end, look + 1, rows);
 }
 
 /// Returns the longest common subsequence. Steps that occur on one side only are removed first: they cannot be part of it,
 /// and they make the search slow.
-fn common(
+fn longest_common_subsequence(
     a: &[AlignmentKey],
     b: &[AlignmentKey],
     left: Range<usize>,
@@ -69,7 +69,7 @@ fn common(
 }
 
 /// Returns a hash that is equal for equal values within one run of the program.
-pub fn number_of(thing: &impl Hash) -> u64 {
+pub fn hash_value(thing: &impl Hash) -> u64 {
     use std::hash::{DefaultHasher, Hasher};
     let mut hasher = DefaultHasher::new();
     thing.hash(&mut hasher);

@@ -64,13 +64,17 @@ fn changes<S: Serializer>(changes: &Option<Vec<PathChange>>, serializer: S) -> R
 }
 
 /// Compares the ends of two runs, without regard to their steps.
-pub fn ends(source: &dyn ObjectSource, a: &ComparedRun, b: &ComparedRun) -> Result<Ends, HistoryError> {
+pub fn compare_ends(
+    source: &dyn ObjectSource,
+    a: &ComparedRun,
+    b: &ComparedRun,
+) -> Result<Ends, HistoryError> {
     let between = |a: Option<WorkspaceState>,
                    b: Option<WorkspaceState>|
      -> Result<Option<Vec<PathChange>>, HistoryError> {
         match (a, b) {
             (Some(a), Some(b)) if a.files.is_some() && b.files.is_some() => {
-                Ok(Some(diff::visible(source, &a, &b)?))
+                Ok(Some(diff::compare_visible_files(source, &a, &b)?))
             }
             _ => Ok(None),
         }
@@ -85,21 +89,21 @@ pub fn ends(source: &dyn ObjectSource, a: &ComparedRun, b: &ComparedRun) -> Resu
         ("env", left.env, right.env),
     ] {
         let differences = match slot {
-            "reasoning" => thoughts(source, before, after)?,
-            _ => values(source, before, after)?,
+            "reasoning" => diff_boards(source, before, after)?,
+            _ => diff_values(source, before, after)?,
         };
-        slots.extend(SlotDifference::of(slot, differences));
+        slots.extend(SlotDifference::from_differences(slot, differences));
     }
     Ok(Ends {
         files: between(a.end, b.end)?,
         files_at_start: between(a.start, b.start)?.map(|changes| changes.len() as u64),
         slots,
-        conversation: speech::conversations(source, a, b)?,
+        conversation: speech::compare_conversations(source, a, b)?,
     })
 }
 
 /// Returns the differences between two values.
-fn values(
+fn diff_values(
     source: &dyn ObjectSource,
     before: Option<Hash>,
     after: Option<Hash>,
@@ -117,7 +121,7 @@ fn values(
 }
 
 /// Returns the differences between two reasoning slots, item by item, independent of their layout in the store.
-fn thoughts(
+fn diff_boards(
     source: &dyn ObjectSource,
     before: Option<Hash>,
     after: Option<Hash>,
@@ -140,7 +144,7 @@ fn thoughts(
 
 impl SlotDifference {
     /// Counts the differences; `None` if there are none.
-    fn of(slot: &'static str, differences: Vec<value::ValueDifference>) -> Option<Self> {
+    fn from_differences(slot: &'static str, differences: Vec<value::ValueDifference>) -> Option<Self> {
         let count = |wanted: fn(&value::ValueDifference) -> bool| {
             differences.iter().filter(|part| wanted(part)).count() as u64
         };

@@ -12,23 +12,23 @@ use stepback_model::object::ObjectSource;
 use stepback_model::record::{Step, StepKind};
 
 use super::StepDifference;
-use super::align::{AlignmentKey, number_of};
+use super::align::{AlignmentKey, hash_value};
 use super::side::ComparedRun;
 use crate::error::HistoryError;
 
 /// The data of a side that is compared and counted.
 pub struct SideSummary {
     /// One print for each step.
-    pub prints: Vec<Print>,
+    pub fingerprints: Vec<StepFingerprint>,
     /// Tokens and cost of the model calls.
-    pub spent: Vec<CallUsage>,
+    pub usage: Vec<CallUsage>,
     /// The last text that the model answered, if any.
-    pub last_words: Option<String>,
+    pub last_answer: Option<String>,
 }
 
 /// What a step is compared by. Ids, times and directories are not included.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Print {
+pub struct StepFingerprint {
     kind: StepKind,
     tool: u64,
     input: u64,
@@ -36,12 +36,12 @@ pub struct Print {
     failed: bool,
     summary: u64,
     /// The subject: tool and program, or tool and path. Used only for pairing.
-    about: u64,
+    subject: u64,
 }
 
-impl Print {
+impl StepFingerprint {
     /// Returns how two paired steps differ.
-    pub fn differs(&self, other: &Self) -> Vec<StepDifference> {
+    pub fn differences(&self, other: &Self) -> Vec<StepDifference> {
         let mut parts = Vec::new();
         let mut put = |differs: bool, part| {
             if differs {
@@ -59,17 +59,17 @@ impl Print {
 
 /// Data from the start of a call that is needed at its end.
 #[derive(Clone, Default)]
-struct OpenSide {
+struct CallStart {
     input: u64,
     wire: Option<Wire>,
 }
 
 impl SideSummary {
     /// Reads the details of all steps.
-    pub fn of(source: &dyn ObjectSource, side: &ComparedRun) -> Result<Self, HistoryError> {
+    pub fn read(source: &dyn ObjectSource, side: &ComparedRun) -> Result<Self, HistoryError> {
         let mut reading =
-            Self { prints: Vec::with_capacity(side.steps.len()), spent: Vec::new(), last_words: None };
-        let mut begun: HashMap<&str, OpenSide> = HashMap::new();
+            Self { fingerprints: Vec::with_capacity(side.steps.len()), usage: Vec::new(), last_answer: None };
+        let mut begun: HashMap<&str, CallStart> = HashMap::new();
         let source = LastRead::new(source);
         for step in &side.steps {
             let detail = match step.meta.detail {
@@ -78,42 +78,42 @@ impl SideSummary {
             };
             let call = step.meta.call.as_deref();
             let start = call.and_then(|call| begun.get(call)).cloned().unwrap_or_default();
-            reading.take(side, step, &detail, &start);
+            reading.add_step(side, step, &detail, &start);
             if let (StepKind::ToolStart | StepKind::ModelStart, Some(call)) = (step.kind, call) {
-                let input = reading.prints.last().map_or(0, |print| print.input);
+                let input = reading.fingerprints.last().map_or(0, |print| print.input);
                 let wire = detail.pointer("/input/wire").cloned();
                 let wire = wire.and_then(|wire| serde_json::from_value(wire).ok());
-                begun.insert(call, OpenSide { input, wire });
+                begun.insert(call, CallStart { input, wire });
             }
         }
         Ok(reading)
     }
 
     /// Returns the keys by which steps are aligned.
-    pub fn keys(&self) -> Vec<AlignmentKey> {
-        let key = |print: &Print| {
-            let kind = number_of(&print.kind);
+    pub fn alignment_keys(&self) -> Vec<AlignmentKey> {
+        let key = |print: &StepFingerprint| {
+            let kind = hash_value(&print.kind);
             [
-                number_of(&(kind, print.tool, print.input, print.summary)),
-                number_of(&(kind, print.tool, print.about)),
-                number_of(&(kind, print.tool)),
+                hash_value(&(kind, print.tool, print.input, print.summary)),
+                hash_value(&(kind, print.tool, print.subject)),
+                hash_value(&(kind, print.tool)),
                 kind,
             ]
         };
-        self.prints.iter().map(key).collect()
+        self.fingerprints.iter().map(key).collect()
     }
 
-    fn take(&mut self, side: &ComparedRun, step: &Step, detail: &Value, start: &OpenSide) {
+    fn add_step(&mut self, side: &ComparedRun, step: &Step, detail: &Value, start: &CallStart) {
         let get = |name: &str| detail.get(name).filter(|value| !value.is_null());
-        let print = |value: Option<Value>| value.map_or(0, |value| number_of(&value.to_string()));
-        let normal = |name: &str| get(name).map(|value| side.normal(value));
+        let print = |value: Option<Value>| value.map_or(0, |value| hash_value(&value.to_string()));
+        let normal = |name: &str| get(name).map(|value| side.normalize_value(value));
         let spent = (step.kind != StepKind::ModelStart).then(|| CallUsage::of(detail)).flatten();
         let mut tool = step.meta.tool.as_ref().map(|tool| tool.to_lowercase());
         let mut said = None;
         let (input, output, summary) = match step.kind {
             StepKind::ToolStart => (print(normal("input")), 0, 0),
             StepKind::ToolEnd => {
-                let output = json!([normal("output"), get("error").map(|error| side.normal(error))]);
+                let output = json!([normal("output"), get("error").map(|error| side.normalize_value(error))]);
                 // An end without an input uses the input of the call's start.
                 let input = if start.input == 0 { print(normal("input")) } else { start.input };
                 (input, print(Some(output)), 0)
@@ -126,7 +126,7 @@ impl SideSummary {
             }
             StepKind::ModelEnd => {
                 tool = spent.as_ref().and_then(|spent| spent.model.clone()).or(tool);
-                let answer = answer(side, get("output"), start.wire);
+                let answer = normalize_answer(side, get("output"), start.wire);
                 said = answer.text;
                 (0, print(Some(answer.meaning)), 0)
             }
@@ -140,50 +140,55 @@ impl SideSummary {
                 if let Some(Value::Object(fields)) = &mut input {
                     fields.remove("call");
                 }
-                (print(input), print(normal("output")), number_of(&side.plain(&step.summary)))
+                (print(input), print(normal("output")), hash_value(&side.normalize_text(&step.summary)))
             }
         };
         if let Some(said) = said.filter(|said| !said.trim().is_empty()) {
-            self.last_words = Some(said);
+            self.last_answer = Some(said);
         }
-        self.spent.extend(spent);
-        self.prints.push(Print {
+        self.usage.extend(spent);
+        self.fingerprints.push(StepFingerprint {
             kind: step.kind,
-            tool: number_of(&tool),
+            tool: hash_value(&tool),
             input,
             output,
             failed: step.meta.failed,
             summary,
-            about: number_of(&side.plain(&step.summary).split_whitespace().take(2).collect::<Vec<_>>()),
+            subject: hash_value(
+                &side.normalize_text(&step.summary).split_whitespace().take(2).collect::<Vec<_>>(),
+            ),
         });
     }
 }
 
 /// The answer of a model, without ids, times and the way it was split into chunks.
-struct Answer {
+struct NormalizedAnswer {
     meaning: Value,
     text: Option<String>,
 }
 
-fn answer(side: &ComparedRun, output: Option<&Value>, wire: Option<Wire>) -> Answer {
-    let Some(output) = output else { return Answer { meaning: Value::Null, text: None } };
+fn normalize_answer(side: &ComparedRun, output: Option<&Value>, wire: Option<Wire>) -> NormalizedAnswer {
+    let Some(output) = output else { return NormalizedAnswer { meaning: Value::Null, text: None } };
     let Some(answered) = parse_answer(output, wire) else {
         // Agents report the text; for an unknown wire format, only the body is available.
         let body = output.get("body").unwrap_or(output);
-        return Answer { meaning: side.normal(body), text: output.as_str().map(str::to_string) };
+        return NormalizedAnswer {
+            meaning: side.normalize_value(body),
+            text: output.as_str().map(str::to_string),
+        };
     };
     let mut text = String::new();
     let mut pieces: Vec<Value> = Vec::new();
     for said in answered.said {
         match said {
             ContentPart::Model(words) => {
-                pieces.push(json!(side.plain(&words)));
+                pieces.push(json!(side.normalize_text(&words)));
                 text.push_str(&words);
             }
-            ContentPart::Call(call) => pieces.push(json!([call.name, side.normal(&call.input)])),
+            ContentPart::Call(call) => pieces.push(json!([call.name, side.normalize_value(&call.input)])),
             _ => {}
         }
     }
     let meaning = json!([pieces, answered.stop, answered.error, answered.complete]);
-    Answer { meaning, text: Some(text) }
+    NormalizedAnswer { meaning, text: Some(text) }
 }

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use serde_json::Value;
-use stepback_engine::workspace::describe;
+use stepback_engine::workspace::describe_checkpoint;
 use stepback_engine::{EngineError, Workspace};
 use stepback_model::hash::Hash;
 use stepback_model::ids::StepId;
@@ -34,7 +34,7 @@ pub struct ComparedRun {
 
 impl ComparedRun {
     /// Creates a side from a recorded session.
-    pub fn of_session(workspace: &Workspace, session: &Session) -> Result<Self, HistoryError> {
+    pub fn from_session(workspace: &Workspace, session: &Session) -> Result<Self, HistoryError> {
         let query = StepQuery { session: Some(session.id), oldest_first: true, ..StepQuery::default() };
         let mut steps = workspace.store().steps(workspace.record.id, &query)?;
         // A stop at a breakpoint is not a step of the agent; the user's decision there is.
@@ -42,7 +42,7 @@ impl ComparedRun {
         // For a session imported from the agent's own record, the files were not scanned while it ran; the recorded files are
         // those at the time of the import.
         let looked = !session.info.imported || steps.iter().any(|stored| stored.is_checkpoint());
-        let known = |stored: &StepRow| match workspace.state_of(stored) {
+        let known = |stored: &StepRow| match workspace.load_state(stored) {
             Ok(state) if looked => Ok(Some(state)),
             Ok(state) => Ok(Some(WorkspaceState { files: None, git: None, ..state })),
             Err(EngineError::NoFiles { .. }) => {
@@ -58,16 +58,16 @@ impl ComparedRun {
             end: last.transpose()?.flatten(),
             conversation: session.info.tip,
             session: Some(session.clone()),
-            directories: directories(workspace, session.info.directory.as_deref()),
+            directories: run_directories(workspace, session.info.directory.as_deref()),
             steps: steps.into_iter().map(|stored| stored.step).collect(),
         })
     }
 
     /// Creates a side from a branch, with the steps of its line.
-    pub fn of_branch(workspace: &Workspace, name: &str, tip: &StepRow) -> Result<Self, HistoryError> {
+    pub fn from_branch(workspace: &Workspace, name: &str, tip: &StepRow) -> Result<Self, HistoryError> {
         let line = workspace.ancestry(tip)?;
-        let mut side = Self::of_line(workspace, name, &line)?;
-        side.steps = on_line(workspace, &line)?;
+        let mut side = Self::from_line(workspace, name, &line)?;
+        side.steps = collect_line_steps(workspace, &line)?;
         // Light steps continue after the last checkpoint, and the conversation with them. A rewind of files has no
         // conversation.
         let states = side
@@ -79,46 +79,50 @@ impl ComparedRun {
             side.conversation = last.conversation;
             side.end = side.end.map(|end| WorkspaceState { env: end.env.or(last.env), ..end });
         }
-        side.start = line.last().and_then(|first| workspace.state_of(first).ok());
+        side.start = line.last().and_then(|first| workspace.load_state(first).ok());
         Ok(side)
     }
 
     /// Creates a side from the newest checkpoint of a line, without its steps.
-    pub(super) fn of_line(workspace: &Workspace, name: &str, line: &[StepRow]) -> Result<Self, HistoryError> {
+    pub(super) fn from_line(
+        workspace: &Workspace,
+        name: &str,
+        line: &[StepRow],
+    ) -> Result<Self, HistoryError> {
         Ok(Self {
             name: name.to_string(),
-            end: line.first().map(|tip| workspace.state_of(tip)).transpose()?,
-            conversation: last_said(workspace, line)?,
-            directories: directories(workspace, None),
+            end: line.first().map(|tip| workspace.load_state(tip)).transpose()?,
+            conversation: last_conversation(workspace, line)?,
+            directories: run_directories(workspace, None),
             ..Self::default()
         })
     }
 
     /// Creates a side from a single point.
-    pub fn of_point(workspace: &Workspace, stored: &StepRow) -> Result<Self, HistoryError> {
-        let end = workspace.state_of(stored)?;
+    pub fn from_point(workspace: &Workspace, stored: &StepRow) -> Result<Self, HistoryError> {
+        let end = workspace.load_state(stored)?;
         Ok(Self {
-            name: describe(stored),
+            name: describe_checkpoint(stored),
             end: Some(end),
             conversation: end.conversation,
-            directories: directories(workspace, None),
+            directories: run_directories(workspace, None),
             ..Self::default()
         })
     }
 
     /// Returns the text without the names of the directories the side ran in.
-    pub(super) fn plain(&self, text: &str) -> String {
+    pub(super) fn normalize_text(&self, text: &str) -> String {
         let named = self.directories.iter().filter(|directory| text.contains(directory.as_str()));
         named.fold(text.to_string(), |text, directory| text.replace(directory.as_str(), "."))
     }
 
     /// Returns the value without the names of the directories the side ran in.
-    pub(super) fn normal(&self, value: &Value) -> Value {
+    pub(super) fn normalize_value(&self, value: &Value) -> Value {
         match value {
-            Value::String(text) => Value::String(self.plain(text)),
-            Value::Array(items) => items.iter().map(|item| self.normal(item)).collect(),
+            Value::String(text) => Value::String(self.normalize_text(text)),
+            Value::Array(items) => items.iter().map(|item| self.normalize_value(item)).collect(),
             Value::Object(fields) => {
-                fields.iter().map(|(name, value)| (name.clone(), self.normal(value))).collect()
+                fields.iter().map(|(name, value)| (name.clone(), self.normalize_value(value))).collect()
             }
             other => other.clone(),
         }
@@ -126,7 +130,7 @@ impl ComparedRun {
 }
 
 /// Returns the directories of a side, the longest first, so that a nested directory is replaced as a whole.
-fn directories(workspace: &Workspace, directory: Option<&str>) -> Vec<String> {
+fn run_directories(workspace: &Workspace, directory: Option<&str>) -> Vec<String> {
     let root = workspace.root.to_string_lossy().into_owned();
     let mut all: Vec<String> = directory.map(str::to_string).into_iter().chain([root]).collect();
     // A name as short as "/" or "/a" occurs in too many other texts.
@@ -138,7 +142,7 @@ fn directories(workspace: &Workspace, directory: Option<&str>) -> Vec<String> {
 
 /// Returns the steps of a line, including those without files of their own. Steps after the target of a rewind are not part
 /// of the line.
-fn on_line(workspace: &Workspace, line: &[StepRow]) -> Result<Vec<Step>, HistoryError> {
+fn collect_line_steps(workspace: &Workspace, line: &[StepRow]) -> Result<Vec<Step>, HistoryError> {
     let query = StepQuery { oldest_first: true, ..StepQuery::default() };
     let all = workspace.store().steps(workspace.record.id, &query)?;
     // Steps after which an agent continued to a checkpoint.
@@ -173,7 +177,7 @@ fn on_line(workspace: &Workspace, line: &[StepRow]) -> Result<Vec<Step>, History
 }
 
 /// Returns the conversation at the newest step of a line that has one; a rewind of files alone has none.
-fn last_said(workspace: &Workspace, line: &[StepRow]) -> Result<Option<Hash>, HistoryError> {
+fn last_conversation(workspace: &Workspace, line: &[StepRow]) -> Result<Option<Hash>, HistoryError> {
     for stored in line.iter().filter(|stored| !stored.purged) {
         let state = WorkspaceState::load(workspace.store(), stored.step.state)?;
         if state.conversation.is_some() {

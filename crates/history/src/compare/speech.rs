@@ -12,7 +12,7 @@ use stepback_model::conversation;
 use stepback_model::hash::Hash;
 use stepback_model::object::ObjectSource;
 
-use super::align::number_of;
+use super::align::hash_value;
 use super::ends::Conversations;
 use super::side::ComparedRun;
 use crate::error::HistoryError;
@@ -38,7 +38,7 @@ const VOLATILE_FIELDS: [&str; 16] = [
 ];
 
 /// Counts the messages of two runs, and how many of them are equal from the beginning.
-pub fn conversations(
+pub fn compare_conversations(
     source: &dyn ObjectSource,
     a: &ComparedRun,
     b: &ComparedRun,
@@ -47,7 +47,7 @@ pub fn conversations(
     let normalizer = TextNormalizer::new(directories());
     let said = |tip: Option<Hash>| -> Result<Vec<u64>, HistoryError> {
         let lines = conversation::texts(source, tip)?;
-        Ok(messages(&lines, &normalizer))
+        Ok(hash_messages(&lines, &normalizer))
     };
     let left = said(a.conversation)?;
     let right = if a.conversation == b.conversation { left.clone() } else { said(b.conversation)? };
@@ -56,9 +56,10 @@ pub fn conversations(
 }
 
 /// Returns a hash for each message.
-fn messages(lines: &[String], normalizer: &TextNormalizer) -> Vec<u64> {
-    let key = |value: &Value| number_of(&normalizer.value(value).to_string());
-    let said: Vec<u64> = lines.iter().filter_map(|line| message(line)).map(|value| key(&value)).collect();
+fn hash_messages(lines: &[String], normalizer: &TextNormalizer) -> Vec<u64> {
+    let key = |value: &Value| hash_value(&normalizer.value(value).to_string());
+    let said: Vec<u64> =
+        lines.iter().filter_map(|line| parse_message(line)).map(|value| key(&value)).collect();
     match said.is_empty() {
         // Unknown format: each line counts as a message.
         true => lines.iter().map(|line| key(&json!(line))).collect(),
@@ -67,13 +68,13 @@ fn messages(lines: &[String], normalizer: &TextNormalizer) -> Vec<u64> {
 }
 
 /// Returns the role and content of a line; `None` for a note of the agent.
-fn message(line: &str) -> Option<Value> {
+fn parse_message(line: &str) -> Option<Value> {
     let Ok(Value::Object(line)) = serde_json::from_str(line) else { return None };
     let inner = |name: &str| line.get(name).and_then(Value::as_object);
     // The message itself, or a wrapper around it.
     let said = [inner("message"), inner("payload"), inner("info"), Some(&line)].into_iter().flatten();
     said.into_iter().find_map(|said| {
-        let role = said.get("role").or_else(|| said.get("type").filter(|kind| speaks(kind)))?;
+        let role = said.get("role").or_else(|| said.get("type").filter(|kind| is_message_kind(kind)))?;
         let mut kept: Map<String, Value> =
             ["content", "text", "parts", "name", "arguments", "input", "output"]
                 .iter()
@@ -84,13 +85,13 @@ fn message(line: &str) -> Option<Value> {
         }
         kept.insert("role".into(), role.clone());
         let mut value = Value::Object(kept);
-        strip(&mut value);
+        strip_volatile_fields(&mut value);
         Some(value)
     })
 }
 
 /// Whether a line of this kind is a message; formats without roles mark messages this way.
-fn speaks(kind: &Value) -> bool {
+fn is_message_kind(kind: &Value) -> bool {
     let turns = [
         "user",
         "assistant",
@@ -105,12 +106,12 @@ fn speaks(kind: &Value) -> bool {
     kind.as_str().is_some_and(|kind| turns.contains(&kind))
 }
 
-fn strip(value: &mut Value) {
+fn strip_volatile_fields(value: &mut Value) {
     match value {
-        Value::Array(items) => items.iter_mut().for_each(strip),
+        Value::Array(items) => items.iter_mut().for_each(strip_volatile_fields),
         Value::Object(fields) => {
             fields.retain(|name, _| !VOLATILE_FIELDS.contains(&name.as_str()));
-            fields.values_mut().for_each(strip);
+            fields.values_mut().for_each(strip_volatile_fields);
         }
         _ => {}
     }
@@ -143,20 +144,20 @@ mod tests {
     #[test]
     fn ids_times_directories_and_notes_make_no_difference_and_words_do() {
         let normalizer = TextNormalizer::new([Path::new("/w/shop"), Path::new("/tmp/x/y")].into_iter());
-        let a = messages(&lines("/w/shop", "f7ff3d99-476a-45e4-8ffc-eb4ea24cc6d9", "59"), &normalizer);
+        let a = hash_messages(&lines("/w/shop", "f7ff3d99-476a-45e4-8ffc-eb4ea24cc6d9", "59"), &normalizer);
         let mut other = lines("/tmp/x/y", "11111111-1111-4111-8111-111111111111", "01");
-        let b = messages(&other, &normalizer);
+        let b = hash_messages(&other, &normalizer);
         assert_eq!((a.len(), &a), (3, &b));
         other[3] = other[3].replace("read ", "no ");
-        assert_eq!(messages(&other, &normalizer)[..2], a[..2]);
-        assert_ne!(messages(&other, &normalizer)[2], a[2]);
+        assert_eq!(hash_messages(&other, &normalizer)[..2], a[..2]);
+        assert_ne!(hash_messages(&other, &normalizer)[2], a[2]);
     }
 
     #[test]
     fn lines_of_a_format_that_is_not_known_are_compared_as_they_are() {
         let normalizer = TextNormalizer::new(std::iter::empty());
         let said = |lines: &[&str]| {
-            messages(&lines.iter().map(|line| (*line).to_owned()).collect::<Vec<_>>(), &normalizer)
+            hash_messages(&lines.iter().map(|line| (*line).to_owned()).collect::<Vec<_>>(), &normalizer)
         };
         assert_eq!(said(&["one", "two"])[0], said(&["one", "three"])[0]);
         assert_ne!(said(&["one", "two"])[1], said(&["one", "three"])[1]);

@@ -6,7 +6,7 @@ use stepback_engine::Workspace;
 use stepback_model::ids::StepId;
 use stepback_model::record::StepRow;
 
-use super::ends::{Ends, ends};
+use super::ends::{Ends, compare_ends};
 use super::side::ComparedRun;
 use crate::error::HistoryError;
 
@@ -29,10 +29,10 @@ pub fn compare_tips(workspace: &Workspace, a: &StepRow, b: &StepRow) -> Result<T
     let since = |line: &[StepRow]| {
         line.iter().take_while(|stored| fork.is_none_or(|fork| fork.step.id != stored.step.id)).count()
     };
-    let [a, b] = lines.each_ref().map(|line| ComparedRun::of_line(workspace, "", line));
+    let [a, b] = lines.each_ref().map(|line| ComparedRun::from_line(workspace, "", line));
     Ok(TipComparison {
         fork: fork.cloned(),
         since_fork: lines.each_ref().map(|line| since(line)),
-        ends: ends(workspace.store(), &a?, &b?)?,
+        ends: compare_ends(workspace.store(), &a?, &b?)?,
     })
 }

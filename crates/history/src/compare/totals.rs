@@ -63,7 +63,7 @@ pub enum Ending {
 
 impl Totals {
     /// Computes the totals of a side.
-    pub(super) fn of(side: &ComparedRun, reading: &SideSummary, messages: u64) -> Self {
+    pub(super) fn compute(side: &ComparedRun, reading: &SideSummary, messages: u64) -> Self {
         let mut totals = Self {
             name: side.name.clone(),
             session: side.session.as_ref().map(|session| session.id),
@@ -89,8 +89,8 @@ impl Totals {
             let took = last.at.as_micros().saturating_sub(first.at.as_micros());
             totals.duration_us = u64::try_from(took).unwrap_or(0);
         }
-        totals.tokens = reading.spent.iter().filter_map(|spent| spent.tokens).sum();
-        for spent in &reading.spent {
+        totals.tokens = reading.usage.iter().filter_map(|spent| spent.tokens).sum();
+        for spent in &reading.usage {
             if let Some(cost) = spent.cost_usd {
                 totals.cost_usd = Some(totals.cost_usd.unwrap_or(0.0) + cost);
             }
@@ -106,7 +106,7 @@ impl Totals {
             });
         }
         totals.last_words =
-            reading.last_words.as_ref().map(|words| clip::first(words.trim(), MAX_ANSWER_CHARS));
+            reading.last_answer.as_ref().map(|words| clip::first(words.trim(), MAX_ANSWER_CHARS));
         totals
     }
 }

@@ -6,26 +6,26 @@ use stepback_model::record::StepKind;
 use super::{ComparedStep, Comparison, ComparisonRow, FirstDifference, StepDifference, Totals};
 
 /// Returns the summary, the most important sentence first.
-pub fn sentences(found: &Comparison) -> Vec<String> {
+pub fn summarize(found: &Comparison) -> Vec<String> {
     let mut sentences = Vec::new();
     if !found.rows.is_empty() {
-        sentences.push(parting(found));
-        sentences.extend(numbers(&found.a, &found.b));
+        sentences.push(describe_divergence(found));
+        sentences.extend(describe_totals(&found.a, &found.b));
     }
-    sentences.push(files(found));
+    sentences.push(describe_files(found));
     for slot in &found.ends.slots {
         let places = quantity::count(slot.differences.len() as u64, "place");
         sentences.push(format!("Their {} differs in {places}.", slot.slot));
     }
-    sentences.extend(conversation(found));
+    sentences.extend(describe_conversation(found));
     sentences
 }
 
-fn parting(found: &Comparison) -> String {
+fn describe_divergence(found: &Comparison) -> String {
     let Some(first) = &found.first_difference else {
         return format!("Both take the same {}.", quantity::count(found.counts.same, "step"));
     };
-    let row = telling(&found.rows[first.row..]);
+    let row = pick_explaining_row(&found.rows[first.row..]);
     let what = |entry: &ComparedStep| format!("{} ({})", entry.kind.as_str(), entry.summary);
     let after = match first.row {
         0 => String::new(),
@@ -39,7 +39,7 @@ fn parting(found: &Comparison) -> String {
                 true => format!("#{}", a.number),
                 false => format!("#{} and #{}", a.number, b.number),
             };
-            format!("They diverge at {place}{after}: {}.", cause(first, a, b))
+            format!("They diverge at {place}{after}: {}.", describe_difference(first, a, b))
         }
         (None, None) => String::new(),
     }
@@ -47,7 +47,7 @@ fn parting(found: &Comparison) -> String {
 
 /// Returns the row that best explains why the sides diverge: of steps that only one of them has, the first call, because the
 /// prompt and the answer that led to it say less.
-fn telling(rows: &[ComparisonRow]) -> &ComparisonRow {
+fn pick_explaining_row(rows: &[ComparisonRow]) -> &ComparisonRow {
     let first = &rows[0];
     let is_call = |row: &&ComparisonRow| {
         let only = row.a.as_ref().or(row.b.as_ref());
@@ -62,7 +62,7 @@ fn telling(rows: &[ComparisonRow]) -> &ComparisonRow {
 }
 
 /// Explains how two paired steps differ.
-fn cause(first: &FirstDifference, a: &ComparedStep, b: &ComparedStep) -> String {
+fn describe_difference(first: &FirstDifference, a: &ComparedStep, b: &ComparedStep) -> String {
     let name = |entry: &ComparedStep| entry.tool.clone().unwrap_or_else(|| entry.kind.as_str().to_string());
     let at = first.parts.first().map_or_else(String::new, |part| format!(" at {}", part.pointer));
     match first.differs.first() {
@@ -75,7 +75,7 @@ fn cause(first: &FirstDifference, a: &ComparedStep, b: &ComparedStep) -> String 
 }
 
 /// Says what the second side does more or less often than the first.
-fn numbers(a: &Totals, b: &Totals) -> Option<String> {
+fn describe_totals(a: &Totals, b: &Totals) -> Option<String> {
     let mut parts = Vec::new();
     let mut count = |verb: &str, a: u64, b: u64, unit: &str| {
         let by = quantity::count(a.abs_diff(b), unit);
@@ -108,10 +108,10 @@ fn numbers(a: &Totals, b: &Totals) -> Option<String> {
     })
 }
 
-fn files(found: &Comparison) -> String {
+fn describe_files(found: &Comparison) -> String {
     let began = match found.ends.files_at_start {
         Some(count) if count > 0 => {
-            format!("They began with {} that {}. ", quantity::count(count, "file"), differ(count))
+            format!("They began with {} that {}. ", quantity::count(count, "file"), differ_verb(count))
         }
         _ => String::new(),
     };
@@ -121,18 +121,18 @@ fn files(found: &Comparison) -> String {
         Some(0) if is_run => "They end with the same files.".to_string(),
         Some(0) => "They have the same files.".to_string(),
         Some(count) if is_run => {
-            format!("They end with {} that {}.", quantity::count(count, "file"), differ(count))
+            format!("They end with {} that {}.", quantity::count(count, "file"), differ_verb(count))
         }
         Some(count) => format!("They differ in {}.", quantity::count(count, "file")),
     };
     began + &ended
 }
 
-fn differ(count: u64) -> &'static str {
+fn differ_verb(count: u64) -> &'static str {
     if count == 1 { "differs" } else { "differ" }
 }
 
-fn conversation(found: &Comparison) -> Option<String> {
+fn describe_conversation(found: &Comparison) -> Option<String> {
     let talk = found.ends.conversation;
     if talk.a == 0 && talk.b == 0 {
         return None;

@@ -54,7 +54,7 @@ fn it_goes_forward_and_back_and_stays_at_the_ends() {
     assert!(cursor.is_at_end());
     assert_eq!(number(cursor.forward()), None);
     assert_eq!(number(cursor.current()), Some(20));
-    assert_eq!(number(cursor.first()), Some(3));
+    assert_eq!(number(cursor.seek_first()), Some(3));
 }
 
 #[test]
@@ -74,17 +74,17 @@ fn it_finds_errors_and_kinds() {
     assert_eq!(number(cursor.next_error()), Some(20));
     assert_eq!(number(cursor.next_error()), None);
     assert_eq!(number(cursor.previous_error()), Some(11));
-    assert_eq!(number(cursor.previous_of(StepKind::ToolStart)), Some(9));
-    assert_eq!(number(cursor.next_of(StepKind::ToolEnd)), Some(11));
-    assert_eq!(number(cursor.next_of(StepKind::UserInput)), None);
+    assert_eq!(number(cursor.previous_of_kind(StepKind::ToolStart)), Some(9));
+    assert_eq!(number(cursor.next_of_kind(StepKind::ToolEnd)), Some(11));
+    assert_eq!(number(cursor.next_of_kind(StepKind::UserInput)), None);
     assert_eq!(cursor.errors().count(), 2);
-    assert_eq!(cursor.of_kind(StepKind::ToolEnd).count(), 2);
+    assert_eq!(cursor.steps_of_kind(StepKind::ToolEnd).count(), 2);
 }
 
 #[test]
 fn it_tells_times_and_what_the_session_is_about() {
     let mut cursor = session();
-    assert_eq!(cursor.gap(), Some(Duration::from_secs(2)));
+    assert_eq!(cursor.time_to_next(), Some(Duration::from_secs(2)));
     assert_eq!(cursor.duration(), Duration::from_secs(17));
     let numbers = |range| cursor.range(range).iter().map(|stored| number(Some(stored)).unwrap_or(0));
     assert_eq!(numbers(5..=9).collect::<Vec<_>>(), [5, 6, 9]);
@@ -98,7 +98,7 @@ fn it_tells_times_and_what_the_session_is_about() {
     assert_eq!(summary.tools, BTreeMap::from([("Bash".to_string(), 2)]));
     assert_eq!(summary.kinds[&StepKind::ToolStart], 2);
     cursor.last();
-    assert_eq!(cursor.gap(), None);
+    assert_eq!(cursor.time_to_next(), None);
     // It can be serialized: kinds become keys.
     assert_eq!(json!(summary)["kinds"]["tool-start"], 2);
 }
@@ -108,7 +108,7 @@ fn clocks_that_went_back_make_no_time() {
     let mut later = step(2, StepKind::ToolEnd, false);
     later.step.at = Timestamp::from_micros(0);
     let cursor = TimelineCursor::new(vec![step(1, StepKind::ToolStart, false), later]);
-    assert_eq!(cursor.gap(), Some(Duration::ZERO));
+    assert_eq!(cursor.time_to_next(), Some(Duration::ZERO));
     assert_eq!(cursor.duration(), Duration::ZERO);
 }
 
@@ -117,7 +117,7 @@ fn nothing_is_a_session_too() {
     let mut cursor = TimelineCursor::new(Vec::new());
     assert!(cursor.is_empty() && cursor.is_at_end() && cursor.current().is_none());
     assert!(cursor.forward().is_none() && cursor.backward().is_none() && cursor.jump(1).is_none());
-    assert!(cursor.first().is_none() && cursor.last().is_none() && cursor.next_error().is_none());
+    assert!(cursor.seek_first().is_none() && cursor.last().is_none() && cursor.next_error().is_none());
     assert_eq!(cursor.summary(), Summary::default());
 }
 
@@ -136,8 +136,8 @@ proptest! {
                 2 => cursor.jump(to),
                 3 => cursor.next_error(),
                 4 => cursor.previous_error(),
-                5 => cursor.next_of(StepKind::ToolEnd),
-                6 => cursor.previous_of(StepKind::ToolEnd),
+                5 => cursor.next_of_kind(StepKind::ToolEnd),
+                6 => cursor.previous_of_kind(StepKind::ToolEnd),
                 _ => cursor.last(),
             };
             let said = number(said);

@@ -8,9 +8,9 @@ use stepback_engine::rewind::{PreparedRewind, RewindReport};
 use stepback_model::plan::SkippedPath;
 use stepback_model::record::Session;
 
-use super::rewind::{expect_alone, not_yours};
-use super::{Args, Tool, ToolHints, ToolReply, limit};
-use crate::schema::{flag, object, text, texts, whole};
+use super::rewind::{check_no_other_agents, not_own_session_error};
+use super::{Args, Tool, ToolHints, ToolReply, page_limit};
+use crate::schema::{boolean, integer, object, string, string_array};
 use crate::tool_error::ToolError;
 use crate::toolset::ToolContext;
 
@@ -20,27 +20,27 @@ const MAX_LISTED_PATHS: usize = 10;
 const MAX_LISTED_BOARD_CHANGES: usize = 20;
 
 /// Refuses a switch of branches, also as an undo or redo, that would affect others.
-fn expect_allowed(
-    ground: &ToolContext<'_>,
+fn check_allowed(
+    context: &ToolContext<'_>,
     session: &Session,
     planned: &PlannedMove,
 ) -> Result<(), ToolError> {
-    let (Some(branch), Some(prepared)) = (planned.enters(), &planned.files) else { return Ok(()) };
-    expect_alone(ground, session)?;
-    match ground.allow_others {
+    let (Some(branch), Some(prepared)) = (planned.entered_branch(), &planned.files) else { return Ok(()) };
+    check_no_other_agents(context, session)?;
+    match context.allow_others {
         true => Ok(()),
-        false => expect_own(ground, branch, prepared, session),
+        false => check_own_changes(context, branch, prepared, session),
     }
 }
 
 /// Refuses a switch that would remove changes of other sessions from the workspace.
-fn expect_own(
-    ground: &ToolContext<'_>,
+fn check_own_changes(
+    context: &ToolContext<'_>,
     branch: &str,
     prepared: &PreparedRewind,
     session: &Session,
 ) -> Result<(), ToolError> {
-    let in_the_way = ground.workspace.foreign_changes(branch, prepared, session.id)?;
+    let in_the_way = context.workspace.foreign_changes(branch, prepared, session.id)?;
     if in_the_way.is_empty() {
         return Ok(());
     }
@@ -53,30 +53,30 @@ fn expect_own(
         "branch {branch} differs in files that others changed since: {}",
         paths.join(", ")
     ))
-    .hint("take back only your own changes with rewind_plan; the user can switch with \"stepback branch switch\""))
+    .with_hint("take back only your own changes with rewind_plan; the user can switch with \"stepback branch switch\""))
 }
 
 /// Plans what was asked, shows the plan, and keeps it until it is confirmed.
 pub(super) fn show_plan(
-    ground: &ToolContext<'_>,
+    context: &ToolContext<'_>,
     args: &Args,
     session: &Session,
     action: MoveAction,
 ) -> Result<ToolReply, ToolError> {
     let request = MoveRequest {
         action,
-        agent: Some(MovingAgent { session: session.id, own_only: !ground.allow_others }),
+        agent: Some(MovingAgent { session: session.id, own_only: !context.allow_others }),
         board: args.flag("reasoning").then_some(session.id),
         force: false,
     };
-    let planned = ground.workspace.plan_move(&request)?;
-    expect_allowed(ground, session, &planned)?;
-    ground.workspace.keep_plan(&planned, Value::Null)?;
-    Ok(shown(&planned, limit(args, 30)))
+    let planned = context.workspace.plan_move(&request)?;
+    check_allowed(context, session, &planned)?;
+    context.workspace.save_plan(&planned, Value::Null)?;
+    Ok(plan_reply(&planned, page_limit(args, 30)))
 }
 
 /// What is left alone: paths that conflict with later changes, and changes of other sessions.
-fn left(items: &[SkippedPath], kept: &[KeptChange]) -> Vec<String> {
+fn describe_skipped(items: &[SkippedPath], kept: &[KeptChange]) -> Vec<String> {
     let conflicts = items.iter().filter(|item| item.is_conflict());
     let mut stays: Vec<String> =
         conflicts.take(MAX_LISTED_PATHS).map(|item| format!("{}: {}", item.path, item.reason)).collect();
@@ -88,14 +88,15 @@ fn left(items: &[SkippedPath], kept: &[KeptChange]) -> Vec<String> {
     stays
 }
 
-fn shown(planned: &PlannedMove, most: usize) -> ToolReply {
+fn plan_reply(planned: &PlannedMove, most: usize) -> ToolReply {
     let PlannedMove { id, summary, files, .. } = planned;
     let prepared = files.as_ref();
     let all = prepared.map_or(&[][..], |prepared| &prepared.plan.changes);
     let changes: Vec<String> =
         all.iter().take(most).map(|change| format!("{} {}", change.verb(), change.path)).collect();
     let more = all.len().saturating_sub(most);
-    let left = prepared.map_or_else(Vec::new, |prepared| left(&prepared.plan.left_alone, &prepared.kept));
+    let left = prepared
+        .map_or_else(Vec::new, |prepared| describe_skipped(&prepared.plan.left_alone, &prepared.kept));
     let mut warnings = prepared.map_or_else(Vec::new, |prepared| prepared.warnings.clone());
     let mut lines = vec![format!("Plan {id}: {summary}")];
     lines.extend(changes.iter().map(|change| format!("  {change}")));
@@ -124,72 +125,76 @@ fn shown(planned: &PlannedMove, most: usize) -> ToolReply {
 pub(super) fn plan_schema() -> serde_json::Value {
     object(
         &[
-            ("plan", text("For rewind_apply")),
-            ("summary", text("")),
-            ("changes", texts("Of files")),
-            ("changes_more", whole("Not listed")),
-            ("left_alone", texts("Skipped paths, with reasons")),
-            ("warnings", texts("")),
+            ("plan", string("For rewind_apply")),
+            ("summary", string("")),
+            ("changes", string_array("Of files")),
+            ("changes_more", integer("Not listed")),
+            ("left_alone", string_array("Skipped paths, with reasons")),
+            ("warnings", string_array("")),
         ],
         &["plan", "summary", "changes"],
     )
 }
 
-pub(super) fn apply() -> Tool {
+pub(super) fn apply_tool() -> Tool {
     Tool {
         name: "rewind_apply",
         title: "Apply a plan",
         description: "Applies a plan of rewind_plan, switch_plan or undo_plan, if it is still valid. The current state is saved first; undo_plan reverts it.",
-        input: object(&[("plan", text("Its id")), ("force", flag("Replace open databases too"))], &["plan"]),
+        input: object(
+            &[("plan", string("Its id")), ("force", boolean("Replace open databases too"))],
+            &["plan"],
+        ),
         output: object(
             &[
-                ("summary", text("")),
-                ("done", whole("Files that were changed")),
-                ("operation", whole("For undo_plan")),
-                ("before", whole("The step with the previous state")),
-                ("after", whole("The step that was reached")),
-                ("left_alone", texts("Skipped paths, with reasons")),
-                ("board", texts("What changed on the board")),
+                ("summary", string("")),
+                ("done", integer("Files that were changed")),
+                ("operation", integer("For undo_plan")),
+                ("before", integer("The step with the previous state")),
+                ("after", integer("The step that was reached")),
+                ("left_alone", string_array("Skipped paths, with reasons")),
+                ("board", string_array("What changed on the board")),
             ],
             &["summary", "done"],
         ),
         hints: ToolHints { read_only: false, destructive: true, idempotent: false, open_world: false },
-        slow: false,
-        makes: false,
-        run: carry_out,
+        is_slow: false,
+        creates_workspace: false,
+        run: apply_plan,
     }
 }
 
-fn carry_out(ground: &ToolContext<'_>, args: &Args) -> Result<ToolReply, ToolError> {
-    let id = args.need("plan")?;
-    let workspace = ground.workspace;
+fn apply_plan(context: &ToolContext<'_>, args: &Args) -> Result<ToolReply, ToolError> {
+    let id = args.require_text("plan")?;
+    let workspace = context.workspace;
     let unknown = || {
         let shown: String = id.chars().take(40).collect();
         ToolError::new(format!("unknown plan \"{shown}\""))
-            .hint("make one with rewind_plan, switch_plan or undo_plan; plans are kept for a day")
+            .with_hint("make one with rewind_plan, switch_plan or undo_plan; plans are kept for a day")
     };
-    let shown_here = workspace.engine.shown_plan(id)?.filter(|kept| kept.workspace == workspace.record.id);
+    let shown_here =
+        workspace.engine.load_shown_plan(id)?.filter(|kept| kept.workspace == workspace.record.id);
     let mut kept = shown_here.ok_or_else(unknown)?;
     // A plan without an agent was shown to the user.
     let agent = kept.request.agent.as_mut().ok_or_else(unknown)?;
-    agent.own_only = !ground.allow_others;
-    let own = ground.own()?;
+    agent.own_only = !context.allow_others;
+    let own = context.own_session()?;
     let session = workspace.store().session(agent.session)?.ok_or_else(unknown)?;
-    if session.id != own.id && !ground.allow_others {
-        return Err(not_yours(&session, &own));
+    if session.id != own.id && !context.allow_others {
+        return Err(not_own_session_error(&session, &own));
     }
     let (mut planned, is_same) = match workspace.confirm_move(&kept)? {
         Confirmation::Same(planned) => (planned, true),
         Confirmation::Changed(planned) => (planned, false),
     };
-    expect_allowed(ground, &session, &planned)?;
+    check_allowed(context, &session, &planned)?;
     if !is_same {
-        workspace.keep_plan(&planned, Value::Null)?;
+        workspace.save_plan(&planned, Value::Null)?;
         return Err(ToolError::new(format!(
             "the workspace changed since the plan was made, so nothing was done; the new plan is:\n{}",
-            shown(&planned, 30).text
+            plan_reply(&planned, 30).text
         ))
-        .hint("review it and call rewind_apply with its id"));
+        .with_hint("review it and call rewind_apply with its id"));
     }
     // The plan listed these paths as left alone, with the reason.
     if args.flag("force") {
@@ -200,18 +205,18 @@ fn carry_out(ground: &ToolContext<'_>, args: &Args) -> Result<ToolReply, ToolErr
     }
     let summary = planned.summary.clone();
     let report = workspace.apply_move(planned)?.into_files();
-    workspace.engine.forget_plan(id)?;
-    Ok(told(&summary, report.as_ref()))
+    workspace.engine.delete_plan(id)?;
+    Ok(report_reply(&summary, report.as_ref()))
 }
 
 /// The reply after applying a plan.
-fn told(summary: &str, report: Option<&RewindReport>) -> ToolReply {
+fn report_reply(summary: &str, report: Option<&RewindReport>) -> ToolReply {
     let Some(report) = report else {
         let text = format!("Done: {summary}. No file changed.");
         return ToolReply { text, structured: json!({ "summary": summary, "done": 0 }) };
     };
     let done = report.outcomes.len() - report.conflicts().len();
-    let left_alone = left(&report.all_left_alone(), &report.kept);
+    let left_alone = describe_skipped(&report.all_left_alone(), &report.kept);
     let mut lines =
         vec![format!("Done: {summary}. {done} paths changed; #{} has the previous state.", report.before)];
     let mut structured = json!({

@@ -7,85 +7,100 @@ use stepback_reasoning::ids::BeliefId;
 use stepback_reasoning::item::{BeliefKind, DependencyKind, Measure};
 
 use super::{
-    ADDS, Args, LOOKS, Tool, ToolReply, change_board, edit_schema, limit, limit_schema, parsed, words,
+    ADDITIVE, Args, READ_ONLY, Tool, ToolReply, change_board, edit_schema, enum_names, limit_schema,
+    page_limit, require_known,
 };
-use crate::schema::{anything, list, number, object, open_object, text, texts, word};
+use crate::schema::{
+    any_value, array, bounded_number, object, open_object, string, string_array, string_enum,
+};
 use crate::tool_error::ToolError;
 use crate::toolset::ToolContext;
 
-pub(super) fn belief() -> Tool {
+pub(super) fn belief_tool() -> Tool {
     Tool {
         name: "belief",
         title: "Beliefs",
         description: "Add a belief with a confidence; record what it depends on (depend), revise or retract it. With a subject and a value or range, observations that contradict expectations are detected.",
         input: object(
             &[
-                ("do", word("What to do", &["add", "depend", "undepend", "revise", "retract"])),
-                ("belief", text("Which one, such as B2; not for add")),
-                ("statement", text("add: the belief")),
+                ("do", string_enum("What to do", &["add", "depend", "undepend", "revise", "retract"])),
+                ("belief", string("Which one, such as B2; not for add")),
+                ("statement", string("add: the belief")),
                 (
                     "kind",
-                    word("add: what it is (default assumption)", &words(BeliefKind::ALL, BeliefKind::as_str)),
-                ),
-                ("confidence", number("add, revise: confidence, 0 to 1 (default 0.8)", 0.0, 1.0)),
-                ("subject", text("add: what is measured or expected, such as query-ms")),
-                ("value", anything("add: the observed or expected value: a number, true, false or a word")),
-                ("range", list("add: or a range of numbers", json!({ "type": "number" }))),
-                ("hypothesis", text("add: the hypothesis it belongs to")),
-                ("tags", texts("add: tags")),
-                ("on", text("depend, undepend: the belief it depends on")),
-                (
-                    "how",
-                    word(
-                        "depend: kind of dependency (default derived-from)",
-                        &words(DependencyKind::ALL, DependencyKind::as_str),
+                    string_enum(
+                        "add: what it is (default assumption)",
+                        &enum_names(BeliefKind::ALL, BeliefKind::as_str),
                     ),
                 ),
-                ("strength", number("depend: strength, 0 to 1 (default 0.8)", 0.0, 1.0)),
-                ("because", text("depend, revise, retract: why")),
+                ("confidence", bounded_number("add, revise: confidence, 0 to 1 (default 0.8)", 0.0, 1.0)),
+                ("subject", string("add: what is measured or expected, such as query-ms")),
+                ("value", any_value("add: the observed or expected value: a number, true, false or a word")),
+                ("range", array("add: or a range of numbers", json!({ "type": "number" }))),
+                ("hypothesis", string("add: the hypothesis it belongs to")),
+                ("tags", string_array("add: tags")),
+                ("on", string("depend, undepend: the belief it depends on")),
+                (
+                    "how",
+                    string_enum(
+                        "depend: kind of dependency (default derived-from)",
+                        &enum_names(DependencyKind::ALL, DependencyKind::as_str),
+                    ),
+                ),
+                ("strength", bounded_number("depend: strength, 0 to 1 (default 0.8)", 0.0, 1.0)),
+                ("because", string("depend, revise, retract: why")),
             ],
             &["do"],
         ),
         output: edit_schema(),
-        hints: ADDS,
-        slow: false,
-        makes: true,
-        run: |ground, args| {
-            let reason = args.owned("because");
-            let mutation = match args.need("do")? {
+        hints: ADDITIVE,
+        is_slow: false,
+        creates_workspace: true,
+        run: |context, args| {
+            let reason = args.owned_text("because");
+            let mutation = match args.require_text("do")? {
                 "add" => BoardMutation::AddBelief {
-                    statement: args.need("statement")?.to_owned(),
-                    kind: parsed(BeliefKind::parse(args.text("kind").unwrap_or("assumption")), "kind")?,
+                    statement: args.require_text("statement")?.to_owned(),
+                    kind: require_known(
+                        BeliefKind::parse(args.text("kind").unwrap_or("assumption")),
+                        "kind",
+                    )?,
                     confidence: args.number("confidence").unwrap_or(0.8),
-                    subject: args.owned("subject"),
-                    value: measure(args)?,
-                    hypothesis: args.name("hypothesis")?,
+                    subject: args.owned_text("subject"),
+                    value: parse_measure(args)?,
+                    hypothesis: args.optional_item("hypothesis")?,
                     tags: args.texts("tags"),
                 },
                 "depend" => BoardMutation::Depend {
-                    belief: args.item("belief")?,
-                    on: args.item("on")?,
-                    kind: parsed(DependencyKind::parse(args.text("how").unwrap_or("derived-from")), "how")?,
+                    belief: args.required_item("belief")?,
+                    on: args.required_item("on")?,
+                    kind: require_known(
+                        DependencyKind::parse(args.text("how").unwrap_or("derived-from")),
+                        "how",
+                    )?,
                     strength: args.number("strength").unwrap_or(0.8),
                     reason,
                 },
-                "undepend" => BoardMutation::Undepend { belief: args.item("belief")?, on: args.item("on")? },
+                "undepend" => BoardMutation::Undepend {
+                    belief: args.required_item("belief")?,
+                    on: args.required_item("on")?,
+                },
                 "revise" => BoardMutation::ReviseBelief {
-                    belief: args.item("belief")?,
+                    belief: args.required_item("belief")?,
                     confidence: args.number("confidence").ok_or_else(|| {
                         ToolError::new("belief with do: revise needs \"confidence\"")
-                            .hint("give a number from 0 to 1")
+                            .with_hint("give a number from 0 to 1")
                     })?,
                     reason,
                 },
-                _ => BoardMutation::RetractBelief { belief: args.item("belief")?, reason },
+                _ => BoardMutation::RetractBelief { belief: args.required_item("belief")?, reason },
             };
-            change_board(ground, &mutation)
+            change_board(context, &mutation)
         },
     }
 }
 
-fn measure(args: &Args) -> Result<Option<Measure>, ToolError> {
+fn parse_measure(args: &Args) -> Result<Option<Measure>, ToolError> {
     if let Some(Value::Array(range)) = args.value("range") {
         let numbers: Vec<f64> = range.iter().filter_map(Value::as_f64).collect();
         return match numbers.as_slice() {
@@ -102,39 +117,39 @@ fn measure(args: &Args) -> Result<Option<Measure>, ToolError> {
     }
 }
 
-pub(super) fn impact() -> Tool {
+pub(super) fn impact_tool() -> Tool {
     let belief =
-        open_object(&[("belief", text("Its name")), ("statement", text("What it says"))], &["belief"]);
+        open_object(&[("belief", string("Its name")), ("statement", string("What it says"))], &["belief"]);
     Tool {
         name: "belief_impact",
         title: "What depends on a belief",
         description: "What is affected if a belief is wrong, with confidences before and after, and the beliefs at its root, least confident first.",
         input: object(
-            &[("belief", text("Which one, such as B1")), ("limit", limit_schema(20, 500))],
+            &[("belief", string("Which one, such as B1")), ("limit", limit_schema(20, 500))],
             &["belief"],
         ),
         output: object(
             &[
-                ("shaken", list("Beliefs that depend on it", belief.clone())),
-                ("hypotheses", texts("")),
-                ("gaps", texts("")),
-                ("roots", list("The beliefs at its root", belief)),
+                ("shaken", array("Beliefs that depend on it", belief.clone())),
+                ("hypotheses", string_array("")),
+                ("gaps", string_array("")),
+                ("roots", array("The beliefs at its root", belief)),
             ],
             &["shaken", "hypotheses", "gaps", "roots"],
         ),
-        hints: LOOKS,
-        slow: false,
-        makes: true,
+        hints: READ_ONLY,
+        is_slow: false,
+        creates_workspace: true,
         run: show_impact,
     }
 }
 
-fn show_impact(ground: &ToolContext<'_>, args: &Args) -> Result<ToolReply, ToolError> {
-    let session = ground.session()?;
-    let mind = BoardEditor::new(ground.workspace, &session).board()?;
-    let belief: BeliefId = args.item("belief")?;
+fn show_impact(context: &ToolContext<'_>, args: &Args) -> Result<ToolReply, ToolError> {
+    let session = context.target_session()?;
+    let mind = BoardEditor::new(context.workspace, &session).board()?;
+    let belief: BeliefId = args.required_item("belief")?;
     let (mut impact, mut roots) = (mind.impact(belief)?, mind.roots(belief)?);
-    let most = limit(args, 20);
+    let most = page_limit(args, 20);
     impact.shaken.truncate(most);
     roots.truncate(most);
     let mut lines: Vec<String> = impact

@@ -10,20 +10,20 @@ use stepback_model::ids::StepId;
 use stepback_reasoning::item::{EvidenceOrigin, HypothesisStatus};
 use stepback_reasoning::{ItemId, ItemKind, ReasoningBoard};
 
-use super::{Args, LOOKS, Tool, ToolReply, limit, limit_schema, short};
-use crate::schema::{list, object, text, texts, whole};
+use super::{Args, READ_ONLY, Tool, ToolReply, first_line, limit_schema, page_limit};
+use crate::schema::{array, integer, object, string, string_array};
 use crate::tool_error::ToolError;
 use crate::toolset::ToolContext;
 
-pub(super) fn why() -> Tool {
+pub(super) fn why_tool() -> Tool {
     Tool {
         name: "why",
         title: "Why is it so?",
         description: "Why a file is as it is: each change with the call that made it, the prompt it was for and the hypotheses that were being tested. Or where an item of the board comes from.",
         input: object(
             &[
-                ("path", text("A file, directory or glob")),
-                ("item", text("Or an item of the board, such as H2")),
+                ("path", string("A file, directory or glob")),
+                ("item", string("Or an item of the board, such as H2")),
                 ("limit", limit_schema(10, 200)),
             ],
             &[],
@@ -32,67 +32,70 @@ pub(super) fn why() -> Tool {
             &[
                 (
                     "changes",
-                    list(
+                    array(
                         "The newest first",
                         object(
                             &[
-                                ("change", whole("Its number, for rewind_plan")),
-                                ("path", text("")),
-                                ("what", text("created, modified, deleted, …")),
-                                ("step", whole("The checkpoint that first has it")),
-                                ("by", text("")),
-                                ("call", text("")),
-                                ("call_step", whole("The step at which that began")),
-                                ("prompt", text("")),
-                                ("testing", texts("Hypotheses that were being tested")),
-                                ("taken_back", text("A later rewind took it back")),
+                                ("change", integer("Its number, for rewind_plan")),
+                                ("path", string("")),
+                                ("what", string("created, modified, deleted, …")),
+                                ("step", integer("The checkpoint that first has it")),
+                                ("by", string("")),
+                                ("call", string("")),
+                                ("call_step", integer("The step at which that began")),
+                                ("prompt", string("")),
+                                ("testing", string_array("Hypotheses that were being tested")),
+                                ("taken_back", string("A later rewind took it back")),
                             ],
                             &["change", "path", "what", "by"],
                         ),
                     ),
                 ),
-                ("origin", texts("Where the item comes from, the oldest first")),
+                ("origin", string_array("Where the item comes from, the oldest first")),
             ],
             &[],
         ),
-        hints: LOOKS,
-        slow: false,
-        makes: false,
-        run: |ground, args| match (args.text("path"), args.name("item")?) {
-            (Some(path), None) => of_path(ground, args, path),
-            (None, Some(item)) => of_item(ground, args, item),
+        hints: READ_ONLY,
+        is_slow: false,
+        creates_workspace: false,
+        run: |context, args| match (args.text("path"), args.optional_item("item")?) {
+            (Some(path), None) => explain_path(context, args, path),
+            (None, Some(item)) => explain_item(context, args, item),
             _ => Err(ToolError::new("specify either path or item")),
         },
     }
 }
 
-fn of_path(ground: &ToolContext<'_>, args: &Args, path: &str) -> Result<ToolReply, ToolError> {
-    let filter = PathFilter::new(&[ground.relative(path)])?;
-    let mut changes = ground.workspace.numbered_changes(None)?;
+fn explain_path(context: &ToolContext<'_>, args: &Args, path: &str) -> Result<ToolReply, ToolError> {
+    let filter = PathFilter::new(&[context.relative_path(path)])?;
+    let mut changes = context.workspace.numbered_changes(None)?;
     changes.retain(|numbered| {
         let from = numbered.change.from.as_ref();
         filter.matches(&numbered.change.path) || from.is_some_and(|from| filter.matches(from))
     });
     let (mut documents, mut lines) = (Vec::new(), Vec::new());
-    for numbered in changes.iter().rev().take(limit(args, 10)) {
-        let (document, line) = told(ground, numbered)?;
+    for numbered in changes.iter().rev().take(page_limit(args, 10)) {
+        let (document, line) = describe_change(context, numbered)?;
         documents.push(document);
         lines.push(line);
     }
     if lines.is_empty() {
-        lines.push(format!("No change of {} is recorded.", short(path, 200)));
+        lines.push(format!("No change of {} is recorded.", first_line(path, 200)));
     }
     Ok(ToolReply { text: lines.join("\n"), structured: json!({ "changes": documents }) })
 }
 
-fn told(ground: &ToolContext<'_>, numbered: &NumberedChange) -> Result<(Value, String), ToolError> {
+fn describe_change(
+    context: &ToolContext<'_>,
+    numbered: &NumberedChange,
+) -> Result<(Value, String), ToolError> {
     let what = numbered.change.kind().as_str();
     let by = match &numbered.who {
         Attribution::Unreported => "the user, or a program that is not recorded".to_owned(),
-        Attribution::Call(author) => by(ground, author)?,
+        Attribution::Call(author) => describe_author(context, author)?,
         Attribution::OneOf(several) => {
             let names: Vec<String> =
-                several.iter().map(|author| by(ground, author)).collect::<Result<_, _>>()?;
+                several.iter().map(|author| describe_author(context, author)).collect::<Result<_, _>>()?;
             format!("one of {}", names.join(", "))
         }
     };
@@ -108,20 +111,21 @@ fn told(ground: &ToolContext<'_>, numbered: &NumberedChange) -> Result<(Value, S
         document["step"] = json!(number);
     }
     if let Attribution::Call(author) = &numbered.who {
-        if let Some(call) = ground.workspace.store().step(author.step)? {
-            let summary = short(&call.step.summary, 200);
+        if let Some(call) = context.workspace.store().step(author.step)? {
+            let summary = first_line(&call.step.summary, 200);
             line.push_str(&format!("\n  in #{}: {summary}", call.step.number));
             document["call"] = json!(summary);
             document["call_step"] = json!(call.step.number);
-            let testing = tested_at(ground, author, call.step.number)?;
+            let testing = hypotheses_tested_at(context, author, call.step.number)?;
             if !testing.is_empty() {
                 line.push_str(&format!("\n  while testing {}", testing.join("; ")));
                 document["testing"] = json!(testing);
             }
         }
-        let prompt = author.prompt.map(|prompt| ground.workspace.store().step(prompt)).transpose()?.flatten();
+        let prompt =
+            author.prompt.map(|prompt| context.workspace.store().step(prompt)).transpose()?.flatten();
         if let Some(prompt) = prompt {
-            let summary = short(&prompt.step.summary, 200);
+            let summary = first_line(&prompt.step.summary, 200);
             line.push_str(&format!("\n  asked for by: {summary}"));
             document["prompt"] = json!(summary);
         }
@@ -133,42 +137,52 @@ fn told(ground: &ToolContext<'_>, numbered: &NumberedChange) -> Result<(Value, S
     Ok((document, line))
 }
 
-fn by(ground: &ToolContext<'_>, author: &Author) -> Result<String, ToolError> {
-    let session = ground.workspace.store().session(author.session)?;
+fn describe_author(context: &ToolContext<'_>, author: &Author) -> Result<String, ToolError> {
+    let session = context.workspace.store().session(author.session)?;
     let agent = session.map_or_else(|| "an agent".to_owned(), |session| session.agent);
     let tool = author.tool.as_deref().unwrap_or("a call");
     Ok(format!("{agent} {} ({tool})", author.session.short()))
 }
 
 /// The hypotheses that the author of a call was testing at that time.
-fn tested_at(ground: &ToolContext<'_>, author: &Author, number: u64) -> Result<Vec<String>, ToolError> {
-    let Some(session) = ground.workspace.store().session(author.session)? else { return Ok(Vec::new()) };
-    let mind = ground.workspace.board_at(&session, &BoardMoment::Step(number))?.board;
+fn hypotheses_tested_at(
+    context: &ToolContext<'_>,
+    author: &Author,
+    number: u64,
+) -> Result<Vec<String>, ToolError> {
+    let Some(session) = context.workspace.store().session(author.session)? else { return Ok(Vec::new()) };
+    let mind = context.workspace.board_at(&session, &BoardMoment::Step(number))?.board;
     let tested = mind.hypotheses.iter().filter(|(_, known)| known.status == HypothesisStatus::Testing);
-    Ok(tested.map(|(number, known)| format!("H{number} {}", short(&known.statement, 120))).collect())
+    Ok(tested.map(|(number, known)| format!("H{number} {}", first_line(&known.statement, 120))).collect())
 }
 
-fn of_item(ground: &ToolContext<'_>, args: &Args, item: ItemId) -> Result<ToolReply, ToolError> {
-    let session = ground.session()?;
-    let mind = ground.workspace.board_at(&session, &BoardMoment::Now)?.board;
+fn explain_item(context: &ToolContext<'_>, args: &Args, item: ItemId) -> Result<ToolReply, ToolError> {
+    let session = context.target_session()?;
+    let mind = context.workspace.board_at(&session, &BoardMoment::Now)?.board;
     let Some(origin) = mind.origin_of(item) else {
         return Err(ToolError::new(format!("there is no {} {item} on the board", item.kind.noun()))
-            .hint("call mind to see what there is"));
+            .with_hint("call mind to see what there is"));
     };
-    let mut lines =
-        vec![format!("{item} was put on the board {}", place(ground, origin.step, origin.during)?)];
-    lines.extend(reasons(ground, &mind, item)?);
-    lines.truncate(limit(args, 10) + 1);
+    let mut lines = vec![format!(
+        "{item} was put on the board {}",
+        describe_origin(context, origin.step, origin.during)?
+    )];
+    lines.extend(list_reasons(context, &mind, item)?);
+    lines.truncate(page_limit(args, 10) + 1);
     Ok(ToolReply { text: lines.join("\n"), structured: json!({ "origin": lines }) })
 }
 
 /// `at #12, during #11: …`
-fn place(ground: &ToolContext<'_>, step: StepId, during: Option<StepId>) -> Result<String, ToolError> {
-    let store = ground.workspace.store();
+fn describe_origin(
+    context: &ToolContext<'_>,
+    step: StepId,
+    during: Option<StepId>,
+) -> Result<String, ToolError> {
+    let store = context.workspace.store();
     let at = match store.step(step)? {
         Some(stored) => {
             let step = stored.step;
-            format!("at #{}, {}", step.number, step.at.ago(ground.now))
+            format!("at #{}, {}", step.number, step.at.ago(context.now))
         }
         None => "at a step that is not known".to_owned(),
     };
@@ -176,39 +190,48 @@ fn place(ground: &ToolContext<'_>, step: StepId, during: Option<StepId>) -> Resu
     Ok(match during {
         Some(call) => {
             let call = call.step;
-            format!("{at}, during #{}: {}", call.number, short(&call.summary, 120))
+            format!("{at}, during #{}: {}", call.number, first_line(&call.summary, 120))
         }
         None => at,
     })
 }
 
 /// What an item is based on, and how it ended.
-fn reasons(ground: &ToolContext<'_>, mind: &ReasoningBoard, item: ItemId) -> Result<Vec<String>, ToolError> {
+fn list_reasons(
+    context: &ToolContext<'_>,
+    mind: &ReasoningBoard,
+    item: ItemId,
+) -> Result<Vec<String>, ToolError> {
     let mut lines = Vec::new();
     match item.kind {
         ItemKind::Hypothesis => {
             for (number, evidence) in
                 mind.evidence.iter().filter(|(_, known)| ItemId::from(known.hypothesis) == item)
             {
-                let from = source(ground, &evidence.source)?;
+                let from = describe_source(context, &evidence.source)?;
                 let withdrawn = if evidence.withdrawn.is_some() { " (withdrawn)" } else { "" };
                 lines.push(format!(
                     "E{number} {:+} {}{withdrawn}, from {from}",
                     evidence.strength,
-                    short(&evidence.text, 160)
+                    first_line(&evidence.text, 160)
                 ));
             }
             if let Some(known) = mind.hypotheses.get(item.number) {
                 if let Some(changed) = &known.changed {
-                    let place = place(ground, changed.step, changed.during)?;
+                    let place = describe_origin(context, changed.step, changed.during)?;
                     lines.push(format!("{} {place}", known.status.as_str()));
                 }
-                lines.extend(known.reason.iter().map(|reason| format!("because {}", short(reason, 200))));
+                lines
+                    .extend(known.reason.iter().map(|reason| format!("because {}", first_line(reason, 200))));
             }
         }
         ItemKind::Evidence => {
             if let Some(known) = mind.evidence.get(item.number) {
-                lines.push(format!("about {}, from {}", known.hypothesis, source(ground, &known.source)?));
+                lines.push(format!(
+                    "about {}, from {}",
+                    known.hypothesis,
+                    describe_source(context, &known.source)?
+                ));
             }
         }
         ItemKind::Belief => {
@@ -218,7 +241,7 @@ fn reasons(ground: &ToolContext<'_>, mind: &ReasoningBoard, item: ItemId) -> Res
                 let reason = dependency
                     .reason
                     .as_deref()
-                    .map_or(String::new(), |why| format!(": {}", short(why, 120)));
+                    .map_or(String::new(), |why| format!(": {}", first_line(why, 120)));
                 format!("{} {}{reason}", dependency.kind.verb(), dependency.on)
             }));
         }
@@ -227,12 +250,12 @@ fn reasons(ground: &ToolContext<'_>, mind: &ReasoningBoard, item: ItemId) -> Res
     Ok(lines)
 }
 
-fn source(ground: &ToolContext<'_>, source: &EvidenceOrigin) -> Result<String, ToolError> {
+fn describe_source(context: &ToolContext<'_>, source: &EvidenceOrigin) -> Result<String, ToolError> {
     Ok(match source {
-        EvidenceOrigin::Tool { step: Some(step), .. } => match ground.workspace.store().step(*step)? {
+        EvidenceOrigin::Tool { step: Some(step), .. } => match context.workspace.store().step(*step)? {
             Some(stored) => {
                 let step = stored.step;
-                format!("#{}: {}", step.number, short(&step.summary, 120))
+                format!("#{}: {}", step.number, first_line(&step.summary, 120))
             }
             None => "a step that is not known".to_owned(),
         },

@@ -5,9 +5,13 @@ use stepback_engine::board::BoardEditor;
 use stepback_model::clip;
 use stepback_reasoning::ItemId;
 
-use super::experiment::{joined, joined_schema};
-use super::{ADDS, Args, LOOKS, Tool, ToolReply, limit, limit_schema, moment, point_schema};
-use crate::schema::{any_number, count, flag, list, object, open_object, text, texts, whole};
+use super::experiment::{merge_reply, merge_schema};
+use super::{
+    ADDITIVE, Args, READ_ONLY, Tool, ToolReply, limit_schema, page_limit, point_schema, resolve_moment,
+};
+use crate::schema::{
+    any_number, array, boolean, bounded_integer, integer, object, open_object, string, string_array,
+};
 use crate::tool_error::ToolError;
 use crate::toolset::ToolContext;
 
@@ -19,35 +23,40 @@ const DEFAULT_BUDGET_TOKENS: u64 = 1500;
 /// The most characters of an item that is requested by name.
 const MAX_ITEM_CHARS: usize = 6000;
 
-pub(super) fn recover() -> Tool {
+pub(super) fn recover_tool() -> Tool {
     Tool {
         name: "recover",
         title: "Where did I leave off?",
         description: "A summary of where you left off: the task, open hypotheses, what is settled, what to do next, last commands and changed files. Call it first after a compaction.",
         input: object(
             &[
-                ("budget", count("Limit in tokens (default 1500)", 100, 20_000)),
+                ("budget", bounded_integer("Limit in tokens (default 1500)", 100, 20_000)),
                 ("at", point_schema("As of this point instead of now")),
             ],
             &[],
         ),
         output: object(
             &[
-                ("page", text("The page, in Markdown")),
-                ("step", whole("The step that made the board what it is")),
+                ("page", string("The page, in Markdown")),
+                ("step", integer("The step that made the board what it is")),
             ],
             &["page"],
         ),
-        hints: LOOKS,
-        slow: false,
-        makes: true,
-        run: |ground, args| {
-            let session = ground.session()?;
-            let moment = moment(ground, args.text("at"))?;
+        hints: READ_ONLY,
+        is_slow: false,
+        creates_workspace: true,
+        run: |context, args| {
+            let session = context.target_session()?;
+            let moment = resolve_moment(context, args.text("at"))?;
             let budget =
                 usize::try_from(args.count("budget").unwrap_or(DEFAULT_BUDGET_TOKENS)).unwrap_or(usize::MAX);
-            let recovery =
-                stepback_board::recovery_page(ground.workspace, &session, &moment, budget, ground.now)?;
+            let recovery = stepback_board::build_recovery_page(
+                context.workspace,
+                &session,
+                &moment,
+                budget,
+                context.now,
+            )?;
             let mut structured = json!({ "page": recovery.page });
             if let Some(step) = recovery.step {
                 structured["step"] = json!(step);
@@ -57,7 +66,7 @@ pub(super) fn recover() -> Tool {
     }
 }
 
-pub(super) fn mind() -> Tool {
+pub(super) fn mind_tool() -> Tool {
     Tool {
         name: "mind",
         title: "The board",
@@ -66,65 +75,65 @@ pub(super) fn mind() -> Tool {
             &[
                 ("at", point_schema("As of this point: #42, 10 minutes ago, a branch")),
                 ("since", point_schema("Only what changed from this point on, in sentences")),
-                ("item", text("One item in full, such as H2 or B3")),
-                ("parts", list("Only these parts", json!({ "type": "string", "enum": BOARD_SECTIONS }))),
-                ("all", flag("Include archived, settled and filled items")),
+                ("item", string("One item in full, such as H2 or B3")),
+                ("parts", array("Only these parts", json!({ "type": "string", "enum": BOARD_SECTIONS }))),
+                ("all", boolean("Include archived, settled and filled items")),
                 ("limit", limit_schema(12, 500)),
             ],
             &[],
         ),
         output: object(
             &[
-                ("step", whole("The step that made the board what it is")),
+                ("step", integer("The step that made the board what it is")),
                 (
                     "parts",
-                    list(
+                    array(
                         "The parts that hold something",
                         object(
                             &[
-                                ("title", text("What it is about")),
-                                ("lines", texts("Most important first")),
-                                ("more", whole("Lines that were left out")),
+                                ("title", string("What it is about")),
+                                ("lines", string_array("Most important first")),
+                                ("more", integer("Lines that were left out")),
                             ],
                             &["title", "lines"],
                         ),
                     ),
                 ),
-                ("item", open_object(&[("id", text("Its name"))], &["id"])),
-                ("changes", texts("What changed since then")),
-                ("summary", text("The same in short")),
+                ("item", open_object(&[("id", string("Its name"))], &["id"])),
+                ("changes", string_array("What changed since then")),
+                ("summary", string("The same in short")),
             ],
             &[],
         ),
-        hints: LOOKS,
-        slow: false,
-        makes: true,
-        run: look,
+        hints: READ_ONLY,
+        is_slow: false,
+        creates_workspace: true,
+        run: show_board,
     }
 }
 
-fn look(ground: &ToolContext<'_>, args: &Args) -> Result<ToolReply, ToolError> {
-    let session = ground.session()?;
-    let seen = ground.workspace.board_at(&session, &moment(ground, args.text("at"))?)?;
+fn show_board(context: &ToolContext<'_>, args: &Args) -> Result<ToolReply, ToolError> {
+    let session = context.target_session()?;
+    let seen = context.workspace.board_at(&session, &resolve_moment(context, args.text("at"))?)?;
     let step = seen.step.as_ref().map(|stored| stored.step.number);
     let mut structured = json!({});
     if let Some(step) = step {
         structured["step"] = json!(step);
     }
-    let most = limit(args, 12);
-    if let Some(item) = args.name::<ItemId>("item")? {
+    let most = page_limit(args, 12);
+    if let Some(item) = args.optional_item::<ItemId>("item")? {
         let mut lists = seen.board.document();
         let known = lists[item.kind.plural()].as_array_mut().map(std::mem::take).unwrap_or_default();
         let Some(mut document) = known.into_iter().find(|known| known["id"] == json!(item)) else {
             return Err(ToolError::new(format!("there is no {} {item} on the board", item.kind.noun()))
-                .hint("call mind without item to see what there is"));
+                .with_hint("call mind without item to see what there is"));
         };
         clip::value(&mut document, MAX_ITEM_CHARS);
         structured["item"] = document.clone();
         return Ok(ToolReply { text: format!("{document:#}"), structured });
     }
     if let Some(since) = args.text("since") {
-        let before = ground.workspace.board_at(&session, &moment(ground, Some(since))?)?;
+        let before = context.workspace.board_at(&session, &resolve_moment(context, Some(since))?)?;
         let diff = before.board.diff(&seen.board);
         let changes: Vec<&String> = diff.changes.iter().map(|change| &change.sentence).take(most).collect();
         structured["changes"] = json!(changes);
@@ -156,7 +165,7 @@ fn look(ground: &ToolContext<'_>, args: &Args) -> Result<ToolReply, ToolError> {
     Ok(ToolReply { text: lines.join("\n"), structured })
 }
 
-pub(super) fn next() -> Tool {
+pub(super) fn next_tool() -> Tool {
     Tool {
         name: "next",
         title: "What to do next",
@@ -165,13 +174,13 @@ pub(super) fn next() -> Tool {
         output: object(
             &[(
                 "actions",
-                list(
+                array(
                     "The best first",
                     object(
                         &[
-                            ("item", text("What it is about")),
-                            ("what", text("What to do")),
-                            ("why", text("Why")),
+                            ("item", string("What it is about")),
+                            ("what", string("What to do")),
+                            ("why", string("Why")),
                             ("score", any_number("How much there is to gain")),
                         ],
                         &["item", "what", "why", "score"],
@@ -180,13 +189,13 @@ pub(super) fn next() -> Tool {
             )],
             &["actions"],
         ),
-        hints: LOOKS,
-        slow: false,
-        makes: true,
-        run: |ground, args| {
-            let session = ground.session()?;
-            let mut actions = BoardEditor::new(ground.workspace, &session).board()?.next_actions();
-            actions.truncate(limit(args, 5));
+        hints: READ_ONLY,
+        is_slow: false,
+        creates_workspace: true,
+        run: |context, args| {
+            let session = context.target_session()?;
+            let mut actions = BoardEditor::new(context.workspace, &session).board()?.next_actions();
+            actions.truncate(page_limit(args, 5));
             let lines: Vec<String> = actions
                 .iter()
                 .map(|action| format!("{}: {} ({})", action.item, action.what, action.why))
@@ -203,26 +212,26 @@ pub(super) fn next() -> Tool {
     }
 }
 
-pub(super) fn undo() -> Tool {
+pub(super) fn undo_tool() -> Tool {
     Tool {
         name: "mind_undo",
         title: "Undo a change of the board",
         description: "Undoes one change of your board: the newest, or that of a step. Later changes are kept.",
         input: object(
             &[
-                ("step", count("The number of the step that recorded it", 1, u64::MAX)),
-                ("dry_run", flag("Only report what would change")),
+                ("step", bounded_integer("The number of the step that recorded it", 1, u64::MAX)),
+                ("dry_run", boolean("Only report what would change")),
             ],
             &[],
         ),
-        output: joined_schema(),
-        hints: ADDS,
-        slow: false,
-        makes: true,
-        run: |ground, args| {
-            let session = ground.session()?;
-            let mut editor = BoardEditor::new(ground.workspace, &session);
-            Ok(joined(&editor.take_back(args.count("step"), args.flag("dry_run"))?))
+        output: merge_schema(),
+        hints: ADDITIVE,
+        is_slow: false,
+        creates_workspace: true,
+        run: |context, args| {
+            let session = context.target_session()?;
+            let mut editor = BoardEditor::new(context.workspace, &session);
+            Ok(merge_reply(&editor.take_back(args.count("step"), args.flag("dry_run"))?))
         },
     }
 }

@@ -7,8 +7,8 @@ use stepback_reasoning::BoardMutation;
 use stepback_reasoning::ids::VerificationId;
 use stepback_reasoning::item::{Check, CheckOutcome, Measured, OnOutcome, Verification};
 
-use super::{ADDS, Args, Tool, ToolHints, ToolReply, change_board, edit_schema};
-use crate::schema::{anything, flag, list, number, object, text, texts, whole};
+use super::{ADDITIVE, Args, Tool, ToolHints, ToolReply, change_board, edit_schema};
+use crate::schema::{any_value, array, boolean, bounded_number, integer, object, string, string_array};
 use crate::tool_error::ToolError;
 use crate::toolset::ToolContext;
 
@@ -17,67 +17,67 @@ const DEFAULT_TIMEOUT_SECONDS: f64 = 60.0;
 /// The most bytes shown of a check's output.
 const MAX_OUTPUT_BYTES: usize = 1500;
 
-pub(super) fn add() -> Tool {
+pub(super) fn add_tool() -> Tool {
     Tool {
         name: "verify_add",
         title: "Add a check",
         description: "Add a check for verify_run: a command (run, exit, contains, lacks), a text in a file (file, text), two equal files (same), a value in JSON (json_file or json_run, pointer, equals), or numbers close to a reference (numbers_file or numbers_run, reference). Its outcome can be evidence for a hypothesis and fill a gap.",
         input: object(
             &[
-                ("title", text("What it checks")),
-                ("run", text("A shell command, run in the workspace")),
-                ("exit", whole("Expected exit code (default 0)")),
-                ("contains", texts("Texts that its output must contain")),
-                ("lacks", texts("Texts that its output must not contain")),
-                ("file", text("A file that must contain a text")),
-                ("text", text("That text")),
-                ("absent", flag("The file must not contain it")),
-                ("same", texts("Two files that must be identical")),
-                ("json_file", text("A file with JSON")),
-                ("json_run", text("A command that prints JSON")),
-                ("pointer", text("JSON pointer into it")),
-                ("equals", anything("The expected value")),
-                ("numbers_file", text("A file with numbers")),
-                ("numbers_run", text("A command that prints numbers")),
-                ("reference", text("A file with the reference values")),
-                ("absolute", number("Allowed absolute difference", 0.0, f64::MAX)),
-                ("relative", number("Allowed relative difference", 0.0, f64::MAX)),
-                ("timeout_s", number("Timeout in seconds (default 60)", 0.001, 86_400.0)),
+                ("title", string("What it checks")),
+                ("run", string("A shell command, run in the workspace")),
+                ("exit", integer("Expected exit code (default 0)")),
+                ("contains", string_array("Texts that its output must contain")),
+                ("lacks", string_array("Texts that its output must not contain")),
+                ("file", string("A file that must contain a text")),
+                ("text", string("That text")),
+                ("absent", boolean("The file must not contain it")),
+                ("same", string_array("Two files that must be identical")),
+                ("json_file", string("A file with JSON")),
+                ("json_run", string("A command that prints JSON")),
+                ("pointer", string("JSON pointer into it")),
+                ("equals", any_value("The expected value")),
+                ("numbers_file", string("A file with numbers")),
+                ("numbers_run", string("A command that prints numbers")),
+                ("reference", string("A file with the reference values")),
+                ("absolute", bounded_number("Allowed absolute difference", 0.0, f64::MAX)),
+                ("relative", bounded_number("Allowed relative difference", 0.0, f64::MAX)),
+                ("timeout_s", bounded_number("Timeout in seconds (default 60)", 0.001, 86_400.0)),
                 (
                     "inputs",
-                    texts(
+                    string_array(
                         "Files its outcome depends on, as globs; the outcome is reused while they are unchanged",
                     ),
                 ),
-                ("hypothesis", text("The hypothesis it supports if it passes, and weakens if it fails")),
-                ("strength", number("How strongly (default 0.8)", 0.0, 1.0)),
-                ("fills", text("The gap it fills when it passes")),
-                ("halt_on_fail", flag("If it fails, the checks after it are not run")),
+                ("hypothesis", string("The hypothesis it supports if it passes, and weakens if it fails")),
+                ("strength", bounded_number("How strongly (default 0.8)", 0.0, 1.0)),
+                ("fills", string("The gap it fills when it passes")),
+                ("halt_on_fail", boolean("If it fails, the checks after it are not run")),
             ],
             &["title"],
         ),
         output: edit_schema(),
-        hints: ADDS,
-        slow: false,
-        makes: true,
-        run: |ground, args| {
+        hints: ADDITIVE,
+        is_slow: false,
+        creates_workspace: true,
+        run: |context, args| {
             let (mut on_pass, mut on_fail) = (Vec::new(), Vec::new());
-            if let Some(hypothesis) = args.name("hypothesis")? {
+            if let Some(hypothesis) = args.optional_item("hypothesis")? {
                 let strength = args.number("strength").unwrap_or(0.8);
                 on_pass.push(OnOutcome::Evidence { hypothesis, strength });
                 on_fail.push(OnOutcome::Evidence { hypothesis, strength: -strength });
             }
-            on_pass.extend(args.name("fills")?.map(OnOutcome::Fill));
+            on_pass.extend(args.optional_item("fills")?.map(OnOutcome::Fill));
             on_fail.extend(args.flag("halt_on_fail").then_some(OnOutcome::Halt));
             let seconds = args.number("timeout_s").unwrap_or(DEFAULT_TIMEOUT_SECONDS);
             change_board(
-                ground,
+                context,
                 &BoardMutation::AddVerification {
-                    title: args.need("title")?.to_owned(),
-                    check: planned(ground, args)?,
+                    title: args.require_text("title")?.to_owned(),
+                    check: parse_check(context, args)?,
                     // Does not overflow: the schema keeps it between a millisecond and a day.
                     timeout_ms: (seconds * 1000.0) as u64,
-                    inputs: args.texts("inputs").iter().map(|path| ground.relative(path)).collect(),
+                    inputs: args.texts("inputs").iter().map(|path| context.relative_path(path)).collect(),
                     on_pass,
                     on_fail,
                 },
@@ -86,13 +86,13 @@ pub(super) fn add() -> Tool {
     }
 }
 
-fn planned(ground: &ToolContext<'_>, args: &Args) -> Result<Check, ToolError> {
-    let inside = |path: &str| ground.relative(path);
+fn parse_check(context: &ToolContext<'_>, args: &Args) -> Result<Check, ToolError> {
+    let inside = |path: &str| context.relative_path(path);
     let from = |file: &str, run: &str| {
         let file = args.text(file).map(|file| Measured::File(inside(file)));
-        file.or_else(|| args.owned(run).map(Measured::Command))
+        file.or_else(|| args.owned_text(run).map(Measured::Command))
     };
-    if let Some(run) = args.owned("run") {
+    if let Some(run) = args.owned_text("run") {
         let exit = args.value("exit").and_then(Value::as_i64).unwrap_or(0);
         let exit = i32::try_from(exit).map_err(|_| ToolError::new("exit is not a valid exit code"))?;
         return Ok(Check::Command {
@@ -106,54 +106,54 @@ fn planned(ground: &ToolContext<'_>, args: &Args) -> Result<Check, ToolError> {
         return Ok(Check::SameFiles { left: inside(left), right: inside(right) });
     }
     if let Some(file) = args.text("file") {
-        let text = args.need("text")?.to_owned();
+        let text = args.require_text("text")?.to_owned();
         return Ok(Check::FileText { path: inside(file), text, absent: args.flag("absent") });
     }
     if let Some(from) = from("json_file", "json_run") {
         let equals = args.value("equals").cloned();
         let equals = equals.ok_or_else(|| ToolError::new("verify_add needs \"equals\" with JSON"))?;
-        return Ok(Check::Json { from, pointer: args.need("pointer")?.to_owned(), equals });
+        return Ok(Check::Json { from, pointer: args.require_text("pointer")?.to_owned(), equals });
     }
     if let Some(from) = from("numbers_file", "numbers_run") {
         return Ok(Check::Reference {
             from,
-            reference: inside(args.need("reference")?),
+            reference: inside(args.require_text("reference")?),
             absolute: args.number("absolute").unwrap_or(0.0),
             relative: args.number("relative").unwrap_or(0.0),
         });
     }
-    Err(ToolError::new("verify_add requires something to check").hint(
+    Err(ToolError::new("verify_add requires something to check").with_hint(
         "give run, file and text, same (two files), json_file or json_run, or numbers_file or numbers_run",
     ))
 }
 
-pub(super) fn run() -> Tool {
+pub(super) fn run_tool() -> Tool {
     Tool {
         name: "verify_run",
         title: "Run checks",
         description: "Runs checks in the workspace, records their outcomes and applies their consequences (evidence, filled gaps). Without names, all that have not run yet.",
         input: object(
             &[
-                ("checks", texts("Which ones, such as V1")),
-                ("fresh", flag("Run even if their inputs are unchanged")),
+                ("checks", string_array("Which ones, such as V1")),
+                ("fresh", boolean("Run even if their inputs are unchanged")),
             ],
             &[],
         ),
         output: object(
             &[
-                ("passed", flag("All of them passed")),
+                ("passed", boolean("All of them passed")),
                 (
                     "checks",
-                    list(
+                    array(
                         "In order",
                         object(
                             &[
-                                ("check", text("")),
-                                ("outcome", text("passed, failed, timed-out or error")),
-                                ("reason", text("")),
-                                ("said", texts("")),
-                                ("output", text("What was printed, shortened; not for one that passed")),
-                                ("step", whole("")),
+                                ("check", string("")),
+                                ("outcome", string("passed, failed, timed-out or error")),
+                                ("reason", string("")),
+                                ("said", string_array("")),
+                                ("output", string("What was printed, shortened; not for one that passed")),
+                                ("step", integer("")),
                             ],
                             &["check", "outcome", "reason"],
                         ),
@@ -164,14 +164,14 @@ pub(super) fn run() -> Tool {
         ),
         // The agent's own commands can do anything.
         hints: ToolHints { read_only: false, destructive: true, idempotent: false, open_world: true },
-        slow: true,
-        makes: true,
-        run: carry_out,
+        is_slow: true,
+        creates_workspace: true,
+        run: run_checks,
     }
 }
 
 /// Whether a check runs a command, not only reads files.
-fn runs_command(plan: &Verification) -> bool {
+fn is_command(plan: &Verification) -> bool {
     matches!(
         &plan.check,
         Check::Command { .. }
@@ -180,29 +180,29 @@ fn runs_command(plan: &Verification) -> bool {
     )
 }
 
-fn carry_out(ground: &ToolContext<'_>, args: &Args) -> Result<ToolReply, ToolError> {
-    let session = ground.session()?;
-    let mut editor = BoardEditor::new(ground.workspace, &session);
+fn run_checks(context: &ToolContext<'_>, args: &Args) -> Result<ToolReply, ToolError> {
+    let session = context.target_session()?;
+    let mut editor = BoardEditor::new(context.workspace, &session);
     let board = editor.board()?;
-    let mut wanted: Vec<VerificationId> = args.names("checks")?;
+    let mut wanted: Vec<VerificationId> = args.item_ids("checks")?;
     if wanted.is_empty() {
         wanted = stepback_board::pending_checks(&board);
     }
     if wanted.is_empty() {
         return Err(ToolError::new("no check is left to run")
-            .hint("add one with verify_add, or name one to run it again"));
+            .with_hint("add one with verify_add, or name one to run it again"));
     }
-    if !ground.allow_commands
-        && let Some(id) = wanted.iter().find(|id| board.verifications.get(id.0).is_some_and(runs_command))
+    if !context.allow_commands
+        && let Some(id) = wanted.iter().find(|id| board.verifications.get(id.0).is_some_and(is_command))
     {
-        return Err(ToolError::new(format!("{id} is a command, and this server does not run commands")).hint(
+        return Err(ToolError::new(format!("{id} is a command, and this server does not run commands")).with_hint(
             "run \"stepback board verify run\" in the workspace, or ask the user to start the server with \"stepback serve --allow-commands\"",
         ));
     }
     let (mut documents, mut lines, mut passed) = (Vec::new(), Vec::new(), true);
     let total = wanted.len() as u64;
     for (done, id) in (0..).zip(&wanted) {
-        ground.asked.progress(done, total, &format!("running {id}"));
+        context.request.report_progress(done, total, &format!("running {id}"));
         let verified = stepback_board::run_check(&mut editor, *id, args.flag("fresh"))?;
         let is_passed = verified.outcome == CheckOutcome::Passed;
         passed &= is_passed;
@@ -230,6 +230,6 @@ fn carry_out(ground: &ToolContext<'_>, args: &Args) -> Result<ToolReply, ToolErr
             break;
         }
     }
-    ground.asked.progress(total, total, "done");
+    context.request.report_progress(total, total, "done");
     Ok(ToolReply { text: lines.join("\n"), structured: json!({ "passed": passed, "checks": documents }) })
 }

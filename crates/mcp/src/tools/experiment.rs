@@ -5,20 +5,20 @@ use stepback_engine::board::{BoardEditor, BoardReplacement};
 use stepback_reasoning::BoardMutation;
 use stepback_reasoning::item::ExperimentStatus;
 
-use super::rewind::{expect_alone, mover};
+use super::rewind::{check_no_other_agents, moving_session};
 use super::{
-    ADDS, Args, Tool, ToolReply, change_board, edit_reply, limit, limit_schema, moment, parsed, point_schema,
-    words,
+    ADDITIVE, Args, Tool, ToolReply, change_board, edit_reply, enum_names, limit_schema, page_limit,
+    point_schema, require_known, resolve_moment,
 };
-use crate::schema::{flag, object, text, texts, whole, word};
+use crate::schema::{boolean, integer, object, string, string_array, string_enum};
 use crate::tool_error::ToolError;
 use crate::toolset::ToolContext;
 
 /// The most changes and conflicts of a board listed.
 const MAX_LISTED_CHANGES: usize = 30;
 
-pub(super) fn experiment() -> Tool {
-    let outcomes: Vec<&str> = (words(ExperimentStatus::ALL, ExperimentStatus::as_str).into_iter())
+pub(super) fn experiment_tool() -> Tool {
+    let outcomes: Vec<&str> = (enum_names(ExperimentStatus::ALL, ExperimentStatus::as_str).into_iter())
         .filter(|word| *word != ExperimentStatus::Running.as_str())
         .collect();
     Tool {
@@ -27,60 +27,60 @@ pub(super) fn experiment() -> Tool {
         description: "Start an experiment on a new branch: files do not change, and your later changes are on that branch. End it with its outcome. switch_plan returns to the branch you left, and mind_merge merges your findings there.",
         input: object(
             &[
-                ("do", word("What to do", &["start", "end", "list"])),
-                ("branch", text("start: the name of the new branch")),
-                ("hypothesis", text("start: the hypothesis it tests, such as H1")),
-                ("success", text("start: the criterion for success")),
-                ("experiment", text("end: which one, such as X1")),
-                ("outcome", word("end: how it went", &outcomes)),
-                ("result", text("end: the result")),
+                ("do", string_enum("What to do", &["start", "end", "list"])),
+                ("branch", string("start: the name of the new branch")),
+                ("hypothesis", string("start: the hypothesis it tests, such as H1")),
+                ("success", string("start: the criterion for success")),
+                ("experiment", string("end: which one, such as X1")),
+                ("outcome", string_enum("end: how it went", &outcomes)),
+                ("result", string("end: the result")),
                 ("limit", limit_schema(20, 500)),
             ],
             &["do"],
         ),
         output: object(
             &[
-                ("item", text("What started or ended")),
-                ("said", texts("")),
-                ("step", whole("For mind_undo")),
-                ("checkpoint", whole("Made for it")),
-                ("branch", text("The current branch")),
-                ("left", text("The previous branch")),
-                ("experiments", texts("With their results")),
-                ("more", whole("Lines that were left out")),
+                ("item", string("What started or ended")),
+                ("said", string_array("")),
+                ("step", integer("For mind_undo")),
+                ("checkpoint", integer("Made for it")),
+                ("branch", string("The current branch")),
+                ("left", string("The previous branch")),
+                ("experiments", string_array("With their results")),
+                ("more", integer("Lines that were left out")),
             ],
             &[],
         ),
-        hints: ADDS,
-        slow: false,
-        makes: true,
-        run: |ground, args| match args.need("do")? {
-            "start" => start(ground, args),
+        hints: ADDITIVE,
+        is_slow: false,
+        creates_workspace: true,
+        run: |context, args| match args.require_text("do")? {
+            "start" => start_experiment(context, args),
             "end" => change_board(
-                ground,
+                context,
                 &BoardMutation::EndExperiment {
-                    experiment: args.item("experiment")?,
-                    status: outcome(args.need("outcome")?)?,
-                    result: args.need("result")?.to_owned(),
+                    experiment: args.required_item("experiment")?,
+                    status: parse_outcome(args.require_text("outcome")?)?,
+                    result: args.require_text("result")?.to_owned(),
                 },
             ),
-            _ => list(ground, args),
+            _ => list_experiments(context, args),
         },
     }
 }
 
-fn outcome(given: &str) -> Result<ExperimentStatus, ToolError> {
-    parsed(ExperimentStatus::ALL.iter().copied().find(|status| status.as_str() == given), "outcome")
+fn parse_outcome(given: &str) -> Result<ExperimentStatus, ToolError> {
+    require_known(ExperimentStatus::ALL.iter().copied().find(|status| status.as_str() == given), "outcome")
 }
 
-fn start(ground: &ToolContext<'_>, args: &Args) -> Result<ToolReply, ToolError> {
-    let (branch, success) = (args.need("branch")?, args.need("success")?);
-    let hypothesis = args.name("hypothesis")?;
-    let session = mover(ground)?;
-    expect_alone(ground, &session)?;
+fn start_experiment(context: &ToolContext<'_>, args: &Args) -> Result<ToolReply, ToolError> {
+    let (branch, success) = (args.require_text("branch")?, args.require_text("success")?);
+    let hypothesis = args.optional_item("hypothesis")?;
+    let session = moving_session(context)?;
+    check_no_other_agents(context, &session)?;
     let by = (session.agent != stepback_model::record::Session::PERSON).then_some(session.id);
     let begun = stepback_board::start_experiment(
-        &mut BoardEditor::new(ground.workspace, &session),
+        &mut BoardEditor::new(context.workspace, &session),
         branch,
         hypothesis,
         success,
@@ -93,12 +93,12 @@ fn start(ground: &ToolContext<'_>, args: &Args) -> Result<ToolReply, ToolError> 
     Ok(reply)
 }
 
-fn list(ground: &ToolContext<'_>, args: &Args) -> Result<ToolReply, ToolError> {
-    let session = ground.session()?;
-    let sections = BoardEditor::new(ground.workspace, &session).board()?.board(true);
+fn list_experiments(context: &ToolContext<'_>, args: &Args) -> Result<ToolReply, ToolError> {
+    let session = context.target_session()?;
+    let sections = BoardEditor::new(context.workspace, &session).board()?.board(true);
     let section = sections.into_iter().find(|section| section.title == "Experiments");
     let mut lines = section.map_or_else(Vec::new, |section| section.lines);
-    let more = lines.len().saturating_sub(limit(args, 20));
+    let more = lines.len().saturating_sub(page_limit(args, 20));
     lines.truncate(lines.len() - more);
     let mut structured = json!({ "experiments": lines });
     let mut text = if lines.is_empty() { "There are none yet.".to_owned() } else { lines.join("\n") };
@@ -109,7 +109,7 @@ fn list(ground: &ToolContext<'_>, args: &Args) -> Result<ToolReply, ToolError> {
     Ok(ToolReply { text, structured })
 }
 
-pub(super) fn merge() -> Tool {
+pub(super) fn merge_tool() -> Tool {
     Tool {
         name: "mind_merge",
         title: "Merge a board",
@@ -118,21 +118,21 @@ pub(super) fn merge() -> Tool {
             &[
                 ("from", point_schema("The branch, or any point with base")),
                 ("base", point_schema("Merge changes after this point")),
-                ("theirs", flag("In a conflict, use the version of the branch")),
-                ("dry_run", flag("Only report what would change")),
+                ("theirs", boolean("In a conflict, use the version of the branch")),
+                ("dry_run", boolean("Only report what would change")),
             ],
             &["from"],
         ),
-        output: joined_schema(),
-        hints: ADDS,
-        slow: false,
-        makes: false,
-        run: |ground, args| {
-            let session = ground.session()?;
-            let from = moment(ground, Some(args.need("from")?))?;
-            let base = args.text("base").map(|point| moment(ground, Some(point))).transpose()?;
-            let mut editor = BoardEditor::new(ground.workspace, &session);
-            Ok(joined(&stepback_board::merge(
+        output: merge_schema(),
+        hints: ADDITIVE,
+        is_slow: false,
+        creates_workspace: false,
+        run: |context, args| {
+            let session = context.target_session()?;
+            let from = resolve_moment(context, Some(args.require_text("from")?))?;
+            let base = args.text("base").map(|point| resolve_moment(context, Some(point))).transpose()?;
+            let mut editor = BoardEditor::new(context.workspace, &session);
+            Ok(merge_reply(&stepback_board::merge_board(
                 &mut editor,
                 &from,
                 base.as_ref(),
@@ -144,7 +144,7 @@ pub(super) fn merge() -> Tool {
 }
 
 /// The reply to a merge of two boards.
-pub(super) fn joined(joined: &BoardReplacement) -> ToolReply {
+pub(super) fn merge_reply(joined: &BoardReplacement) -> ToolReply {
     let all = &joined.diff.changes;
     let changes: Vec<&String> = all.iter().map(|change| &change.sentence).take(MAX_LISTED_CHANGES).collect();
     let more = all.len() - changes.len();
@@ -184,14 +184,14 @@ pub(super) fn joined(joined: &BoardReplacement) -> ToolReply {
 }
 
 /// The schema of [`joined`].
-pub(super) fn joined_schema() -> serde_json::Value {
+pub(super) fn merge_schema() -> serde_json::Value {
     object(
         &[
-            ("changes", texts("")),
-            ("changes_more", whole("Not listed")),
-            ("conflicts", texts("Items changed on both sides, and which version was used")),
-            ("renamed", texts("Items that have another name here")),
-            ("step", whole("For mind_undo")),
+            ("changes", string_array("")),
+            ("changes_more", integer("Not listed")),
+            ("conflicts", string_array("Items changed on both sides, and which version was used")),
+            ("renamed", string_array("Items that have another name here")),
+            ("step", integer("For mind_undo")),
         ],
         &["changes"],
     )

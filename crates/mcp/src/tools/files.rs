@@ -1,26 +1,27 @@
 //! Files: differences, checkpoints, branches, and comparing two runs.
 
 use serde_json::{Value, json};
-use stepback_engine::checkpoint::checked;
+use stepback_engine::checkpoint::validate_annotation;
 use stepback_engine::diff as differences;
 use stepback_engine::path_filter::PathFilter;
-use stepback_engine::workspace::describe;
+use stepback_engine::workspace::describe_checkpoint;
 use stepback_history::compare::{self, ComparedRun};
 use stepback_model::clip;
 use stepback_model::point::is_number;
 use stepback_model::record::{Annotation, Trigger};
 
 use super::{
-    ADDS, Args, LOOKS, Tool, ToolReply, cursor_schema, limit, limit_schema, point_schema, resolved, short,
+    ADDITIVE, Args, READ_ONLY, Tool, ToolReply, cursor_schema, first_line, limit_schema, page_limit,
+    point_schema, resolve_step,
 };
-use crate::schema::{count, flag, list, object, text, texts, whole};
+use crate::schema::{array, boolean, bounded_integer, integer, object, string, string_array};
 use crate::tool_error::ToolError;
 use crate::toolset::ToolContext;
 
 /// The most sentences and paths of a comparison listed.
 const MAX_LISTED_ITEMS: usize = 20;
 
-pub(super) fn diff() -> Tool {
+pub(super) fn diff_tool() -> Tool {
     Tool {
         name: "diff",
         title: "What changed in files",
@@ -29,9 +30,12 @@ pub(super) fn diff() -> Tool {
             &[
                 ("from", point_schema("The earlier point")),
                 ("to", point_schema("The later point (default: the files as they are now)")),
-                ("paths", texts("Only these: paths, directories, globs")),
-                ("lines", flag("Include the changed lines")),
-                ("max_chars", count("Maximum characters of lines in total (default 6000)", 256, 200_000)),
+                ("paths", string_array("Only these: paths, directories, globs")),
+                ("lines", boolean("Include the changed lines")),
+                (
+                    "max_chars",
+                    bounded_integer("Maximum characters of lines in total (default 6000)", 256, 200_000),
+                ),
                 ("limit", limit_schema(40, 500)),
                 ("cursor", cursor_schema()),
             ],
@@ -41,47 +45,47 @@ pub(super) fn diff() -> Tool {
             &[
                 (
                     "files",
-                    list(
+                    array(
                         "By path",
                         object(
                             &[
-                                ("path", text("")),
-                                ("change", text("created, modified, deleted, renamed, …")),
-                                ("from", text("Where it was before it was renamed")),
-                                ("lines", text("The changed lines")),
+                                ("path", string("")),
+                                ("change", string("created, modified, deleted, renamed, …")),
+                                ("from", string("Where it was before it was renamed")),
+                                ("lines", string("The changed lines")),
                             ],
                             &["path", "change"],
                         ),
                     ),
                 ),
-                ("total", whole("")),
-                ("next_cursor", text("")),
+                ("total", integer("")),
+                ("next_cursor", string("")),
             ],
             &["files", "total"],
         ),
-        hints: LOOKS,
-        slow: false,
-        makes: false,
+        hints: READ_ONLY,
+        is_slow: false,
+        creates_workspace: false,
         run: show_diff,
     }
 }
 
-fn show_diff(ground: &ToolContext<'_>, args: &Args) -> Result<ToolReply, ToolError> {
-    let workspace = ground.workspace;
-    let before = workspace.state_of(&resolved(ground, args.need("from")?)?)?;
+fn show_diff(context: &ToolContext<'_>, args: &Args) -> Result<ToolReply, ToolError> {
+    let workspace = context.workspace;
+    let before = workspace.load_state(&resolve_step(context, args.require_text("from")?)?)?;
     let after = match args.text("to") {
-        Some(point) => workspace.state_of(&resolved(ground, point)?)?,
-        None => workspace.look()?.state,
+        Some(point) => workspace.load_state(&resolve_step(context, point)?)?,
+        None => workspace.scan_for_display()?.state,
     };
-    let paths: Vec<String> = args.texts("paths").iter().map(|path| ground.relative(path)).collect();
+    let paths: Vec<String> = args.texts("paths").iter().map(|path| context.relative_path(path)).collect();
     let filter = PathFilter::new(&paths)?;
     // Keeps a prune from freeing what is being read.
     let _lock = workspace.lock_shared()?;
-    let mut changes = differences::visible(workspace.store(), &before, &after)?;
+    let mut changes = differences::compare_visible_files(workspace.store(), &before, &after)?;
     changes.retain(|change| {
         filter.matches(&change.path) || change.from.as_ref().is_some_and(|from| filter.matches(from))
     });
-    let (seen, most) = (args.seen()?, limit(args, 40));
+    let (seen, most) = (args.page_offset()?, page_limit(args, 40));
     let mut left = usize::try_from(args.count("max_chars").unwrap_or(6000)).unwrap_or(usize::MAX);
     let (mut files, mut lines) = (Vec::new(), Vec::new());
     for change in changes.iter().skip(seen).take(most) {
@@ -92,7 +96,7 @@ fn show_diff(ground: &ToolContext<'_>, args: &Args) -> Result<ToolReply, ToolErr
         lines.push(format!("{} {}", change.kind().as_str(), change.path));
         if args.flag("lines")
             && left > clip::LEAST
-            && let Some(mut text) = workspace.changed_lines(change)?
+            && let Some(mut text) = workspace.unified_diff(change)?
         {
             clip::text(&mut text, left);
             left = left.saturating_sub(text.len());
@@ -112,45 +116,45 @@ fn show_diff(ground: &ToolContext<'_>, args: &Args) -> Result<ToolReply, ToolErr
     Ok(ToolReply { text: lines.join("\n"), structured })
 }
 
-pub(super) fn checkpoint() -> Tool {
+pub(super) fn checkpoint_tool() -> Tool {
     Tool {
         name: "checkpoint",
         title: "Create a checkpoint",
         description: "Saves all files as they are now, under a label that points can use. Use it before something risky.",
         input: object(
-            &[("label", text("A short name")), ("note", text("Why")), ("tags", texts("Tags"))],
+            &[("label", string("A short name")), ("note", string("Why")), ("tags", string_array("Tags"))],
             &[],
         ),
         output: object(
-            &[("step", whole("Its number: go back to it with #NUMBER")), ("label", text("Its label"))],
+            &[("step", integer("Its number: go back to it with #NUMBER")), ("label", string("Its label"))],
             &["step"],
         ),
-        hints: ADDS,
-        slow: false,
-        makes: true,
-        run: |ground, args| {
-            ground.session()?;
-            let (label, note) = (args.owned("label"), args.owned("note"));
-            let annotation = checked(Annotation { label, note, tags: args.texts("tags") })?;
-            let created = ground.workspace.create_checkpoint(annotation, Trigger::Manual)?;
+        hints: ADDITIVE,
+        is_slow: false,
+        creates_workspace: true,
+        run: |context, args| {
+            context.target_session()?;
+            let (label, note) = (args.owned_text("label"), args.owned_text("note"));
+            let annotation = validate_annotation(Annotation { label, note, tags: args.texts("tags") })?;
+            let created = context.workspace.create_checkpoint(annotation, Trigger::Manual)?;
             let stored = &created.stored;
             let mut structured = json!({ "step": stored.step.number });
             if let Some(label) = &stored.annotation.label {
                 structured["label"] = json!(label);
             }
-            Ok(ToolReply { text: format!("Created checkpoint {}.", describe(stored)), structured })
+            Ok(ToolReply { text: format!("Created checkpoint {}.", describe_checkpoint(stored)), structured })
         },
     }
 }
 
-pub(super) fn branch() -> Tool {
+pub(super) fn branch_tool() -> Tool {
     Tool {
         name: "branch",
         title: "Branches",
         description: "Lists branches; with a name, creates one that starts at a point. Files do not change.",
         input: object(
             &[
-                ("name", text("The name of a new branch")),
+                ("name", string("The name of a new branch")),
                 ("at", point_schema("Where it starts (default: the newest checkpoint)")),
             ],
             &[],
@@ -158,13 +162,13 @@ pub(super) fn branch() -> Tool {
         output: object(
             &[(
                 "branches",
-                list(
+                array(
                     "All of them",
                     object(
                         &[
-                            ("name", text("")),
-                            ("step", whole("Its newest checkpoint")),
-                            ("present", flag("The workspace is on it")),
+                            ("name", string("")),
+                            ("step", integer("Its newest checkpoint")),
+                            ("present", boolean("The workspace is on it")),
                         ],
                         &["name", "step"],
                     ),
@@ -172,20 +176,20 @@ pub(super) fn branch() -> Tool {
             )],
             &["branches"],
         ),
-        hints: ADDS,
-        slow: false,
-        makes: false,
-        run: |ground, args| {
+        hints: ADDITIVE,
+        is_slow: false,
+        creates_workspace: false,
+        run: |context, args| {
             if let Some(name) = args.text("name") {
-                ground.session()?;
+                context.target_session()?;
                 let from = match args.text("at") {
-                    Some(point) => resolved(ground, point)?,
-                    None => ground.workspace.head()?,
+                    Some(point) => resolve_step(context, point)?,
+                    None => context.workspace.head()?,
                 };
-                ground.workspace.create_branch(name, &from)?;
+                context.workspace.create_branch(name, &from)?;
             }
             let (mut documents, mut lines) = (Vec::new(), Vec::new());
-            for branch in ground.workspace.branches()? {
+            for branch in context.workspace.branches()? {
                 let step = branch.tip.step.number;
                 let mut document = json!({ "name": branch.name, "step": step });
                 if branch.present {
@@ -200,35 +204,45 @@ pub(super) fn branch() -> Tool {
     }
 }
 
-pub(super) fn compare() -> Tool {
+pub(super) fn compare_tool() -> Tool {
     Tool {
         name: "compare",
         title: "Two runs side by side",
         description: "Compares two sessions, branches or points: what each did, where they diverge, how their files differ.",
         input: object(
-            &[("a", text("A session (beginning of its id), a branch or a point")), ("b", text("The other"))],
+            &[
+                ("a", string("A session (beginning of its id), a branch or a point")),
+                ("b", string("The other")),
+            ],
             &["a", "b"],
         ),
         output: object(
             &[
-                ("summary", texts("In sentences")),
+                ("summary", string_array("In sentences")),
                 (
                     "parts_at",
-                    list("The steps at which they diverge, one of each", json!({ "type": "integer" })),
+                    array("The steps at which they diverge, one of each", json!({ "type": "integer" })),
                 ),
-                ("files", texts("What changed from a to b")),
-                ("files_more", whole("Changes that are not listed")),
+                ("files", string_array("What changed from a to b")),
+                ("files_more", integer("Changes that are not listed")),
             ],
             &["summary"],
         ),
-        hints: LOOKS,
-        slow: false,
-        makes: false,
-        run: |ground, args| {
-            let (a, b) = (side(ground, args.need("a")?)?, side(ground, args.need("b")?)?);
-            let found = compare::compare(ground.workspace.store(), &a, &b)?;
-            let summary: Vec<String> =
-                found.summary.iter().take(MAX_LISTED_ITEMS).map(|sentence| short(sentence, 300)).collect();
+        hints: READ_ONLY,
+        is_slow: false,
+        creates_workspace: false,
+        run: |context, args| {
+            let (a, b) = (
+                resolve_run(context, args.require_text("a")?)?,
+                resolve_run(context, args.require_text("b")?)?,
+            );
+            let found = compare::compare(context.workspace.store(), &a, &b)?;
+            let summary: Vec<String> = found
+                .summary
+                .iter()
+                .take(MAX_LISTED_ITEMS)
+                .map(|sentence| first_line(sentence, 300))
+                .collect();
             let mut structured = json!({ "summary": summary });
             let mut lines = summary;
             if let Some(first) = &found.first_difference {
@@ -251,20 +265,20 @@ pub(super) fn compare() -> Tool {
 }
 
 /// What `text` names: a branch, a session, or a point.
-fn side(ground: &ToolContext<'_>, text: &str) -> Result<ComparedRun, ToolError> {
-    let workspace = ground.workspace;
+fn resolve_run(context: &ToolContext<'_>, text: &str) -> Result<ComparedRun, ToolError> {
+    let workspace = context.workspace;
     if is_number(text) {
-        return Ok(ComparedRun::of_point(workspace, &resolved(ground, text)?)?);
+        return Ok(ComparedRun::from_point(workspace, &resolve_step(context, text)?)?);
     }
     let name = text.strip_prefix("branch:").unwrap_or(text);
     if let Some(tip) = workspace.branch_tip(name)? {
-        return Ok(ComparedRun::of_branch(workspace, name, &tip)?);
+        return Ok(ComparedRun::from_branch(workspace, name, &tip)?);
     }
     let named = text
         .strip_prefix("session:")
         .or((text.len() >= 4 && !text.contains(['#', '@', ':'])).then_some(text));
     if let Some(session) = named.and_then(|named| workspace.find_session(named).ok()) {
-        return Ok(ComparedRun::of_session(workspace, &session)?);
+        return Ok(ComparedRun::from_session(workspace, &session)?);
     }
-    Ok(ComparedRun::of_point(workspace, &resolved(ground, text)?)?)
+    Ok(ComparedRun::from_point(workspace, &resolve_step(context, text)?)?)
 }

@@ -8,10 +8,12 @@ use stepback_model::search::Pattern;
 use stepback_store::port::{SearchRequest, StepQuery};
 
 use super::{
-    Args, LOOKS, Tool, ToolReply, brief, brief_line, brief_schema, cursor_schema, limit, limit_schema,
-    point_schema, resolved, short, time,
+    Args, READ_ONLY, Tool, ToolReply, cursor_schema, first_line, limit_schema, page_limit, parse_time,
+    point_schema, resolve_step, step_line, step_summary, step_summary_schema,
 };
-use crate::schema::{anything, count, flag, list, object, text, texts, whole, word};
+use crate::schema::{
+    any_value, array, boolean, bounded_integer, integer, object, string, string_array, string_enum,
+};
 use crate::tool_error::ToolError;
 use crate::toolset::ToolContext;
 
@@ -22,7 +24,7 @@ const MAX_SNIPPET_CHARS: usize = 240;
 /// The most changed paths of a step listed.
 const MAX_LISTED_PATHS: usize = 20;
 
-pub(super) fn timeline() -> Tool {
+pub(super) fn timeline_tool() -> Tool {
     let kinds = StepKind::ALL.map(StepKind::as_str);
     Tool {
         name: "timeline",
@@ -30,14 +32,14 @@ pub(super) fn timeline() -> Tool {
         description: "Recorded steps, newest first: tool calls, prompts, errors, checkpoints, board changes. Of your session, or of all sessions (everyone).",
         input: object(
             &[
-                ("kinds", list("Only these kinds", json!({ "type": "string", "enum": kinds }))),
-                ("tool", text("Only about this tool")),
-                ("failed", flag("Only failed steps (or, with false, only successful ones)")),
-                ("checkpoints", flag("Only checkpoints")),
-                ("since", text("Only since then: 2 hours ago, 2026-01-23T12:00")),
-                ("until", text("Only until then")),
-                ("everyone", flag("Steps of all sessions in this workspace")),
-                ("order", word("Sort order (default newest)", &["newest", "oldest"])),
+                ("kinds", array("Only these kinds", json!({ "type": "string", "enum": kinds }))),
+                ("tool", string("Only about this tool")),
+                ("failed", boolean("Only failed steps (or, with false, only successful ones)")),
+                ("checkpoints", boolean("Only checkpoints")),
+                ("since", string("Only since then: 2 hours ago, 2026-01-23T12:00")),
+                ("until", string("Only until then")),
+                ("everyone", boolean("Steps of all sessions in this workspace")),
+                ("order", string_enum("Sort order (default newest)", &["newest", "oldest"])),
                 ("limit", limit_schema(20, 200)),
                 ("cursor", cursor_schema()),
             ],
@@ -45,44 +47,44 @@ pub(super) fn timeline() -> Tool {
         ),
         output: object(
             &[
-                ("steps", list("In order", brief_schema())),
-                ("total", whole("At least")),
-                ("next_cursor", text("")),
+                ("steps", array("In order", step_summary_schema())),
+                ("total", integer("At least")),
+                ("next_cursor", string("")),
             ],
             &["steps", "total"],
         ),
-        hints: LOOKS,
-        slow: false,
-        makes: false,
+        hints: READ_ONLY,
+        is_slow: false,
+        creates_workspace: false,
         run: list_steps,
     }
 }
 
-fn list_steps(ground: &ToolContext<'_>, args: &Args) -> Result<ToolReply, ToolError> {
-    let session = match (args.flag("everyone"), ground.named_session()?) {
+fn list_steps(context: &ToolContext<'_>, args: &Args) -> Result<ToolReply, ToolError> {
+    let session = match (args.flag("everyone"), context.named_session()?) {
         (true, _) => None,
         (false, Some(named)) => Some(named),
         // The user's own session has only what the user did; a client that is not recorded wants to see all sessions.
-        (false, None) => Some(ground.own()?).filter(|own| own.agent != Session::PERSON),
+        (false, None) => Some(context.own_session()?).filter(|own| own.agent != Session::PERSON),
     };
     let query = StepQuery {
         session: session.map(|session| session.id),
         kinds: args.texts("kinds").iter().filter_map(|kind| StepKind::parse(kind)).collect(),
-        tool: args.owned("tool"),
+        tool: args.owned_text("tool"),
         failed: args.value("failed").and_then(Value::as_bool),
         checkpoint: args.flag("checkpoints").then_some(true),
         hidden: Some(false),
-        since: time(ground, args, "since")?,
-        until: time(ground, args, "until")?,
+        since: parse_time(context, args, "since")?,
+        until: parse_time(context, args, "until")?,
         oldest_first: args.text("order") == Some("oldest"),
-        from: args.place()?,
-        limit: Some(limit(args, 20) as u64),
+        from: args.page_start()?,
+        limit: Some(page_limit(args, 20) as u64),
         ..StepQuery::default()
     };
-    let page = ground.workspace.store().find(Some(ground.workspace.record.id), &query)?;
-    let steps: Vec<Value> = page.steps.iter().map(|placed| brief(&placed.stored)).collect();
+    let page = context.workspace.store().find(Some(context.workspace.record.id), &query)?;
+    let steps: Vec<Value> = page.steps.iter().map(|placed| step_summary(&placed.stored)).collect();
     let mut lines: Vec<String> =
-        page.steps.iter().map(|placed| brief_line(&placed.stored, ground.now)).collect();
+        page.steps.iter().map(|placed| step_line(&placed.stored, context.now)).collect();
     if lines.is_empty() {
         lines.push("No step matches.".to_owned());
     }
@@ -94,7 +96,7 @@ fn list_steps(ground: &ToolContext<'_>, args: &Args) -> Result<ToolReply, ToolEr
     Ok(ToolReply { text: lines.join("\n"), structured })
 }
 
-pub(super) fn show() -> Tool {
+pub(super) fn show_tool() -> Tool {
     Tool {
         name: "show",
         title: "One step in full",
@@ -102,46 +104,49 @@ pub(super) fn show() -> Tool {
         input: object(
             &[
                 ("point", point_schema("Which one: #42, @-3, a label, tool:Bash:last, error:last")),
-                ("max_chars", count("Maximum characters of each text (default 1500)", 256, 200_000)),
+                (
+                    "max_chars",
+                    bounded_integer("Maximum characters of each text (default 1500)", 256, 200_000),
+                ),
             ],
             &["point"],
         ),
         output: object(
             &[
-                ("step", brief_schema()),
-                ("iteration", whole("The model turn it belongs to")),
-                ("input", anything("")),
-                ("output", anything("")),
-                ("error", anything("")),
-                ("changed", texts("Paths")),
-                ("changed_more", whole("Not listed")),
+                ("step", step_summary_schema()),
+                ("iteration", integer("The model turn it belongs to")),
+                ("input", any_value("")),
+                ("output", any_value("")),
+                ("error", any_value("")),
+                ("changed", string_array("Paths")),
+                ("changed_more", integer("Not listed")),
             ],
             &["step", "iteration"],
         ),
-        hints: LOOKS,
-        slow: false,
-        makes: false,
+        hints: READ_ONLY,
+        is_slow: false,
+        creates_workspace: false,
         run: show_step,
     }
 }
 
-fn show_step(ground: &ToolContext<'_>, args: &Args) -> Result<ToolReply, ToolError> {
-    let stored = resolved(ground, args.need("point")?)?;
+fn show_step(context: &ToolContext<'_>, args: &Args) -> Result<ToolReply, ToolError> {
+    let stored = resolve_step(context, args.require_text("point")?)?;
     let step = &stored.step;
     let most = usize::try_from(args.count("max_chars").unwrap_or(1500)).unwrap_or(usize::MAX);
-    let mut structured = json!({ "step": brief(&stored), "iteration": step.meta.iteration });
-    let mut lines = vec![brief_line(&stored, ground.now)];
-    let mut detail = ground.workspace.detail_of(step)?.unwrap_or_default();
+    let mut structured = json!({ "step": step_summary(&stored), "iteration": step.meta.iteration });
+    let mut lines = vec![step_line(&stored, context.now)];
+    let mut detail = context.workspace.load_detail(step)?.unwrap_or_default();
     for part in ["input", "output", "error"] {
         let Some(value) = detail.get_mut(part).filter(|value| !value.is_null()).map(Value::take) else {
             continue;
         };
-        let value = cut(value, most);
+        let value = clip_value(value, most);
         let shown = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
         lines.push(format!("{part}: {shown}"));
         structured[part] = value;
     }
-    let changed = changed_at(ground, &stored)?;
+    let changed = changed_paths_at(context, &stored)?;
     if !changed.is_empty() {
         let more = changed.len().saturating_sub(MAX_LISTED_PATHS);
         let shown = &changed[..changed.len() - more];
@@ -156,7 +161,7 @@ fn show_step(ground: &ToolContext<'_>, args: &Args) -> Result<ToolReply, ToolErr
 }
 
 /// Cuts the texts of a value; if it is still too large, returns it as cut text.
-fn cut(mut value: Value, most: usize) -> Value {
+fn clip_value(mut value: Value, most: usize) -> Value {
     clip::value(&mut value, most);
     if value.to_string().len() > most.saturating_mul(2) {
         let mut text = value.to_string();
@@ -167,15 +172,15 @@ fn cut(mut value: Value, most: usize) -> Value {
 }
 
 /// Paths that differ between a checkpoint and its parent.
-fn changed_at(
-    ground: &ToolContext<'_>,
+fn changed_paths_at(
+    context: &ToolContext<'_>,
     stored: &stepback_store::port::StepRow,
 ) -> Result<Vec<String>, ToolError> {
     let (Some(parent), Some(_)) = (stored.step.parent, stored.trigger) else {
         return Ok(Vec::new());
     };
-    let Some(before) = ground.workspace.store().step(parent)? else { return Ok(Vec::new()) };
-    let states = [ground.workspace.state_of(&before), ground.workspace.state_of(stored)];
+    let Some(before) = context.workspace.store().step(parent)? else { return Ok(Vec::new()) };
+    let states = [context.workspace.load_state(&before), context.workspace.load_state(stored)];
     let [Ok(before), Ok(after)] = states else {
         // The files were freed by a prune, or never recorded: the changes are unknown.
         return match states.into_iter().find_map(Result::err) {
@@ -183,27 +188,27 @@ fn changed_at(
             Some(error) => Err(error.into()),
         };
     };
-    let changes = diff::visible(ground.workspace.store(), &before, &after)?;
+    let changes = diff::compare_visible_files(context.workspace.store(), &before, &after)?;
     Ok(changes.iter().map(|change| format!("{} {}", change.kind().as_str(), change.path)).collect())
 }
 
-pub(super) fn search() -> Tool {
+pub(super) fn search_tool() -> Tool {
     Tool {
         name: "search",
         title: "Search the record",
         description: "Search the text of steps: commands, outputs, errors, messages, board changes, paths. Words, \"a phrase\", begin*, -not; or exact characters (substring).",
         input: object(
             &[
-                ("query", text("The query")),
-                ("substring", flag("Match this exact text, including punctuation")),
+                ("query", string("The query")),
+                ("substring", boolean("Match this exact text, including punctuation")),
                 (
                     "kinds",
-                    list(
+                    array(
                         "Only in these kinds",
                         json!({ "type": "string", "enum": StepKind::ALL.map(StepKind::as_str) }),
                     ),
                 ),
-                ("newest", flag("Newest first instead of best match first")),
+                ("newest", boolean("Newest first instead of best match first")),
                 ("limit", limit_schema(8, 100)),
                 ("cursor", cursor_schema()),
             ],
@@ -213,63 +218,63 @@ pub(super) fn search() -> Tool {
             &[
                 (
                     "hits",
-                    list(
+                    array(
                         "In order",
                         object(
                             &[
-                                ("step", brief_schema()),
-                                ("field", text("Where it was found")),
-                                ("found", text("What is there")),
+                                ("step", step_summary_schema()),
+                                ("field", string("Where it was found")),
+                                ("found", string("What is there")),
                             ],
                             &["step"],
                         ),
                     ),
                 ),
-                ("total", whole("At least")),
-                ("complete", flag("Whether every step was searched; if not, a later search finds more")),
-                ("next_cursor", text("")),
+                ("total", integer("At least")),
+                ("complete", boolean("Whether every step was searched; if not, a later search finds more")),
+                ("next_cursor", string("")),
             ],
             &["hits", "total", "complete"],
         ),
-        hints: LOOKS,
-        slow: false,
-        makes: false,
-        run: look_for,
+        hints: READ_ONLY,
+        is_slow: false,
+        creates_workspace: false,
+        run: search_steps,
     }
 }
 
-fn look_for(ground: &ToolContext<'_>, args: &Args) -> Result<ToolReply, ToolError> {
-    let wanted = args.need("query")?;
+fn search_steps(context: &ToolContext<'_>, args: &Args) -> Result<ToolReply, ToolError> {
+    let wanted = args.require_text("query")?;
     let pattern = match args.flag("substring") {
         true => Pattern::substring(wanted),
         false => Pattern::words(wanted),
     };
     let pattern = pattern.map_err(|error| {
-        ToolError::new(format!("query: {}", short(&error.to_string(), 300)))
-            .hint("use word, \"a phrase\", begin* or -not; substring: true also matches punctuation")
+        ToolError::new(format!("query: {}", first_line(&error.to_string(), 300)))
+            .with_hint("use word, \"a phrase\", begin* or -not; substring: true also matches punctuation")
     })?;
-    let engine = &ground.workspace.engine;
-    let (_, complete) = engine.bring_index_forward(MAX_INDEXED_STEPS)?;
+    let engine = &context.workspace.engine;
+    let (_, complete) = engine.update_index_partially(MAX_INDEXED_STEPS)?;
     let found = engine.store.search(&SearchRequest {
         pattern,
-        workspace: Some(ground.workspace.record.id),
+        workspace: Some(context.workspace.record.id),
         among: StepQuery {
-            session: ground.named_session()?.map(|session| session.id),
+            session: context.named_session()?.map(|session| session.id),
             kinds: args.texts("kinds").iter().filter_map(|kind| StepKind::parse(kind)).collect(),
             hidden: Some(false),
             ..StepQuery::default()
         },
         ranked: !args.flag("newest"),
-        skip: args.seen()? as u64,
-        limit: limit(args, 8) as u64,
+        skip: args.page_offset()? as u64,
+        limit: page_limit(args, 8) as u64,
     })?;
     let (mut hits, mut lines) = (Vec::new(), Vec::new());
     for hit in &found.hits {
-        let mut document = json!({ "step": brief(&hit.stored) });
-        lines.push(brief_line(&hit.stored, ground.now));
+        let mut document = json!({ "step": step_summary(&hit.stored) });
+        lines.push(step_line(&hit.stored, context.now));
         if let Some(snippet) = hit.snippets.first() {
             let text: String = snippet.text.split_whitespace().collect::<Vec<_>>().join(" ");
-            let text = short(&text, MAX_SNIPPET_CHARS);
+            let text = first_line(&text, MAX_SNIPPET_CHARS);
             lines.push(format!("  {}: {text}", snippet.field.as_str()));
             document["field"] = json!(snippet.field.as_str());
             document["found"] = json!(text);

@@ -6,43 +6,46 @@ use stepback_reasoning::item::{
     ContradictionStatus, EvidenceKind, EvidenceOrigin, HypothesisStatus, Severity,
 };
 
-use super::{ADDS, Args, Tool, change_board, edit_schema, parsed, words};
-use crate::schema::{number, object, text, texts, word};
+use super::{ADDITIVE, Args, Tool, change_board, edit_schema, enum_names, require_known};
+use crate::schema::{bounded_number, object, string, string_array, string_enum};
 use crate::tool_error::ToolError;
 use crate::toolset::ToolContext;
 
-pub(super) fn hypothesis() -> Tool {
+pub(super) fn hypothesis_tool() -> Tool {
     Tool {
         name: "hypothesis",
         title: "Hypotheses",
         description: "Propose a hypothesis (statement), or change its status: test, confirm, reject, reopen, archive. Its special cases (parent) are rejected along with it.",
         input: object(
             &[
-                ("do", word("What to do", &["propose", "test", "confirm", "reject", "reopen", "archive"])),
-                ("hypothesis", text("Which one, such as H1; not for propose")),
-                ("statement", text("propose: the hypothesis")),
-                ("prior", number("propose: probability before any evidence (default 0.5)", 0.0, 1.0)),
-                ("parent", text("propose: the hypothesis it is a special case of")),
-                ("excludes", texts("propose: hypotheses that cannot also be true")),
-                ("tags", texts("propose: tags")),
-                ("because", text("Why it is concluded")),
+                (
+                    "do",
+                    string_enum("What to do", &["propose", "test", "confirm", "reject", "reopen", "archive"]),
+                ),
+                ("hypothesis", string("Which one, such as H1; not for propose")),
+                ("statement", string("propose: the hypothesis")),
+                ("prior", bounded_number("propose: probability before any evidence (default 0.5)", 0.0, 1.0)),
+                ("parent", string("propose: the hypothesis it is a special case of")),
+                ("excludes", string_array("propose: hypotheses that cannot also be true")),
+                ("tags", string_array("propose: tags")),
+                ("because", string("Why it is concluded")),
             ],
             &["do"],
         ),
         output: edit_schema(),
-        hints: ADDS,
-        slow: false,
-        makes: true,
-        run: |ground, args| {
-            let status = match args.need("do")? {
+        hints: ADDITIVE,
+        is_slow: false,
+        creates_workspace: true,
+        run: |context, args| {
+            let status = match args.require_text("do")? {
                 "propose" => {
                     return change_board(
-                        ground,
+                        context,
                         &BoardMutation::ProposeHypothesis {
-                            statement: args.need("statement")?.to_owned(),
+                            statement: args.require_text("statement")?.to_owned(),
                             prior: args.number("prior").unwrap_or(0.5),
-                            parent: args.name("parent")?,
-                            excludes: args.names("excludes")?,
+                            parent: args.optional_item("parent")?,
+                            excludes: args.item_ids("excludes")?,
                             tags: args.texts("tags"),
                         },
                     );
@@ -53,51 +56,58 @@ pub(super) fn hypothesis() -> Tool {
                 "reopen" => HypothesisStatus::Active,
                 _ => HypothesisStatus::Archived,
             };
-            let (hypothesis, reason) = (args.item("hypothesis")?, args.owned("because"));
-            change_board(ground, &BoardMutation::SetHypothesis { hypothesis, status, reason })
+            let (hypothesis, reason) = (args.required_item("hypothesis")?, args.owned_text("because"));
+            change_board(context, &BoardMutation::SetHypothesis { hypothesis, status, reason })
         },
     }
 }
 
-pub(super) fn evidence() -> Tool {
+pub(super) fn evidence_tool() -> Tool {
     Tool {
         name: "evidence",
         title: "Evidence",
         description: "Add evidence for or against a hypothesis; its confidence is updated. Name the source (step, code or doc): each source counts once. Or withdraw evidence.",
         input: object(
             &[
-                ("do", word("What to do (default add)", &["add", "withdraw"])),
-                ("hypothesis", text("add: which one, such as H1")),
-                ("text", text("add: what was found; withdraw: why it no longer counts")),
-                ("strength", number("add: from -1 (strongly against) to 1 (strongly for)", -1.0, 1.0)),
-                ("kind", word("add: what it is", &words(EvidenceKind::ALL, EvidenceKind::as_str))),
-                ("step", text("add: source: a point, such as #42 or tool:Bash:last")),
-                ("code", text("add: source: a location in the code, FILE:LINE")),
-                ("doc", text("add: source: a document")),
-                ("evidence", text("withdraw: which one, such as E3")),
+                ("do", string_enum("What to do (default add)", &["add", "withdraw"])),
+                ("hypothesis", string("add: which one, such as H1")),
+                ("text", string("add: what was found; withdraw: why it no longer counts")),
+                (
+                    "strength",
+                    bounded_number("add: from -1 (strongly against) to 1 (strongly for)", -1.0, 1.0),
+                ),
+                (
+                    "kind",
+                    string_enum("add: what it is", &enum_names(EvidenceKind::ALL, EvidenceKind::as_str)),
+                ),
+                ("step", string("add: source: a point, such as #42 or tool:Bash:last")),
+                ("code", string("add: source: a location in the code, FILE:LINE")),
+                ("doc", string("add: source: a document")),
+                ("evidence", string("withdraw: which one, such as E3")),
             ],
             &[],
         ),
         output: edit_schema(),
-        hints: ADDS,
-        slow: false,
-        makes: true,
-        run: |ground, args| {
+        hints: ADDITIVE,
+        is_slow: false,
+        creates_workspace: true,
+        run: |context, args| {
             if args.text("do") == Some("withdraw") {
-                let (evidence, reason) = (args.item("evidence")?, args.need("text")?.to_owned());
-                return change_board(ground, &BoardMutation::WithdrawEvidence { evidence, reason });
+                let (evidence, reason) =
+                    (args.required_item("evidence")?, args.require_text("text")?.to_owned());
+                return change_board(context, &BoardMutation::WithdrawEvidence { evidence, reason });
             }
-            let source = source(ground, args)?;
+            let source = parse_source(context, args)?;
             let strength = args.number("strength").ok_or_else(|| {
                 ToolError::new("evidence needs \"strength\"")
-                    .hint("give a number from -1 (against) to 1 (for)")
+                    .with_hint("give a number from -1 (against) to 1 (for)")
             })?;
             change_board(
-                ground,
+                context,
                 &BoardMutation::AddEvidence {
-                    hypothesis: args.item("hypothesis")?,
+                    hypothesis: args.required_item("hypothesis")?,
                     strength,
-                    text: args.need("text")?.to_owned(),
+                    text: args.require_text("text")?.to_owned(),
                     kind: args.text("kind").and_then(EvidenceKind::parse).unwrap_or(source.usual_kind()),
                     source,
                 },
@@ -106,9 +116,9 @@ pub(super) fn evidence() -> Tool {
     }
 }
 
-fn source(ground: &ToolContext<'_>, args: &Args) -> Result<EvidenceOrigin, ToolError> {
+fn parse_source(context: &ToolContext<'_>, args: &Args) -> Result<EvidenceOrigin, ToolError> {
     if let Some(point) = args.text("step") {
-        let step = ground.workspace.resolve(point, ground.now, &TimeZone::system)?.step;
+        let step = context.workspace.resolve(point, context.now, &TimeZone::system)?.step;
         return Ok(EvidenceOrigin::Tool { step: Some(step.id), tool: step.meta.tool });
     }
     if let Some(place) = args.text("code") {
@@ -116,56 +126,59 @@ fn source(ground: &ToolContext<'_>, args: &Args) -> Result<EvidenceOrigin, ToolE
             Some((file, line)) if line.parse::<u32>().is_ok() => (file, line.parse().ok()),
             _ => (place, None),
         };
-        let file = ground.relative(file);
+        let file = context.relative_path(file);
         return Ok(EvidenceOrigin::Code { file, line });
     }
-    Ok(args.owned("doc").map_or(EvidenceOrigin::Reasoning, EvidenceOrigin::Documentation))
+    Ok(args.owned_text("doc").map_or(EvidenceOrigin::Reasoning, EvidenceOrigin::Documentation))
 }
 
-pub(super) fn contradiction() -> Tool {
+pub(super) fn contradiction_tool() -> Tool {
     Tool {
         name: "contradiction",
         title: "Contradictions",
         description: "Declare that two items cannot both be true, or close one: resolve (one side was wrong) or dismiss (it is not real).",
         input: object(
             &[
-                ("do", word("What to do", &["add", "resolve", "dismiss"])),
-                ("left", text("add: one item, such as B1")),
-                ("right", text("add: the other")),
+                ("do", string_enum("What to do", &["add", "resolve", "dismiss"])),
+                ("left", string("add: one item, such as B1")),
+                ("right", string("add: the other")),
                 (
                     "severity",
-                    word("add: how bad it is (default medium)", &words(Severity::ALL, Severity::as_str)),
+                    string_enum(
+                        "add: how bad it is (default medium)",
+                        &enum_names(Severity::ALL, Severity::as_str),
+                    ),
                 ),
-                ("contradiction", text("resolve, dismiss: which one, such as C1")),
-                ("text", text("Why they exclude each other, or how it ended")),
+                ("contradiction", string("resolve, dismiss: which one, such as C1")),
+                ("text", string("Why they exclude each other, or how it ended")),
             ],
             &["do", "text"],
         ),
         output: edit_schema(),
-        hints: ADDS,
-        slow: false,
-        makes: true,
-        run: |ground, args| {
-            let said = args.need("text")?.to_owned();
-            let status = match args.need("do")? {
+        hints: ADDITIVE,
+        is_slow: false,
+        creates_workspace: true,
+        run: |context, args| {
+            let said = args.require_text("text")?.to_owned();
+            let status = match args.require_text("do")? {
                 "add" => {
                     let severity = args.text("severity").unwrap_or("medium");
                     return change_board(
-                        ground,
+                        context,
                         &BoardMutation::Contradict {
-                            left: args.item("left")?,
-                            right: args.item("right")?,
+                            left: args.required_item("left")?,
+                            right: args.required_item("right")?,
                             reason: said,
-                            severity: parsed(Severity::parse(severity), "severity")?,
+                            severity: require_known(Severity::parse(severity), "severity")?,
                         },
                     );
                 }
                 "resolve" => ContradictionStatus::Resolved,
                 _ => ContradictionStatus::Dismissed,
             };
-            let contradiction = args.item("contradiction")?;
+            let contradiction = args.required_item("contradiction")?;
             change_board(
-                ground,
+                context,
                 &BoardMutation::SettleContradiction { contradiction, status, resolution: said },
             )
         },

@@ -8,7 +8,7 @@ use stepback_api::plans::{AppliedPlanDocument, PlanDocument};
 use stepback_engine::moves::MoveKind;
 use stepback_model::record::Operation;
 
-use super::plans::{agree, look};
+use super::plans::{apply_plan, get_plan};
 use crate::extract::{Json, Path, QueryString};
 use crate::pagination::{self, Paging};
 use crate::problem::Problem;
@@ -17,96 +17,103 @@ use crate::state::{self, AppState};
 /// Returns a rewind plan as it was shown.
 #[utoipa::path(get, path = "/rewind-plans/{plan}", tag = "plans", params(("plan" = String, Path, description = "Its id")),
     responses((status = 200, body = PlanDocument), (status = "default", body = Problem)))]
-pub async fn rewind_plan(
-    State(work): State<AppState>,
+pub async fn get_rewind_plan(
+    State(state): State<AppState>,
     Path(id): Path<String>,
 ) -> Result<Json<Value>, Problem> {
-    look(work, MoveKind::Rewind, id).await
+    get_plan(state, MoveKind::Rewind, id).await
 }
 
 /// Applies a rewind plan, if it is still what would happen; otherwise nothing is done, and the problem holds the new plan.
 #[utoipa::path(post, path = "/rewind-plans/{plan}/apply", tag = "plans", params(("plan" = String, Path, description = "Its id")),
     responses((status = 200, body = AppliedPlanDocument), (status = 409, body = Problem), (status = "default", body = Problem)))]
 pub async fn rewind(
-    State(work): State<AppState>,
+    State(state): State<AppState>,
     Path(id): Path<String>,
 ) -> Result<Json<AppliedPlanDocument>, Problem> {
-    agree(work, MoveKind::Rewind, id).await
+    apply_plan(state, MoveKind::Rewind, id).await
 }
 
 /// Returns an undo plan as it was shown.
 #[utoipa::path(get, path = "/undo-plans/{plan}", tag = "plans", params(("plan" = String, Path, description = "Its id")),
     responses((status = 200, body = PlanDocument), (status = "default", body = Problem)))]
-pub async fn undo_plan(State(work): State<AppState>, Path(id): Path<String>) -> Result<Json<Value>, Problem> {
-    look(work, MoveKind::Undo, id).await
+pub async fn get_undo_plan(
+    State(state): State<AppState>,
+    Path(id): Path<String>,
+) -> Result<Json<Value>, Problem> {
+    get_plan(state, MoveKind::Undo, id).await
 }
 
 /// Applies an undo plan, if it is still what would happen; otherwise nothing is done, and the problem holds the new plan.
 #[utoipa::path(post, path = "/undo-plans/{plan}/apply", tag = "plans", params(("plan" = String, Path, description = "Its id")),
     responses((status = 200, body = AppliedPlanDocument), (status = 409, body = Problem), (status = "default", body = Problem)))]
 pub async fn undo(
-    State(work): State<AppState>,
+    State(state): State<AppState>,
     Path(id): Path<String>,
 ) -> Result<Json<AppliedPlanDocument>, Problem> {
-    agree(work, MoveKind::Undo, id).await
+    apply_plan(state, MoveKind::Undo, id).await
 }
 
 /// Returns a redo plan as it was shown.
 #[utoipa::path(get, path = "/redo-plans/{plan}", tag = "plans", params(("plan" = String, Path, description = "Its id")),
     responses((status = 200, body = PlanDocument), (status = "default", body = Problem)))]
-pub async fn redo_plan(State(work): State<AppState>, Path(id): Path<String>) -> Result<Json<Value>, Problem> {
-    look(work, MoveKind::Redo, id).await
+pub async fn get_redo_plan(
+    State(state): State<AppState>,
+    Path(id): Path<String>,
+) -> Result<Json<Value>, Problem> {
+    get_plan(state, MoveKind::Redo, id).await
 }
 
 /// Applies a redo plan, if it is still what would happen; otherwise nothing is done, and the problem holds the new plan.
 #[utoipa::path(post, path = "/redo-plans/{plan}/apply", tag = "plans", params(("plan" = String, Path, description = "Its id")),
     responses((status = 200, body = AppliedPlanDocument), (status = 409, body = Problem), (status = "default", body = Problem)))]
 pub async fn redo(
-    State(work): State<AppState>,
+    State(state): State<AppState>,
     Path(id): Path<String>,
 ) -> Result<Json<AppliedPlanDocument>, Problem> {
-    agree(work, MoveKind::Redo, id).await
+    apply_plan(state, MoveKind::Redo, id).await
 }
 
 /// Returns a switch plan as it was shown.
 #[utoipa::path(get, path = "/switch-plans/{plan}", tag = "plans", params(("plan" = String, Path, description = "Its id")),
     responses((status = 200, body = PlanDocument), (status = "default", body = Problem)))]
-pub async fn switch_plan(
-    State(work): State<AppState>,
+pub async fn get_switch_plan(
+    State(state): State<AppState>,
     Path(id): Path<String>,
 ) -> Result<Json<Value>, Problem> {
-    look(work, MoveKind::Switch, id).await
+    get_plan(state, MoveKind::Switch, id).await
 }
 
 /// Applies a switch plan, if it is still what would happen; otherwise nothing is done, and the problem holds the new plan.
 #[utoipa::path(post, path = "/switch-plans/{plan}/apply", tag = "plans", params(("plan" = String, Path, description = "Its id")),
     responses((status = 200, body = AppliedPlanDocument), (status = 409, body = Problem), (status = "default", body = Problem)))]
 pub async fn switch(
-    State(work): State<AppState>,
+    State(state): State<AppState>,
     Path(id): Path<String>,
 ) -> Result<Json<AppliedPlanDocument>, Problem> {
-    agree(work, MoveKind::Switch, id).await
+    apply_plan(state, MoveKind::Switch, id).await
 }
 
 /// Lists the operations of stepback itself in a workspace, newest first.
 #[utoipa::path(get, path = "/workspaces/{workspace}/operations", tag = "plans",
     params(("workspace" = String, Path, description = "The workspace"), Paging),
     responses((status = 200, body = Page<OperationDocument>), (status = "default", body = Problem)))]
-pub async fn operations(
-    State(work): State<AppState>,
+pub async fn list_operations(
+    State(state): State<AppState>,
     Path(id): Path<String>,
     QueryString(paging): QueryString<Paging>,
 ) -> Result<Json<Page<OperationDocument>>, Problem> {
     let limit = paging.limit()?;
-    work.run(move |engine| {
-        let workspace = state::workspace(engine, &id)?;
-        let about = ("operations", workspace.record.id.to_string());
-        let before = paging.position(&about)?;
-        let mut all = workspace.operations()?;
-        all.retain(|operation| before.is_none_or(|before| operation.number < before));
-        all.truncate(usize::try_from(limit + 1).unwrap_or(usize::MAX));
-        let number = |operation: &Operation| operation.number;
-        Ok(Json(pagination::page(all, limit, &about, number, OperationDocument::of)))
-    })
-    .await
+    state
+        .run(move |engine| {
+            let workspace = state::find_workspace(engine, &id)?;
+            let about = ("operations", workspace.record.id.to_string());
+            let before = paging.start_position(&about)?;
+            let mut all = workspace.operations()?;
+            all.retain(|operation| before.is_none_or(|before| operation.number < before));
+            all.truncate(usize::try_from(limit + 1).unwrap_or(usize::MAX));
+            let number = |operation: &Operation| operation.number;
+            Ok(Json(pagination::paginate(all, limit, &about, number, OperationDocument::from_operation)))
+        })
+        .await
 }

@@ -15,7 +15,7 @@ use stepback_history::compare::{self, ComparedRun};
 use stepback_model::point::is_number;
 use utoipa::IntoParams;
 
-use super::points::resolved;
+use super::points::resolve_point;
 use crate::extract::{Json, Path, QueryString};
 use crate::problem::Problem;
 use crate::state::{self, AppState};
@@ -28,24 +28,25 @@ const MIN_ID_PREFIX_CHARS: usize = 4;
     params(("workspace" = String, Path, description = "The workspace")),
     responses((status = 200, body = Page<BranchDocument>), (status = "default", body = Problem)))]
 pub async fn list(
-    State(work): State<AppState>,
+    State(state): State<AppState>,
     Path(id): Path<String>,
 ) -> Result<Json<Page<BranchDocument>>, Problem> {
-    work.run(move |engine| {
-        let workspace = state::workspace(engine, &id)?;
-        Ok(Json(Page { items: BranchDocument::all(&workspace)?, next_cursor: None }))
-    })
-    .await
+    state
+        .run(move |engine| {
+            let workspace = state::find_workspace(engine, &id)?;
+            Ok(Json(Page { items: BranchDocument::list(&workspace)?, next_cursor: None }))
+        })
+        .await
 }
 
 /// Finds the branch with this name.
-pub(super) fn known(workspace: &Workspace, name: &str) -> Result<BranchDocument, Problem> {
-    let found = BranchDocument::all(workspace)?.into_iter().find(|branch| branch.name == name);
-    found.ok_or_else(|| Problem::unknown("branch", name))
+pub(super) fn find_branch(workspace: &Workspace, name: &str) -> Result<BranchDocument, Problem> {
+    let found = BranchDocument::list(workspace)?.into_iter().find(|branch| branch.name == name);
+    found.ok_or_else(|| Problem::not_found("branch", name))
 }
 
 /// Fails if a name is taken.
-fn free(workspace: &Workspace, name: &str) -> Result<(), Problem> {
+fn ensure_name_available(workspace: &Workspace, name: &str) -> Result<(), Problem> {
     match workspace.branch_tip(name)? {
         Some(_) => {
             Err(Problem::new(StatusCode::CONFLICT, "refused", format!("branch {name} already exists")))
@@ -59,21 +60,22 @@ fn free(workspace: &Workspace, name: &str) -> Result<(), Problem> {
     params(("workspace" = String, Path, description = "The workspace")), request_body = NewBranch,
     responses((status = 201, body = BranchDocument), (status = "default", body = Problem)))]
 pub async fn create(
-    State(work): State<AppState>,
+    State(state): State<AppState>,
     Path(id): Path<String>,
     Json(new): Json<NewBranch>,
 ) -> Result<Response, Problem> {
-    work.run(move |engine| {
-        let workspace = state::workspace(engine, &id)?;
-        free(&workspace, &new.name)?;
-        let from = resolved(&workspace, new.from.as_deref().unwrap_or("@"))?;
-        workspace.create_branch(&new.name, &from)?;
-        let name = encode_segment(&new.name);
-        let place = format!("/api/v1/workspaces/{}/branches/{name}", workspace.record.id);
-        let document = known(&workspace, &new.name)?;
-        Ok((StatusCode::CREATED, [(header::LOCATION, place)], Json(document)).into_response())
-    })
-    .await
+    state
+        .run(move |engine| {
+            let workspace = state::find_workspace(engine, &id)?;
+            ensure_name_available(&workspace, &new.name)?;
+            let from = resolve_point(&workspace, new.from.as_deref().unwrap_or("@"))?;
+            workspace.create_branch(&new.name, &from)?;
+            let name = encode_segment(&new.name);
+            let place = format!("/api/v1/workspaces/{}/branches/{name}", workspace.record.id);
+            let document = find_branch(&workspace, &new.name)?;
+            Ok((StatusCode::CREATED, [(header::LOCATION, place)], Json(document)).into_response())
+        })
+        .await
 }
 
 /// Returns a branch.
@@ -81,10 +83,10 @@ pub async fn create(
     params(("workspace" = String, Path, description = "The workspace"), ("branch" = String, Path, description = "Its name; `/` is written as `%2F`")),
     responses((status = 200, body = BranchDocument), (status = "default", body = Problem)))]
 pub async fn get(
-    State(work): State<AppState>,
+    State(state): State<AppState>,
     Path((id, name)): Path<(String, String)>,
 ) -> Result<Json<BranchDocument>, Problem> {
-    work.run(move |engine| Ok(Json(known(&state::workspace(engine, &id)?, &name)?))).await
+    state.run(move |engine| Ok(Json(find_branch(&state::find_workspace(engine, &id)?, &name)?))).await
 }
 
 /// Renames a branch. The current branch cannot be renamed.
@@ -93,18 +95,19 @@ pub async fn get(
     request_body = BranchRename,
     responses((status = 200, body = BranchDocument), (status = "default", body = Problem)))]
 pub async fn rename(
-    State(work): State<AppState>,
+    State(state): State<AppState>,
     Path((id, name)): Path<(String, String)>,
     Json(to): Json<BranchRename>,
 ) -> Result<Json<BranchDocument>, Problem> {
-    work.run(move |engine| {
-        let workspace = state::workspace(engine, &id)?;
-        known(&workspace, &name)?;
-        free(&workspace, &to.name)?;
-        workspace.rename_branch(&name, &to.name)?;
-        Ok(Json(known(&workspace, &to.name)?))
-    })
-    .await
+    state
+        .run(move |engine| {
+            let workspace = state::find_workspace(engine, &id)?;
+            find_branch(&workspace, &name)?;
+            ensure_name_available(&workspace, &to.name)?;
+            workspace.rename_branch(&name, &to.name)?;
+            Ok(Json(find_branch(&workspace, &to.name)?))
+        })
+        .await
 }
 
 /// Deletes a branch. Its steps stay.
@@ -112,22 +115,23 @@ pub async fn rename(
     params(("workspace" = String, Path, description = "The workspace"), ("branch" = String, Path, description = "Its name")),
     responses((status = 200, body = OperationDocument), (status = "default", body = Problem)))]
 pub async fn delete(
-    State(work): State<AppState>,
+    State(state): State<AppState>,
     Path((id, name)): Path<(String, String)>,
 ) -> Result<Json<OperationDocument>, Problem> {
-    work.run(move |engine| {
-        let workspace = state::workspace(engine, &id)?;
-        known(&workspace, &name)?;
-        let operation = workspace.delete_branch(&name)?;
-        Ok(Json(OperationDocument::stored(engine.store(), &operation)?))
-    })
-    .await
+    state
+        .run(move |engine| {
+            let workspace = state::find_workspace(engine, &id)?;
+            find_branch(&workspace, &name)?;
+            let operation = workspace.delete_branch(&name)?;
+            Ok(Json(OperationDocument::from_store(engine.store(), &operation)?))
+        })
+        .await
 }
 
 /// The two sides of a comparison: branches, sessions (`session:ID`) or points.
 #[derive(Clone, Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
-pub struct Sides {
+pub struct CompareQuery {
     /// The first side.
     pub a: String,
     /// The second side.
@@ -137,47 +141,49 @@ pub struct Sides {
 }
 
 /// Compares two runs: where they diverge, what each did, and how they end. The document is that of `stepback compare --json`.
-#[utoipa::path(get, path = "/compare", tag = "branches", params(Sides),
+#[utoipa::path(get, path = "/compare", tag = "branches", params(CompareQuery),
     responses((status = 200, body = Object), (status = "default", body = Problem)))]
-pub async fn compared(
-    State(work): State<AppState>,
-    QueryString(sides): QueryString<Sides>,
+pub async fn compare_runs(
+    State(state): State<AppState>,
+    QueryString(query): QueryString<CompareQuery>,
 ) -> Result<Json<Value>, Problem> {
-    work.run(move |engine| {
-        let workspace = sides.workspace.as_ref().map(|id| state::workspace(engine, id)).transpose()?;
-        let a = side(engine, workspace.as_ref(), &sides.a)?;
-        let b = side(engine, workspace.as_ref(), &sides.b)?;
-        let found = compare::compare(engine.store(), &a, &b)?;
-        let mut document = json!(found);
-        // Changes have the same form as everywhere else in the API.
-        if let Some(changes) = &found.ends.files {
-            document["files"] = json!(changes.iter().map(ChangeDocument::of).collect::<Vec<_>>());
-        }
-        Ok(Json(document))
-    })
-    .await
+    state
+        .run(move |engine| {
+            let workspace =
+                query.workspace.as_ref().map(|id| state::find_workspace(engine, id)).transpose()?;
+            let a = resolve_side(engine, workspace.as_ref(), &query.a)?;
+            let b = resolve_side(engine, workspace.as_ref(), &query.b)?;
+            let found = compare::compare(engine.store(), &a, &b)?;
+            let mut document = json!(found);
+            // Changes have the same form as everywhere else in the API.
+            if let Some(changes) = &found.ends.files {
+                document["files"] =
+                    json!(changes.iter().map(ChangeDocument::from_change).collect::<Vec<_>>());
+            }
+            Ok(Json(document))
+        })
+        .await
 }
 
-fn side(engine: &Engine, workspace: Option<&Workspace>, text: &str) -> Result<ComparedRun, Problem> {
+fn resolve_side(engine: &Engine, workspace: Option<&Workspace>, text: &str) -> Result<ComparedRun, Problem> {
     if let Some(named) = text.strip_prefix("session:") {
-        let (workspace, session) = state::session(engine, named)?;
-        return Ok(ComparedRun::of_session(&workspace, &session)?);
+        let (workspace, session) = state::find_session(engine, named)?;
+        return Ok(ComparedRun::from_session(&workspace, &session)?);
     }
     let name = text.strip_prefix("branch:").unwrap_or(text);
     if let Some(workspace) = workspace
         && !is_number(text)
         && let Some(tip) = workspace.branch_tip(name)?
     {
-        return Ok(ComparedRun::of_branch(workspace, name, &tip)?);
+        return Ok(ComparedRun::from_branch(workspace, name, &tip)?);
     }
     let may_be_id = text.len() >= MIN_ID_PREFIX_CHARS && !text.contains(['#', '@', ':']) && !is_number(text);
-    if may_be_id && let Ok((workspace, session)) = state::session(engine, text) {
-        return Ok(ComparedRun::of_session(&workspace, &session)?);
+    if may_be_id && let Ok((workspace, session)) = state::find_session(engine, text) {
+        return Ok(ComparedRun::from_session(&workspace, &session)?);
     }
     let Some(workspace) = workspace else {
-        return Err(
-            Problem::unknown("session", text).hint("a branch or a point requires a workspace: &workspace=ID")
-        );
+        return Err(Problem::not_found("session", text)
+            .with_hint("a branch or a point requires a workspace: &workspace=ID"));
     };
-    Ok(ComparedRun::of_point(workspace, &resolved(workspace, text)?)?)
+    Ok(ComparedRun::from_point(workspace, &resolve_point(workspace, text)?)?)
 }

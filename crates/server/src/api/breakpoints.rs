@@ -46,12 +46,12 @@ fn condition(new: &mut NewBreakpoint) -> Result<Condition, Problem> {
     }
 }
 
-fn control(engine: &Engine, id: &str) -> Result<Control, Problem> {
-    Ok(state::workspace(engine, id)?.control()?)
+fn open_control(engine: &Engine, id: &str) -> Result<Control, Problem> {
+    Ok(state::find_workspace(engine, id)?.control()?)
 }
 
-fn unknown(id: u64) -> Problem {
-    Problem::unknown("breakpoint", &id.to_string())
+fn unknown_breakpoint(id: u64) -> Problem {
+    Problem::not_found("breakpoint", &id.to_string())
 }
 
 /// Lists the breakpoints of a workspace, newest first.
@@ -59,15 +59,16 @@ fn unknown(id: u64) -> Problem {
     params(("workspace" = String, Path, description = "The workspace")),
     responses((status = 200, body = Page<BreakpointDocument>), (status = "default", body = Problem)))]
 pub async fn list(
-    State(work): State<AppState>,
+    State(state): State<AppState>,
     Path(id): Path<String>,
 ) -> Result<Json<Page<BreakpointDocument>>, Problem> {
-    work.run(move |engine| {
-        let all = control(engine, &id)?.breakpoints()?;
-        let items = all.items.iter().rev().map(BreakpointDocument::of).collect();
-        Ok(Json(Page { items, next_cursor: None }))
-    })
-    .await
+    state
+        .run(move |engine| {
+            let all = open_control(engine, &id)?.breakpoints()?;
+            let items = all.items.iter().rev().map(BreakpointDocument::from_breakpoint).collect();
+            Ok(Json(Page { items, next_cursor: None }))
+        })
+        .await
 }
 
 /// Adds a breakpoint.
@@ -75,7 +76,7 @@ pub async fn list(
     params(("workspace" = String, Path, description = "The workspace")), request_body = NewBreakpoint,
     responses((status = 201, body = BreakpointDocument), (status = "default", body = Problem)))]
 pub async fn add(
-    State(work): State<AppState>,
+    State(state): State<AppState>,
     Path(id): Path<String>,
     Json(mut new): Json<NewBreakpoint>,
 ) -> Result<(StatusCode, Json<BreakpointDocument>), Problem> {
@@ -94,19 +95,20 @@ pub async fn add(
         )));
     }
     probe.check().map_err(|what| Problem::usage(format!("the breakpoint cannot be used: {what}")))?;
-    work.run(move |engine| {
-        let added = control(engine, &id)?.change_breakpoints(|all| {
-            if all.items.len() >= MOST {
-                return None;
-            }
-            let id = all.add(probe.on.clone(), probe.condition.clone(), probe.from_hit, probe.log);
-            Some(Breakpoint { id, ..probe })
-        })?;
-        let added =
-            added.ok_or_else(|| Problem::usage(format!("the limit of {MOST} breakpoints is reached")))?;
-        Ok((StatusCode::CREATED, Json(BreakpointDocument::of(&added))))
-    })
-    .await
+    state
+        .run(move |engine| {
+            let added = open_control(engine, &id)?.change_breakpoints(|all| {
+                if all.items.len() >= MOST {
+                    return None;
+                }
+                let id = all.add(probe.on.clone(), probe.condition.clone(), probe.from_hit, probe.log);
+                Some(Breakpoint { id, ..probe })
+            })?;
+            let added =
+                added.ok_or_else(|| Problem::usage(format!("the limit of {MOST} breakpoints is reached")))?;
+            Ok((StatusCode::CREATED, Json(BreakpointDocument::from_breakpoint(&added))))
+        })
+        .await
 }
 
 /// Removes all breakpoints of a workspace.
@@ -114,14 +116,16 @@ pub async fn add(
     params(("workspace" = String, Path, description = "The workspace")),
     responses((status = 200, body = RemovedBreakpointsDocument), (status = "default", body = Problem)))]
 pub async fn clear(
-    State(work): State<AppState>,
+    State(state): State<AppState>,
     Path(id): Path<String>,
 ) -> Result<Json<RemovedBreakpointsDocument>, Problem> {
-    work.run(move |engine| {
-        let removed = control(engine, &id)?.change_breakpoints(|all| std::mem::take(&mut all.items).len())?;
-        Ok(Json(RemovedBreakpointsDocument { removed: removed as u64 }))
-    })
-    .await
+    state
+        .run(move |engine| {
+            let removed =
+                open_control(engine, &id)?.change_breakpoints(|all| std::mem::take(&mut all.items).len())?;
+            Ok(Json(RemovedBreakpointsDocument { removed: removed as u64 }))
+        })
+        .await
 }
 
 /// Enables or disables a breakpoint.
@@ -129,20 +133,23 @@ pub async fn clear(
     params(("workspace" = String, Path, description = "The workspace"), ("breakpoint" = u64, Path, description = "Its id")),
     request_body = BreakpointSwitch,
     responses((status = 200, body = BreakpointDocument), (status = "default", body = Problem)))]
-pub async fn switch(
-    State(work): State<AppState>,
+pub async fn set_enabled(
+    State(state): State<AppState>,
     Path((id, number)): Path<(String, u64)>,
     Json(to): Json<BreakpointSwitch>,
 ) -> Result<Json<BreakpointDocument>, Problem> {
-    work.run(move |engine| {
-        let switched = control(engine, &id)?.change_breakpoints(|all| {
-            let found = all.items.iter_mut().find(|item| item.id == number)?;
-            found.enabled = to.enabled;
-            Some(found.clone())
-        })?;
-        Ok(Json(BreakpointDocument::of(&switched.ok_or_else(|| unknown(number))?)))
-    })
-    .await
+    state
+        .run(move |engine| {
+            let switched = open_control(engine, &id)?.change_breakpoints(|all| {
+                let found = all.items.iter_mut().find(|item| item.id == number)?;
+                found.enabled = to.enabled;
+                Some(found.clone())
+            })?;
+            Ok(Json(BreakpointDocument::from_breakpoint(
+                &switched.ok_or_else(|| unknown_breakpoint(number))?,
+            )))
+        })
+        .await
 }
 
 /// Removes a breakpoint.
@@ -150,19 +157,20 @@ pub async fn switch(
     params(("workspace" = String, Path, description = "The workspace"), ("breakpoint" = u64, Path, description = "Its id")),
     responses((status = 200, body = RemovedBreakpointsDocument), (status = "default", body = Problem)))]
 pub async fn remove(
-    State(work): State<AppState>,
+    State(state): State<AppState>,
     Path((id, number)): Path<(String, u64)>,
 ) -> Result<Json<RemovedBreakpointsDocument>, Problem> {
-    work.run(move |engine| {
-        let removed = control(engine, &id)?.change_breakpoints(|all| {
-            let before = all.items.len();
-            all.items.retain(|item| item.id != number);
-            before - all.items.len()
-        })?;
-        match removed {
-            0 => Err(unknown(number)),
-            removed => Ok(Json(RemovedBreakpointsDocument { removed: removed as u64 })),
-        }
-    })
-    .await
+    state
+        .run(move |engine| {
+            let removed = open_control(engine, &id)?.change_breakpoints(|all| {
+                let before = all.items.len();
+                all.items.retain(|item| item.id != number);
+                before - all.items.len()
+            })?;
+            match removed {
+                0 => Err(unknown_breakpoint(number)),
+                removed => Ok(Json(RemovedBreakpointsDocument { removed: removed as u64 })),
+            }
+        })
+        .await
 }

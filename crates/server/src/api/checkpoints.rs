@@ -11,7 +11,7 @@ use stepback_api::files::SkippedPathDocument;
 use stepback_api::operations::OperationDocument;
 use stepback_api::page::Page;
 use stepback_api::steps::StepDocument;
-use stepback_engine::checkpoint::checked;
+use stepback_engine::checkpoint::validate_annotation;
 use stepback_engine::{Engine, Workspace};
 use stepback_model::ids::StepId;
 use stepback_model::record::StepRow;
@@ -38,11 +38,15 @@ pub struct CheckpointsQuery {
     pub trigger: Option<String>,
 }
 
-fn annotation(label: Option<String>, note: Option<String>, tags: Vec<String>) -> Result<Annotation, Problem> {
+fn build_annotation(
+    label: Option<String>,
+    note: Option<String>,
+    tags: Vec<String>,
+) -> Result<Annotation, Problem> {
     if tags.len() > MAX_TAGS {
         return Err(Problem::usage(format!("a checkpoint has at most {MAX_TAGS} tags")));
     }
-    Ok(checked(Annotation { label, note, tags })?)
+    Ok(validate_annotation(Annotation { label, note, tags })?)
 }
 
 /// The checkpoints of a workspace, newest first, without deleted and pruned ones.
@@ -50,38 +54,39 @@ fn annotation(label: Option<String>, note: Option<String>, tags: Vec<String>) ->
     params(("workspace" = String, Path, description = "The workspace"), CheckpointsQuery, Paging),
     responses((status = 200, body = Page<StepDocument>), (status = "default", body = Problem)))]
 pub async fn list(
-    State(work): State<AppState>,
+    State(state): State<AppState>,
     Path(id): Path<String>,
-    QueryString(wanted): QueryString<CheckpointsQuery>,
+    QueryString(query): QueryString<CheckpointsQuery>,
     QueryString(paging): QueryString<Paging>,
 ) -> Result<Json<Page<StepDocument>>, Problem> {
     let limit = paging.limit()?;
-    let trigger = wanted.trigger.as_deref().map(|text| {
+    let trigger = query.trigger.as_deref().map(|text| {
         Trigger::parse(text).ok_or_else(|| {
-            Problem::usage("unknown trigger").hint("triggers are manual, automatic and scheduled")
+            Problem::usage("unknown trigger").with_hint("triggers are manual, automatic and scheduled")
         })
     });
     let trigger = trigger.transpose()?;
-    work.run(move |engine| {
-        let workspace = state::workspace(engine, &id)?;
-        let about = ("checkpoints", workspace.record.id.to_string(), format!("{wanted:?}"));
-        let before = paging.position(&about)?;
-        let text = wanted.find.as_ref().map(|text| text.to_lowercase());
-        let mut listed = workspace.checkpoints()?;
-        listed.retain(|stored| {
-            let (step, said) = (&stored.step, &stored.annotation);
-            let mut texts =
-                [Some(&step.summary), said.label.as_ref(), said.note.as_ref()].into_iter().flatten();
-            before.is_none_or(|before| step.number < before)
-                && trigger.is_none_or(|trigger| stored.trigger == Some(trigger))
-                && wanted.tag.as_ref().is_none_or(|tag| said.tags.contains(tag))
-                && text.as_ref().is_none_or(|text| texts.any(|other| other.to_lowercase().contains(text)))
-        });
-        listed.truncate(usize::try_from(limit + 1).unwrap_or(usize::MAX));
-        let number = |stored: &StepRow| stored.step.number;
-        Ok(Json(pagination::page(listed, limit, &about, number, StepDocument::of)))
-    })
-    .await
+    state
+        .run(move |engine| {
+            let workspace = state::find_workspace(engine, &id)?;
+            let about = ("checkpoints", workspace.record.id.to_string(), format!("{query:?}"));
+            let before = paging.start_position(&about)?;
+            let text = query.find.as_ref().map(|text| text.to_lowercase());
+            let mut listed = workspace.checkpoints()?;
+            listed.retain(|stored| {
+                let (step, said) = (&stored.step, &stored.annotation);
+                let mut texts =
+                    [Some(&step.summary), said.label.as_ref(), said.note.as_ref()].into_iter().flatten();
+                before.is_none_or(|before| step.number < before)
+                    && trigger.is_none_or(|trigger| stored.trigger == Some(trigger))
+                    && query.tag.as_ref().is_none_or(|tag| said.tags.contains(tag))
+                    && text.as_ref().is_none_or(|text| texts.any(|other| other.to_lowercase().contains(text)))
+            });
+            listed.truncate(usize::try_from(limit + 1).unwrap_or(usize::MAX));
+            let number = |stored: &StepRow| stored.step.number;
+            Ok(Json(pagination::paginate(listed, limit, &about, number, StepDocument::from_row)))
+        })
+        .await
 }
 
 /// Creates a checkpoint of the workspace as it is now.
@@ -89,23 +94,28 @@ pub async fn list(
     params(("workspace" = String, Path, description = "The workspace")), request_body = NewCheckpoint,
     responses((status = 201, body = CreatedCheckpointDocument), (status = "default", body = Problem)))]
 pub async fn create(
-    State(work): State<AppState>,
+    State(state): State<AppState>,
     Path(id): Path<String>,
     Json(new): Json<NewCheckpoint>,
 ) -> Result<impl IntoResponse, Problem> {
-    let annotation = annotation(new.label, new.note, new.tags)?;
-    work.run(move |engine| {
-        let workspace = state::workspace(engine, &id)?;
-        let created = workspace.create_checkpoint(annotation, Trigger::Manual)?;
-        let place = format!("/api/v1/checkpoints/{}", created.stored.step.id);
-        let document = CreatedCheckpointDocument {
-            checkpoint: StepDocument::of(&created.stored),
-            files_read: created.hashed,
-            not_covered: created.troubles.iter().map(SkippedPathDocument::of).collect(),
-        };
-        Ok((StatusCode::CREATED, [(header::LOCATION, place)], Json(document)))
-    })
-    .await
+    let annotation = build_annotation(new.label, new.note, new.tags)?;
+    state
+        .run(move |engine| {
+            let workspace = state::find_workspace(engine, &id)?;
+            let created = workspace.create_checkpoint(annotation, Trigger::Manual)?;
+            let place = format!("/api/v1/checkpoints/{}", created.stored.step.id);
+            let document = CreatedCheckpointDocument {
+                checkpoint: StepDocument::from_row(&created.stored),
+                files_read: created.hashed,
+                not_covered: created
+                    .skipped_paths
+                    .iter()
+                    .map(SkippedPathDocument::from_skipped_path)
+                    .collect(),
+            };
+            Ok((StatusCode::CREATED, [(header::LOCATION, place)], Json(document)))
+        })
+        .await
 }
 
 /// Returns a checkpoint, or any other step, by its id.
@@ -113,10 +123,10 @@ pub async fn create(
     params(("checkpoint" = String, Path, description = "Its id")),
     responses((status = 200, body = StepDocument), (status = "default", body = Problem)))]
 pub async fn get(
-    State(work): State<AppState>,
+    State(state): State<AppState>,
     Path(id): Path<String>,
 ) -> Result<Json<StepDocument>, Problem> {
-    work.run(move |engine| Ok(Json(StepDocument::of(&found(engine, &id)?.1)))).await
+    state.run(move |engine| Ok(Json(StepDocument::from_row(&find_step(engine, &id)?.1)))).await
 }
 
 /// Changes the annotation of a checkpoint.
@@ -124,24 +134,25 @@ pub async fn get(
     params(("checkpoint" = String, Path, description = "Its id")), request_body = AnnotationChange,
     responses((status = 200, body = AnnotatedCheckpointDocument), (status = "default", body = Problem)))]
 pub async fn annotate(
-    State(work): State<AppState>,
+    State(state): State<AppState>,
     Path(id): Path<String>,
-    Json(said): Json<AnnotationChange>,
+    Json(change): Json<AnnotationChange>,
 ) -> Result<Json<AnnotatedCheckpointDocument>, Problem> {
-    work.run(move |engine| {
-        let (workspace, stored) = found(engine, &id)?;
-        let before = stored.annotation.clone();
-        let after = annotation(
-            said.label.unwrap_or(before.label),
-            said.note.unwrap_or(before.note),
-            said.tags.unwrap_or(before.tags),
-        )?;
-        let operation = workspace.annotate(&stored, after)?;
-        let (_, stored) = found(engine, &id)?;
-        let operation = OperationDocument::stored(engine.store(), &operation)?;
-        Ok(Json(AnnotatedCheckpointDocument { checkpoint: StepDocument::of(&stored), operation }))
-    })
-    .await
+    state
+        .run(move |engine| {
+            let (workspace, stored) = find_step(engine, &id)?;
+            let before = stored.annotation.clone();
+            let after = build_annotation(
+                change.label.unwrap_or(before.label),
+                change.note.unwrap_or(before.note),
+                change.tags.unwrap_or(before.tags),
+            )?;
+            let operation = workspace.annotate(&stored, after)?;
+            let (_, stored) = find_step(engine, &id)?;
+            let operation = OperationDocument::from_store(engine.store(), &operation)?;
+            Ok(Json(AnnotatedCheckpointDocument { checkpoint: StepDocument::from_row(&stored), operation }))
+        })
+        .await
 }
 
 /// Hides a checkpoint. Its bytes stay until a prune, and until then it can be restored.
@@ -149,24 +160,25 @@ pub async fn annotate(
     params(("checkpoint" = String, Path, description = "Its id")),
     responses((status = 200, body = OperationDocument), (status = "default", body = Problem)))]
 pub async fn delete(
-    State(work): State<AppState>,
+    State(state): State<AppState>,
     Path(id): Path<String>,
 ) -> Result<Json<OperationDocument>, Problem> {
-    work.run(move |engine| {
-        let (workspace, stored) = found(engine, &id)?;
-        let operation = workspace.delete_checkpoint(&stored)?;
-        Ok(Json(OperationDocument::stored(engine.store(), &operation)?))
-    })
-    .await
+    state
+        .run(move |engine| {
+            let (workspace, stored) = find_step(engine, &id)?;
+            let operation = workspace.delete_checkpoint(&stored)?;
+            Ok(Json(OperationDocument::from_store(engine.store(), &operation)?))
+        })
+        .await
 }
 
 /// Finds a step that is not hidden, and its workspace.
-pub(super) fn found(engine: &Engine, id: &str) -> Result<(Workspace, StepRow), Problem> {
-    let unknown = || Problem::unknown("checkpoint", id);
+pub(super) fn find_step(engine: &Engine, id: &str) -> Result<(Workspace, StepRow), Problem> {
+    let unknown = || Problem::not_found("checkpoint", id);
     let stored = engine.store.step(StepId::from_hex(id).ok_or_else(unknown)?)?.ok_or_else(unknown)?;
     if stored.hidden_by.is_some() {
-        return Err(unknown().hint("it was deleted or pruned; undo restores it"));
+        return Err(unknown().with_hint("it was deleted or pruned; undo restores it"));
     }
     let session = engine.store.session(stored.step.session)?.ok_or_else(unknown)?;
-    Ok((state::opened(engine, session.workspace)?, stored))
+    Ok((state::open_workspace(engine, session.workspace)?, stored))
 }

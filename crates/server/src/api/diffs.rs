@@ -11,8 +11,8 @@ use stepback_model::record::StepRow;
 use stepback_model::state::WorkspaceState as Moment;
 use utoipa::IntoParams;
 
-use super::checkpoints::found;
-use crate::extract::{Json, Path, QueryString, relative};
+use super::checkpoints::find_step;
+use crate::extract::{Json, Path, QueryString, parse_relative_path};
 use crate::pagination::{self, Paging};
 use crate::problem::Problem;
 use crate::state::AppState;
@@ -35,78 +35,80 @@ pub struct DiffQuery {
 #[utoipa::path(get, path = "/checkpoints/{checkpoint}/diff", tag = "checkpoints",
     params(("checkpoint" = String, Path, description = "Its id"), DiffQuery, Paging),
     responses((status = 200, body = DiffDocument), (status = "default", body = Problem)))]
-pub async fn with_now(
-    State(work): State<AppState>,
+pub async fn diff_with_present(
+    State(state): State<AppState>,
     Path(id): Path<String>,
-    QueryString(wanted): QueryString<DiffQuery>,
+    QueryString(query): QueryString<DiffQuery>,
     QueryString(paging): QueryString<Paging>,
 ) -> Result<Json<DiffDocument>, Problem> {
-    work.run(move |engine| {
-        let (workspace, stored) = found(engine, &id)?;
-        let before = workspace.state_of(&stored)?;
-        let now = workspace.look()?.state;
-        document(&workspace, &stored, None, (&before, &now), &wanted, &paging)
-    })
-    .await
+    state
+        .run(move |engine| {
+            let (workspace, stored) = find_step(engine, &id)?;
+            let before = workspace.load_state(&stored)?;
+            let now = workspace.scan_for_display()?.state;
+            build_diff(&workspace, &stored, None, (&before, &now), &query, &paging)
+        })
+        .await
 }
 
 /// The differences between two checkpoints.
 #[utoipa::path(get, path = "/checkpoints/{checkpoint}/diff/{other}", tag = "checkpoints",
     params(("checkpoint" = String, Path, description = "The id of the first"), ("other" = String, Path, description = "The id of the second"), DiffQuery, Paging),
     responses((status = 200, body = DiffDocument), (status = "default", body = Problem)))]
-pub async fn between(
-    State(work): State<AppState>,
+pub async fn diff_checkpoints(
+    State(state): State<AppState>,
     Path((id, other)): Path<(String, String)>,
-    QueryString(wanted): QueryString<DiffQuery>,
+    QueryString(query): QueryString<DiffQuery>,
     QueryString(paging): QueryString<Paging>,
 ) -> Result<Json<DiffDocument>, Problem> {
-    work.run(move |engine| {
-        let (workspace, from) = found(engine, &id)?;
-        let (elsewhere, to) = found(engine, &other)?;
-        let (before, after) = (workspace.state_of(&from)?, elsewhere.state_of(&to)?);
-        document(&workspace, &from, Some(&to), (&before, &after), &wanted, &paging)
-    })
-    .await
+    state
+        .run(move |engine| {
+            let (workspace, from) = find_step(engine, &id)?;
+            let (elsewhere, to) = find_step(engine, &other)?;
+            let (before, after) = (workspace.load_state(&from)?, elsewhere.load_state(&to)?);
+            build_diff(&workspace, &from, Some(&to), (&before, &after), &query, &paging)
+        })
+        .await
 }
 
-fn document(
+fn build_diff(
     workspace: &Workspace,
     from: &StepRow,
     to: Option<&StepRow>,
     (before, after): (&Moment, &Moment),
-    wanted: &DiffQuery,
+    query: &DiffQuery,
     paging: &Paging,
 ) -> Result<Json<DiffDocument>, Problem> {
     let limit = paging.limit()?;
     let name = |stored: &StepRow| stored.step.id.to_string();
-    let about = ("diff", name(from), to.map(name), format!("{wanted:?}"));
-    let skip = paging.position(&about)?.unwrap_or(0);
-    let paths: Vec<String> = wanted.path.iter().cloned().collect();
-    paths.iter().try_for_each(|path| relative(path.as_bytes()).map(drop))?;
+    let about = ("diff", name(from), to.map(name), format!("{query:?}"));
+    let skip = paging.start_position(&about)?.unwrap_or(0);
+    let paths: Vec<String> = query.path.iter().cloned().collect();
+    paths.iter().try_for_each(|path| parse_relative_path(path.as_bytes()).map(drop))?;
     let filter = PathFilter::new(&paths)?;
     // Keeps a concurrent prune from freeing what is being read.
     let _lock = workspace.lock_shared()?;
-    let mut changes = diff::visible(workspace.store(), before, after)?;
+    let mut changes = diff::compare_visible_files(workspace.store(), before, after)?;
     changes.retain(|change| {
         filter.matches(&change.path) || change.from.as_ref().is_some_and(|from| filter.matches(from))
     });
     let places = (1_u64..).zip(changes).filter(|(place, _)| *place > skip);
     let most = usize::try_from(limit + 1).unwrap_or(usize::MAX);
     let rows: Vec<(u64, PathChange)> = places.take(most).collect();
-    let shown = pagination::page(rows, limit, &about, |(place, _)| *place, |(_, change)| change.clone());
+    let shown = pagination::paginate(rows, limit, &about, |(place, _)| *place, |(_, change)| change.clone());
     let mut left = MAX_TEXT_BYTES;
     let mut items = Vec::with_capacity(shown.items.len());
     for change in &shown.items {
-        let text = match wanted.text && left > 0 {
-            true => workspace.changed_lines(change)?.filter(|text| text.len() <= left),
+        let text = match query.text && left > 0 {
+            true => workspace.unified_diff(change)?.filter(|text| text.len() <= left),
             false => None,
         };
         left -= text.as_ref().map_or(0, String::len);
-        items.push(ChangedFileDocument { change: ChangeDocument::of(change), text });
+        items.push(ChangedFileDocument { change: ChangeDocument::from_change(change), text });
     }
     Ok(Json(DiffDocument {
-        from: StepDocument::of(from),
-        to: to.map(StepDocument::of),
+        from: StepDocument::from_row(from),
+        to: to.map(StepDocument::from_row),
         items,
         next_cursor: shown.next_cursor,
     }))

@@ -16,14 +16,14 @@ use stepback_model::record::StepKind;
 use utoipa::IntoParams;
 
 use crate::extract::QueryString;
-use crate::live::{Follower, LiveFilter, News};
+use crate::live::{Follower, FollowerEvent, LiveFilter};
 use crate::problem::Problem;
 use crate::state::{self, AppState};
 
 /// Which events to receive.
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
-pub struct Following {
+pub struct EventsQuery {
     /// Only what happens in this workspace.
     pub workspace: Option<String>,
     /// Only what happens in this session.
@@ -34,27 +34,32 @@ pub struct Following {
     pub after: Option<u64>,
 }
 
-impl Following {
+impl EventsQuery {
     /// Begins to follow. `last` is the last event id that a reconnecting client sends; it overrides `after`.
-    pub async fn begin(self, work: &AppState, last: Option<u64>) -> Result<Follower, Problem> {
+    pub async fn start_follower(
+        self,
+        state: &AppState,
+        last_event_id: Option<u64>,
+    ) -> Result<Follower, Problem> {
         let mut kinds = Vec::new();
         for kind in self.kinds.iter().flat_map(|kinds| kinds.split(',')).filter(|kind| !kind.is_empty()) {
             let known = StepKind::parse(kind).ok_or_else(|| {
                 let all: Vec<&str> = StepKind::ALL.into_iter().map(StepKind::as_str).collect();
-                Problem::usage("unknown kind of step").hint(format!("known kinds are {}", all.join(", ")))
+                Problem::usage("unknown kind of step")
+                    .with_hint(format!("known kinds are {}", all.join(", ")))
             })?;
             kinds.push(known);
         }
         let (workspace, session) = (self.workspace, self.session);
-        let wanted = work
+        let wanted = state
             .run(move |engine| {
-                let workspace = workspace.map(|id| state::workspace(engine, &id)).transpose()?;
-                let session = session.map(|id| state::session(engine, &id)).transpose()?;
+                let workspace = workspace.map(|id| state::find_workspace(engine, &id)).transpose()?;
+                let session = session.map(|id| state::find_session(engine, &id)).transpose()?;
                 let session = session.map(|(_, session)| session.id);
                 Ok(LiveFilter { workspace: workspace.map(|workspace| workspace.record.id), session, kinds })
             })
             .await?;
-        Follower::begin(work, wanted, last.or(self.after)).await
+        Follower::start(state, wanted, last_event_id.or(self.after)).await
     }
 }
 
@@ -62,11 +67,11 @@ impl Following {
 /// when that changes; `changed` when something else may have changed (sessions, annotations, operations), as a hint to fetch
 /// it again. A client that reconnects with `Last-Event-ID` misses no step.
 #[utoipa::path(get, path = "/events", tag = "live",
-    params(Following, ("last-event-id" = Option<u64>, Header, description = "The id of the last event received")),
+    params(EventsQuery, ("last-event-id" = Option<u64>, Header, description = "The id of the last event received")),
     responses((status = 200, body = StreamEventDocument, content_type = "text/event-stream"), (status = "default", body = Problem)))]
 pub async fn follow(
-    State(work): State<AppState>,
-    QueryString(following): QueryString<Following>,
+    State(state): State<AppState>,
+    QueryString(query): QueryString<EventsQuery>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let last = match headers.get("last-event-id") {
@@ -76,7 +81,7 @@ pub async fn follow(
             Some(position.ok_or_else(|| Problem::usage("the Last-Event-ID is not a position in this log"))?)
         }
     };
-    let follower = following.begin(&work, last).await?;
+    let follower = query.start_follower(&state, last).await?;
     // A client that is cut off before the first step still needs a position to resume from.
     let first = format!("retry: 1000\nid: {}\n\n", follower.position());
     let pieces = stream::unfold((Some(first), follower), |(first, mut follower)| async move {
@@ -84,7 +89,7 @@ pub async fn follow(
             Some(first) => first,
             None => {
                 let news = follower.next().await?;
-                written(&news, follower.position())
+                render_event(&news, follower.position())
             }
         };
         Some((Ok::<_, Infallible>(piece), (None, follower)))
@@ -98,30 +103,30 @@ pub async fn follow(
     Ok((headers, Body::from_stream(pieces)).into_response())
 }
 
-fn written(news: &News, position: u64) -> String {
+fn render_event(event: &FollowerEvent, position: u64) -> String {
     let mut text = String::new();
-    match news {
-        News::Steps(steps) => {
+    match event {
+        FollowerEvent::Steps(steps) => {
             for placed in steps {
-                let data = json(&StepEventDocument::of(placed));
+                let data = to_json(&StepEventDocument::from_step(placed));
                 // Writing into a string cannot fail.
                 let _ = write!(text, "id: {}\nevent: step\ndata: {data}\n\n", placed.position);
             }
         }
-        News::Changed => text.push_str("event: changed\ndata: {}\n\n"),
-        News::Stops(stops) => {
+        FollowerEvent::Changed => text.push_str("event: changed\ndata: {}\n\n"),
+        FollowerEvent::Stops(stops) => {
             let page = Page::<StopDocument> { items: stops.clone(), next_cursor: None };
-            let _ = write!(text, "event: stops\ndata: {}\n\n", json(&page));
+            let _ = write!(text, "event: stops\ndata: {}\n\n", to_json(&page));
         }
         // An id without data is not an event, but updates the position that a client reconnects with.
-        News::Quiet => {
+        FollowerEvent::KeepAlive => {
             let _ = write!(text, ": nothing happened\nid: {position}\n\n");
         }
     }
     text
 }
 
-fn json(document: &impl Serialize) -> String {
+fn to_json(document: &impl Serialize) -> String {
     // Documents are plain data with names as keys, which always serialise.
     serde_json::to_string(document).unwrap_or_default()
 }

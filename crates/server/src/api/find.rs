@@ -16,7 +16,7 @@ use stepback_model::time_expr;
 use stepback_store::port::{ORDERS, SearchRequest, StepQuery as Steps};
 use utoipa::IntoParams;
 
-use super::steps::kinds;
+use super::steps::parse_kinds;
 use crate::extract::{Json, QueryString};
 use crate::pagination::Paging;
 use crate::problem::Problem;
@@ -49,12 +49,12 @@ impl SearchScope {
     /// Resolves the workspace and the query; records first what hooks left there.
     fn resolve(&self, engine: &Engine) -> Result<(Option<WorkspaceId>, Steps), Problem> {
         let mut workspace = match &self.workspace {
-            Some(id) => Some(state::workspace(engine, id)?.record.id),
+            Some(id) => Some(state::find_workspace(engine, id)?.record.id),
             None => None,
         };
         let session = match &self.session {
             Some(id) => {
-                let (home, session) = state::session(engine, id)?;
+                let (home, session) = state::find_session(engine, id)?;
                 // If both are given and the session is in another workspace, nothing is found.
                 workspace = workspace.or(Some(home.record.id));
                 Some(session.id)
@@ -65,9 +65,9 @@ impl SearchScope {
         let among = Steps {
             session,
             agent: self.agent.clone(),
-            kinds: kinds(self.kind.as_deref())?,
-            since: moment("since", self.since.as_deref(), now)?,
-            until: moment("until", self.until.as_deref(), now)?,
+            kinds: parse_kinds(self.kind.as_deref())?,
+            since: parse_time("since", self.since.as_deref(), now)?,
+            until: parse_time("until", self.until.as_deref(), now)?,
             failed: self.failed,
             hidden: (!self.hidden).then_some(false),
             ..Steps::default()
@@ -76,10 +76,15 @@ impl SearchScope {
     }
 }
 
-pub(super) fn moment(name: &str, text: Option<&str>, now: Timestamp) -> Result<Option<Timestamp>, Problem> {
+pub(super) fn parse_time(
+    name: &str,
+    text: Option<&str>,
+    now: Timestamp,
+) -> Result<Option<Timestamp>, Problem> {
     let parse = |text: &str| {
         time_expr::parse(text, now, &TimeZone::system()).map_err(|error| {
-            Problem::usage(format!("{name}: {error}")).hint("2 hours ago, yesterday 14:00, 2026-01-23T12:00")
+            Problem::usage(format!("{name}: {error}"))
+                .with_hint("2 hours ago, yesterday 14:00, 2026-01-23T12:00")
         })
     };
     text.map(parse).transpose()
@@ -112,20 +117,19 @@ pub struct StepFilter {
 }
 
 impl StepFilter {
-    fn limit(&self, among: Steps) -> Result<Steps, Problem> {
+    fn apply_to(&self, steps: Steps) -> Result<Steps, Problem> {
         let state = match &self.state {
             Some(text) => {
                 Some(Hash::from_hex(text).ok_or_else(|| Problem::usage("state: a hash has 64 hex digits"))?)
             }
             None => None,
         };
-        let min_duration =
-            match &self.min_duration {
-                Some(text) => Some(time_expr::span_micros(text).ok_or_else(|| {
-                    Problem::usage("min_duration: not a duration").hint("500ms, 30s, 2m, 1h")
-                })?),
-                None => None,
-            };
+        let min_duration = match &self.min_duration {
+            Some(text) => Some(time_expr::span_micros(text).ok_or_else(|| {
+                Problem::usage("min_duration: not a duration").with_hint("500ms, 30s, 2m, 1h")
+            })?),
+            None => None,
+        };
         let wanted = self.order.as_deref().unwrap_or("newest");
         let order = ORDERS
             .iter()
@@ -143,7 +147,7 @@ impl StepFilter {
             min_duration,
             by: order.1,
             oldest_first: order.2,
-            ..among
+            ..steps
         })
     }
 }
@@ -151,31 +155,32 @@ impl StepFilter {
 /// Finds steps by their fields.
 #[utoipa::path(get, path = "/steps", tag = "search", params(SearchScope, StepFilter, Paging),
     responses((status = 200, body = FoundStepsDocument), (status = "default", body = Problem)))]
-pub async fn steps(
-    State(work): State<AppState>,
-    QueryString(among): QueryString<SearchScope>,
-    QueryString(known): QueryString<StepFilter>,
+pub async fn find_steps(
+    State(state): State<AppState>,
+    QueryString(scope): QueryString<SearchScope>,
+    QueryString(filter): QueryString<StepFilter>,
     QueryString(paging): QueryString<Paging>,
 ) -> Result<Json<FoundStepsDocument>, Problem> {
-    let about = ("find", format!("{among:?} {known:?}"));
-    let (limit, from) = (paging.limit()?, paging.position(&about)?);
-    work.run(move |engine| {
-        let (workspace, among) = among.resolve(engine)?;
-        let query = Steps { from, limit: Some(limit), ..known.limit(among)? };
-        let page = engine.store.find(workspace, &query)?;
-        let mut steps = StepDescriber::new(engine.store());
-        let mut items = Vec::with_capacity(page.steps.len());
-        for placed in &page.steps {
-            items.push(steps.found(placed.workspace, &placed.stored)?);
-        }
-        Ok(Json(FoundStepsDocument {
-            items,
-            total: page.total,
-            total_is_exact: !page.at_least,
-            next_cursor: page.next.map(|next| page_cursor::encode(next, &about)),
-        }))
-    })
-    .await
+    let about = ("find", format!("{scope:?} {filter:?}"));
+    let (limit, from) = (paging.limit()?, paging.start_position(&about)?);
+    state
+        .run(move |engine| {
+            let (workspace, among) = scope.resolve(engine)?;
+            let query = Steps { from, limit: Some(limit), ..filter.apply_to(among)? };
+            let page = engine.store.find(workspace, &query)?;
+            let mut steps = StepDescriber::new(engine.store());
+            let mut items = Vec::with_capacity(page.steps.len());
+            for placed in &page.steps {
+                items.push(steps.describe_step(placed.workspace, &placed.stored)?);
+            }
+            Ok(Json(FoundStepsDocument {
+                items,
+                total: page.total,
+                total_is_exact: !page.at_least,
+                next_cursor: page.next.map(|next| page_cursor::encode(next, &about)),
+            }))
+        })
+        .await
 }
 
 /// A full-text query.
@@ -196,48 +201,49 @@ pub struct SearchQuery {
 #[utoipa::path(get, path = "/search", tag = "search", params(SearchQuery, SearchScope, Paging),
     responses((status = 200, body = SearchResultsDocument), (status = "default", body = Problem)))]
 pub async fn search(
-    State(work): State<AppState>,
-    QueryString(wanted): QueryString<SearchQuery>,
-    QueryString(among): QueryString<SearchScope>,
+    State(state): State<AppState>,
+    QueryString(query): QueryString<SearchQuery>,
+    QueryString(scope): QueryString<SearchScope>,
     QueryString(paging): QueryString<Paging>,
 ) -> Result<Json<SearchResultsDocument>, Problem> {
-    let about = ("search", format!("{wanted:?} {among:?}"));
-    let (limit, skip) = (paging.limit()?, paging.position(&about)?.unwrap_or(0));
-    let pattern = match wanted.substring {
-        true => Pattern::substring(&wanted.q),
-        false => Pattern::words(&wanted.q),
+    let about = ("search", format!("{query:?} {scope:?}"));
+    let (limit, skip) = (paging.limit()?, paging.start_position(&about)?.unwrap_or(0));
+    let pattern = match query.substring {
+        true => Pattern::substring(&query.q),
+        false => Pattern::words(&query.q),
     };
-    let pattern = pattern.map_err(not_understood)?;
-    let again = work.clone();
-    work.run(move |engine| {
-        let (workspace, among) = among.resolve(engine)?;
-        let search = SearchRequest { pattern, workspace, among, ranked: !wanted.newest, skip, limit };
-        let (found, complete) = match again.is_indexing() {
-            // A background task is indexing already, so this search need not.
-            true => (engine.store.search(&search)?, false),
-            false => engine.search_promptly(&search)?,
-        };
-        if !complete {
-            again.index_in_background();
-        }
-        let mut steps = StepDescriber::new(engine.store());
-        let items = found.hits.iter().map(|hit| steps.hit(hit)).collect::<Result<_, _>>()?;
-        Ok(Json(SearchResultsDocument {
-            items,
-            total: found.total,
-            total_is_exact: !found.at_least,
-            next_cursor: found.next.map(|next| page_cursor::encode(next, &about)),
-            complete,
-        }))
-    })
-    .await
+    let pattern = pattern.map_err(pattern_problem)?;
+    let again = state.clone();
+    state
+        .run(move |engine| {
+            let (workspace, among) = scope.resolve(engine)?;
+            let search = SearchRequest { pattern, workspace, among, ranked: !query.newest, skip, limit };
+            let (found, complete) = match again.is_indexing() {
+                // A background task is indexing already, so this search need not.
+                true => (engine.store.search(&search)?, false),
+                false => engine.search_with_partial_index(&search)?,
+            };
+            if !complete {
+                again.index_in_background();
+            }
+            let mut steps = StepDescriber::new(engine.store());
+            let items = found.hits.iter().map(|hit| steps.describe_hit(hit)).collect::<Result<_, _>>()?;
+            Ok(Json(SearchResultsDocument {
+                items,
+                total: found.total,
+                total_is_exact: !found.at_least,
+                next_cursor: found.next.map(|next| page_cursor::encode(next, &about)),
+                complete,
+            }))
+        })
+        .await
 }
 
-fn not_understood(error: PatternError) -> Problem {
+fn pattern_problem(error: PatternError) -> Problem {
     let hint = match error {
         PatternError::NoWord { .. } => "substring=true also matches punctuation",
         PatternError::Unclosed => "substring=true matches quotation marks",
         _ => "word, \"a phrase\", begin*, -not",
     };
-    Problem::usage(format!("q: {}", excerpt(&error.to_string(), 300))).hint(hint)
+    Problem::usage(format!("q: {}", excerpt(&error.to_string(), 300))).with_hint(hint)
 }

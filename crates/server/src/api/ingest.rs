@@ -13,9 +13,9 @@ use tokio::sync::oneshot;
 use utoipa::IntoParams;
 
 use crate::extract::{Json, QueryString};
-use crate::ingest::body::{self, Form};
+use crate::ingest::body::{self, BatchFormat};
 use crate::ingest::reported::{self, IngestContext};
-use crate::ingest::{Ingest, IngestResult, Room, Target};
+use crate::ingest::{CapacityPermit, IngestQueue, IngestResult, IngestTarget};
 use crate::problem::Problem;
 use crate::state::AppState;
 
@@ -41,74 +41,74 @@ pub struct BatchDefaults {
         ("idempotency-key" = Option<String>, Header, description = "With their position, replaces the ids of events that have none")),
     request_body(content((EventBatch = "application/json"), (String = "application/x-ndjson"))),
     responses((status = 200, body = IngestReportDocument), (status = 429, body = Problem), (status = "default", body = Problem)))]
-pub async fn take(
-    State(work): State<AppState>,
-    QueryString(named): QueryString<BatchDefaults>,
+pub async fn ingest_batch(
+    State(state): State<AppState>,
+    QueryString(defaults): QueryString<BatchDefaults>,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Problem> {
-    let form = Form::of(&headers)?;
+    let form = BatchFormat::from_headers(&headers)?;
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     let length = text(header::CONTENT_LENGTH.as_str()).and_then(|length| length.parse().ok());
     let length: usize = length.unwrap_or(body::LARGEST);
     if length > body::LARGEST {
-        return Err(body::too_large());
+        return Err(body::too_large_problem());
     }
     let key = text("idempotency-key").map(str::to_owned);
     if key.as_ref().is_some_and(|key| key.is_empty() || key.len() > 200) {
         return Err(Problem::usage("an Idempotency-Key must have 1 to 200 bytes"));
     }
-    let room = match work.ingest().room(form.weight(length)) {
+    let room = match state.ingest().reserve_capacity(form.max_memory_bytes(length)) {
         Ok(room) => room,
         Err(full) => return Ok(full.into_response()),
     };
     let Ok(bytes) = axum::body::to_bytes(body, length).await else {
         return Err(match length < body::LARGEST {
             true => Problem::usage("the length of the body does not match Content-Length"),
-            false => body::too_large(),
+            false => body::too_large_problem(),
         });
     };
-    let reading = move |engine: &Engine| read(engine, form, &named, key.as_deref(), &bytes, room);
-    let added = match length <= MAX_INLINE_BODY_BYTES && work.ingest().is_idle() && may_wait_here() {
-        true => added_here(&work, reading)?,
-        false => added_beside(&work, reading).await?,
+    let reading = move |engine: &Engine| parse_batch(engine, form, &defaults, key.as_deref(), &bytes, room);
+    let added = match length <= MAX_INLINE_BODY_BYTES && state.ingest().is_idle() && can_block_here() {
+        true => enqueue_on_this_thread(&state, reading)?,
+        false => enqueue_on_blocking_thread(&state, reading).await?,
     };
-    Ok(Json(recorded(added).await?).into_response())
+    Ok(Json(wait_for_commit(added).await?).into_response())
 }
 
 /// Reads and commits a batch on a blocking thread.
-async fn added_beside(
-    work: &AppState,
-    read: impl FnOnce(&Engine) -> Result<Read, Problem> + Send + 'static,
-) -> Result<Added, Problem> {
+async fn enqueue_on_blocking_thread(
+    state: &AppState,
+    parse: impl FnOnce(&Engine) -> Result<ParsedBatch, Problem> + Send + 'static,
+) -> Result<QueuedBatch, Problem> {
     let (told, added) = oneshot::channel();
-    let own = work.clone();
-    work.start(move |engine| {
-        let (added, nobody_commits) = match read(engine).map(|read| add(own.ingest(), read)) {
+    let own = state.clone();
+    state.spawn_blocking(move |engine| {
+        let (added, nobody_commits) = match parse(engine).map(|read| enqueue(own.ingest(), read)) {
             Ok((added, nobody_commits)) => (Ok(added), nobody_commits),
             Err(problem) => (Err(problem), false),
         };
         // The request goes on from here, and does not wait until what arrives meanwhile is recorded too.
         let _ = told.send(added);
         if nobody_commits {
-            own.ingest().commit(engine);
+            own.ingest().commit_all(engine);
         }
     });
-    added.await.map_err(|_| ended_unexpectedly())?
+    added.await.map_err(|_| recording_failed())?
 }
 
 /// Reads and commits a batch on the thread of the request: waking another thread and being woken by it takes as long as
 /// recording a few steps. What arrives meanwhile is left to another thread.
-fn added_here(
-    work: &AppState,
-    read: impl FnOnce(&Engine) -> Result<Read, Problem>,
-) -> Result<Added, Problem> {
+fn enqueue_on_this_thread(
+    state: &AppState,
+    parse: impl FnOnce(&Engine) -> Result<ParsedBatch, Problem>,
+) -> Result<QueuedBatch, Problem> {
     tokio::task::block_in_place(|| {
-        work.on_this_thread(|engine| {
-            let (added, nobody_commits) = add(work.ingest(), read(engine)?);
-            if nobody_commits && work.ingest().commit_once(engine) {
-                let own = work.clone();
-                work.start(move |engine| own.ingest().commit(engine));
+        state.run_on_current_thread(|engine| {
+            let (added, nobody_commits) = enqueue(state.ingest(), parse(engine)?);
+            if nobody_commits && state.ingest().commit_once(engine) {
+                let own = state.clone();
+                state.spawn_blocking(move |engine| own.ingest().commit_all(engine));
             }
             Ok(added)
         })
@@ -116,36 +116,36 @@ fn added_here(
 }
 
 /// Whether other requests go on while this one blocks on the disk.
-fn may_wait_here() -> bool {
+fn can_block_here() -> bool {
     Handle::current().runtime_flavor() == RuntimeFlavor::MultiThread
 }
 
-fn ended_unexpectedly() -> Problem {
+fn recording_failed() -> Problem {
     Problem::internal("the recording failed unexpectedly")
 }
 
 /// A batch that was parsed.
-struct Read {
-    target: Target,
-    taken: IngestReportDocument,
+struct ParsedBatch {
+    target: IngestTarget,
+    report: IngestReportDocument,
     reports: Vec<ReportedEvent>,
-    room: Room,
+    permit: CapacityPermit,
 }
 
-fn read(
+fn parse_batch(
     engine: &Engine,
-    form: Form,
-    named: &BatchDefaults,
+    format: BatchFormat,
+    defaults: &BatchDefaults,
     key: Option<&str>,
     bytes: &[u8],
-    mut room: Room,
-) -> Result<Read, Problem> {
-    let bytes = form.unpacked(bytes)?;
-    room.shrink_to(bytes.len());
-    let parts = form.parts(&bytes)?;
-    let workspace = parts.workspace.as_ref().or(named.workspace.as_ref());
-    let target = Target::named(engine, workspace.map(String::as_str))?;
-    let agent = parts.agent.as_ref().or(named.agent.as_ref()).map(String::as_str);
+    mut permit: CapacityPermit,
+) -> Result<ParsedBatch, Problem> {
+    let bytes = format.decompress(bytes)?;
+    permit.shrink_to(bytes.len());
+    let parts = format.split_events(&bytes)?;
+    let workspace = parts.workspace.as_ref().or(defaults.workspace.as_ref());
+    let target = IngestTarget::resolve(engine, workspace.map(String::as_str))?;
+    let agent = parts.agent.as_ref().or(defaults.agent.as_ref()).map(String::as_str);
     let around = IngestContext { agent, key, now: engine.env.now() };
     let mut taken = IngestReportDocument {
         workspace: None,
@@ -157,9 +157,9 @@ fn read(
     };
     let mut reports = Vec::with_capacity(parts.events.len());
     for (index, json) in parts.events.into_iter().enumerate() {
-        match reported::read(json, index, around) {
+        match reported::parse_event(json, index, around) {
             Ok(one) => {
-                taken.left_out_bytes += one.left_out;
+                taken.left_out_bytes += one.clipped_bytes;
                 // The number is not known yet; every event in `reports` gets one, or the whole batch fails.
                 taken.steps.push(Some(0));
                 reports.push(one.report);
@@ -171,32 +171,32 @@ fn read(
         }
     }
     taken.rejected = taken.errors.len() as u64;
-    Ok(Read { target, taken, reports, room })
+    Ok(ParsedBatch { target, report: taken, reports, permit })
 }
 
 /// A batch that is in the queue.
-struct Added {
-    taken: IngestReportDocument,
+struct QueuedBatch {
+    report: IngestReportDocument,
     /// The channel of the answer; `None` if the batch has nothing to store.
-    answered: Option<oneshot::Receiver<IngestResult>>,
-    room: Room,
+    reply: Option<oneshot::Receiver<IngestResult>>,
+    permit: CapacityPermit,
 }
 
 /// Adds a batch to the queue, and returns whether the caller must start the commit.
-fn add(ingest: &Ingest, read: Read) -> (Added, bool) {
-    let Read { target, taken, reports, room } = read;
+fn enqueue(queue: &IngestQueue, batch: ParsedBatch) -> (QueuedBatch, bool) {
+    let ParsedBatch { target, report: taken, reports, permit: room } = batch;
     if reports.is_empty() {
-        return (Added { taken, answered: None, room }, false);
+        return (QueuedBatch { report: taken, reply: None, permit: room }, false);
     }
-    let (answered, nobody_commits) = ingest.add(target, reports);
-    (Added { taken, answered: Some(answered), room }, nobody_commits)
+    let (answered, nobody_commits) = queue.enqueue(target, reports);
+    (QueuedBatch { report: taken, reply: Some(answered), permit: room }, nobody_commits)
 }
 
 /// Waits for the commit, and fills in the step numbers.
-async fn recorded(added: Added) -> Result<IngestReportDocument, Problem> {
-    let Added { mut taken, answered, room } = added;
+async fn wait_for_commit(batch: QueuedBatch) -> Result<IngestReportDocument, Problem> {
+    let QueuedBatch { report: mut taken, reply: answered, permit: room } = batch;
     let Some(answered) = answered else { return Ok(taken) };
-    let answer = answered.await.map_err(|_| ended_unexpectedly())??;
+    let answer = answered.await.map_err(|_| recording_failed())??;
     drop(room);
     taken.workspace = Some(answer.workspace.to_string());
     taken.accepted = answer.steps.len() as u64;

@@ -15,10 +15,10 @@ use stepback_api::steps::StepEventDocument;
 use utoipa::ToSchema;
 
 use crate::api::breakpoints;
-use crate::api::events::Following;
+use crate::api::events::EventsQuery;
 use crate::api::stops;
 use crate::extract::{Json, Path, QueryString};
-use crate::live::{Follower, News};
+use crate::live::{Follower, FollowerEvent};
 use crate::problem::Problem;
 use crate::state::AppState;
 use crate::strict::BodySchema;
@@ -28,25 +28,25 @@ const LARGEST: usize = 256 << 10;
 
 /// Sends the events of `/events` as messages `{"event": "step", "data": …}`, and runs the commands of a client (`{"id": 1,
 /// "do": "answer", "stop": …, "answer": "resume"}`), answered by `{"reply": 1, "data": …}` or `{"reply": 1, "problem": …}`.
-#[utoipa::path(get, path = "/live", tag = "live", params(Following),
+#[utoipa::path(get, path = "/live", tag = "live", params(EventsQuery),
     responses((status = 101, description = "Switched to a WebSocket", body = LiveRequest), (status = "default", body = Problem)))]
-pub async fn control(
-    State(work): State<AppState>,
-    QueryString(following): QueryString<Following>,
+pub async fn connect(
+    State(state): State<AppState>,
+    QueryString(query): QueryString<EventsQuery>,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response, Problem> {
     let upgrade = upgrade.map_err(|rejection| {
         Problem::new(StatusCode::UPGRADE_REQUIRED, "usage", rejection.body_text())
-            .hint("open it as a WebSocket, or use /api/v1/events")
+            .with_hint("open it as a WebSocket, or use /api/v1/events")
     })?;
-    let follower = following.begin(&work, None).await?;
+    let follower = query.start_follower(&state, None).await?;
     // A browser's script proposes this one and one that holds its page's key, and closes the connection if none is chosen.
     let upgrade = upgrade.max_message_size(LARGEST).max_frame_size(LARGEST).protocols(["stepback"]);
-    Ok(upgrade.on_upgrade(|socket| talk(work, follower, socket)))
+    Ok(upgrade.on_upgrade(|socket| serve_socket(state, follower, socket)))
 }
 
 /// Serves a connection until the client leaves or stops reading, or the server stops.
-async fn talk(work: AppState, mut follower: Follower, mut socket: WebSocket) {
+async fn serve_socket(state: AppState, mut follower: Follower, mut socket: WebSocket) {
     let hello = json!({ "event": "hello", "position": follower.position() });
     if socket.send(Message::text(hello.to_string())).await.is_err() {
         return;
@@ -55,7 +55,7 @@ async fn talk(work: AppState, mut follower: Follower, mut socket: WebSocket) {
         tokio::select! {
             news = follower.next() => {
                 let Some(news) = news else { break };
-                for message in messages(&news, follower.position()) {
+                for message in encode_event(&news, follower.position()) {
                     if socket.send(message).await.is_err() {
                         return;
                     }
@@ -72,7 +72,7 @@ async fn talk(work: AppState, mut follower: Follower, mut socket: WebSocket) {
                     Some(Ok(Message::Ping(_) | Message::Pong(_))) => continue,
                     Some(Ok(Message::Close(_)) | Err(_)) | None => return,
                 };
-                let reply = answer(&work, &text).await;
+                let reply = handle_request(&state, &text).await;
                 if socket.send(Message::text(reply.to_string())).await.is_err() {
                     return;
                 }
@@ -82,23 +82,23 @@ async fn talk(work: AppState, mut follower: Follower, mut socket: WebSocket) {
     let _ = socket.send(Message::Close(None)).await;
 }
 
-fn messages(news: &News, position: u64) -> Vec<Message> {
+fn encode_event(event: &FollowerEvent, position: u64) -> Vec<Message> {
     let text = |value: Value| Message::text(value.to_string());
-    match news {
-        News::Steps(steps) => steps
+    match event {
+        FollowerEvent::Steps(steps) => steps
             .iter()
-            .map(|placed| text(json!({ "event": "step", "position": placed.position, "data": StepEventDocument::of(placed) })))
+            .map(|placed| text(json!({ "event": "step", "position": placed.position, "data": StepEventDocument::from_step(placed) })))
             .collect(),
-        News::Changed => vec![text(json!({ "event": "changed" }))],
-        News::Stops(stops) => vec![text(json!({ "event": "stops", "data": { "items": stops } }))],
+        FollowerEvent::Changed => vec![text(json!({ "event": "changed" }))],
+        FollowerEvent::Stops(stops) => vec![text(json!({ "event": "stops", "data": { "items": stops } }))],
         // Writing is how a client that vanished is noticed.
-        News::Quiet => vec![text(json!({ "event": "quiet", "position": position })), Message::Ping(Vec::new().into())],
+        FollowerEvent::KeepAlive => vec![text(json!({ "event": "quiet", "position": position })), Message::Ping(Vec::new().into())],
     }
 }
 
-async fn answer(work: &AppState, text: &str) -> Value {
+async fn handle_request(state: &AppState, text: &str) -> Value {
     static SCHEMA: LazyLock<BodySchema> = LazyLock::new(|| {
-        BodySchema::component(&super::operations().split_for_parts().1, &LiveRequest::name())
+        BodySchema::from_component(&super::operations().split_for_parts().1, &LiveRequest::name())
     });
     let whole = serde_json::from_str::<Value>(text);
     let checked = whole.as_ref().map_or(Ok(()), |whole| SCHEMA.check(whole));
@@ -113,43 +113,43 @@ async fn answer(work: &AppState, text: &str) -> Value {
             return json!({ "reply": id, "problem": problem });
         }
     };
-    match done(work, request.what).await {
+    match run_command(state, request.what).await {
         Ok(data) => json!({ "reply": request.id, "data": data }),
         Err(problem) => json!({ "reply": request.id, "problem": problem }),
     }
 }
 
-async fn done(work: &AppState, what: LiveCommand) -> Result<Value, Problem> {
-    let state = State(work.clone());
-    match what {
+async fn run_command(app_state: &AppState, command: LiveCommand) -> Result<Value, Problem> {
+    let state = State(app_state.clone());
+    match command {
         LiveCommand::Answer { stop, say } => {
-            stops::answer(state, Path(stop), Json(say)).await.and_then(document)
+            stops::answer(state, Path(stop), Json(say)).await.and_then(to_json_value)
         }
-        LiveCommand::Stops => stops::list(state).await.and_then(document),
-        LiveCommand::Pause { session } => stops::pause(state, Path(session)).await.and_then(document),
-        LiveCommand::Resume { session } => stops::resume(state, Path(session)).await.and_then(document),
+        LiveCommand::Stops => stops::list(state).await.and_then(to_json_value),
+        LiveCommand::Pause { session } => stops::pause(state, Path(session)).await.and_then(to_json_value),
+        LiveCommand::Resume { session } => stops::resume(state, Path(session)).await.and_then(to_json_value),
         LiveCommand::Inject { session, text } => {
-            stops::inject(state, Path(session), Json(NewMessage { text })).await.and_then(document)
+            stops::inject(state, Path(session), Json(NewMessage { text })).await.and_then(to_json_value)
         }
         LiveCommand::Breakpoints { workspace } => {
-            breakpoints::list(state, Path(workspace)).await.and_then(document)
+            breakpoints::list(state, Path(workspace)).await.and_then(to_json_value)
         }
         LiveCommand::AddBreakpoint { workspace, breakpoint } => {
             breakpoints::add(state, Path(workspace), Json(breakpoint))
                 .await
-                .and_then(|(_, added)| document(added))
+                .and_then(|(_, added)| to_json_value(added))
         }
         LiveCommand::SwitchBreakpoint { workspace, breakpoint, enabled } => {
-            breakpoints::switch(state, Path((workspace, breakpoint)), Json(BreakpointSwitch { enabled }))
+            breakpoints::set_enabled(state, Path((workspace, breakpoint)), Json(BreakpointSwitch { enabled }))
                 .await
-                .and_then(document)
+                .and_then(to_json_value)
         }
         LiveCommand::RemoveBreakpoint { workspace, breakpoint } => {
-            breakpoints::remove(state, Path((workspace, breakpoint))).await.and_then(document)
+            breakpoints::remove(state, Path((workspace, breakpoint))).await.and_then(to_json_value)
         }
     }
 }
 
-fn document<T: Serialize>(Json(value): Json<T>) -> Result<Value, Problem> {
+fn to_json_value<T: Serialize>(Json(value): Json<T>) -> Result<Value, Problem> {
     serde_json::to_value(value).map_err(|error| Problem::internal(error.to_string()))
 }

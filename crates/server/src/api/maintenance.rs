@@ -16,14 +16,15 @@ use crate::state::{self, AppState};
 /// Returns statistics of the store.
 #[utoipa::path(get, path = "/statistics", tag = "upkeep",
     responses((status = 200, body = StatisticsDocument), (status = "default", body = Problem)))]
-pub async fn statistics(State(work): State<AppState>) -> Result<Json<StatisticsDocument>, Problem> {
-    let (arrival, state) = (Instant::now(), work.clone());
-    let budget_bytes = work.stage().and_then(|stage| stage.budget);
-    work.run(move |engine| {
-        let mark = || Ok(engine.store.commit_seq()?);
-        state.statistics().get(arrival, mark, || collect_statistics(engine, budget_bytes)).map(Json)
-    })
-    .await
+pub async fn get_statistics(State(state): State<AppState>) -> Result<Json<StatisticsDocument>, Problem> {
+    let (arrival, shared) = (Instant::now(), state.clone());
+    let budget_bytes = state.rerun_host().and_then(|stage| stage.budget);
+    state
+        .run(move |engine| {
+            let mark = || Ok(engine.store.commit_seq()?);
+            shared.statistics().get(arrival, mark, || collect_statistics(engine, budget_bytes)).map(Json)
+        })
+        .await
 }
 
 fn collect_statistics(engine: &Engine, budget_bytes: Option<u64>) -> Result<StatisticsDocument, Problem> {
@@ -78,25 +79,26 @@ fn collect_statistics(engine: &Engine, budget_bytes: Option<u64>) -> Result<Stat
     params(("workspace" = String, Path, description = "The workspace")), request_body = NewPrune,
     responses((status = 200, body = PruneReportDocument), (status = "default", body = Problem)))]
 pub async fn prune(
-    State(work): State<AppState>,
+    State(state): State<AppState>,
     Path(id): Path<String>,
     Json(new): Json<NewPrune>,
 ) -> Result<Json<PruneReportDocument>, Problem> {
-    work.run(move |engine| {
-        let workspace = state::workspace(engine, &id)?;
-        let rules = Rules {
-            keep_last: new.keep_last,
-            keep_days: new.keep_days,
-            keep_manual: new.keep_manual,
-            max_size: new.max_size,
-            now: new.now,
-        };
-        let plan = workspace.plan_prune(rules)?;
-        let document = PruneReportDocument::planned(&plan);
-        if new.dry_run {
-            return Ok(Json(document));
-        }
-        Ok(Json(document.applied(engine.store(), &workspace.prune(plan)?)?))
-    })
-    .await
+    state
+        .run(move |engine| {
+            let workspace = state::find_workspace(engine, &id)?;
+            let rules = Rules {
+                keep_last: new.keep_last,
+                keep_days: new.keep_days,
+                keep_manual: new.keep_manual,
+                max_size: new.max_size,
+                now: new.now,
+            };
+            let plan = workspace.plan_prune(rules)?;
+            let document = PruneReportDocument::from_plan(&plan);
+            if new.dry_run {
+                return Ok(Json(document));
+            }
+            Ok(Json(document.with_result(engine.store(), &workspace.prune(plan)?)?))
+        })
+        .await
 }

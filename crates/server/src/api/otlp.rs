@@ -24,11 +24,11 @@ use stepback_model::record::Session;
 use stepback_otlp::telemetry::Rejected;
 use stepback_otlp::{AssembledRequest, Assembler, Encoding, TelemetrySource, Unreadable, reply};
 
-use self::room::{ReservedMemory, Room};
+use self::room::{MemoryBudget, ReservedMemory};
 use crate::problem::Problem;
 use crate::state::AppState;
 
-pub use refusal::otlp_errors;
+pub use refusal::translate_errors;
 
 /// Most bytes of a request, compressed or not. The protocol recommends this limit.
 const LARGEST: usize = 64 << 20;
@@ -42,39 +42,43 @@ enum Signal {
 
 /// Receives telemetry: holds the traces that are incomplete, and limits how much is processed at a time.
 #[derive(Debug)]
-pub struct Receiver {
+pub struct OtlpReceiver {
     assembler: Mutex<Assembler>,
-    room: Room,
+    memory: MemoryBudget,
 }
 
-impl Default for Receiver {
+impl Default for OtlpReceiver {
     fn default() -> Self {
-        Self { assembler: Mutex::new(Assembler::new(Prices::built_in())), room: Room::default() }
+        Self { assembler: Mutex::new(Assembler::new(Prices::built_in())), memory: MemoryBudget::default() }
     }
 }
 
 /// The routes that the protocol defines.
 pub fn router() -> Router<AppState> {
     Router::new()
-        .route("/v1/traces", post(|work, request| http(work, request, Signal::Traces)))
-        .route("/v1/logs", post(|work, request| http(work, request, Signal::Logs)))
-        .route("/v1/metrics", post(|| async { no_metrics() }))
+        .route("/v1/traces", post(|work, request| receive_http(work, request, Signal::Traces)))
+        .route("/v1/logs", post(|work, request| receive_http(work, request, Signal::Logs)))
+        .route("/v1/metrics", post(|| async { metrics_unsupported() }))
         .merge(grpc::router())
 }
 
-fn no_metrics() -> Problem {
+fn metrics_unsupported() -> Problem {
     Problem::new(StatusCode::NOT_FOUND, "nothing", "metrics are not recorded")
-        .hint("set OTEL_METRICS_EXPORTER=none")
+        .with_hint("set OTEL_METRICS_EXPORTER=none")
 }
 
 /// Handles a request over HTTP.
-async fn http(State(work): State<AppState>, request: Request, signal: Signal) -> Result<Response, Problem> {
+async fn receive_http(
+    State(state): State<AppState>,
+    request: Request,
+    signal: Signal,
+) -> Result<Response, Problem> {
     let (parts, body) = request.into_parts();
-    let encoding = encoding(&parts.headers)?;
-    let packed = body::packing(parts.headers.get(header::CONTENT_ENCODING))?;
-    let mut room = work.receiver().room.turn().await?;
-    let bytes = body::whole(body, LARGEST, &mut room).await?;
-    let rejected = work.take_in(signal, encoding, bytes, packed, room).await?;
+    let encoding = require_encoding(&parts.headers)?;
+    let packed = body::parse_compression(parts.headers.get(header::CONTENT_ENCODING))?;
+    let mut room = state.otlp_receiver().memory.reserve().await?;
+    let bytes = body::read_body(body, LARGEST, &mut room).await?;
+    let rejected = state.record_telemetry(signal, encoding, bytes, packed, room).await?;
     let name = match signal {
         Signal::Traces => "rejectedSpans",
         Signal::Logs => "rejectedLogRecords",
@@ -84,21 +88,21 @@ async fn http(State(work): State<AppState>, request: Request, signal: Signal) ->
 }
 
 /// Returns the encoding that the Content-Type names.
-fn encoding(headers: &HeaderMap) -> Result<Encoding, Problem> {
-    match refusal::encoding_of(headers) {
+fn require_encoding(headers: &HeaderMap) -> Result<Encoding, Problem> {
+    match refusal::parse_encoding(headers) {
         Some(encoding) => Ok(encoding),
         None => {
             let detail = "the Content-Type is neither protobuf nor JSON";
             Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "usage", detail)
-                .hint("send application/x-protobuf or application/json"))
+                .with_hint("send application/x-protobuf or application/json"))
         }
     }
 }
 
-fn unreadable(why: Unreadable) -> Problem {
+fn decode_problem(why: Unreadable) -> Problem {
     match why {
         Unreadable::Malformed(_) => Problem::usage(why.to_string()),
-        Unreadable::TooMany => body::smaller(why.to_string()),
+        Unreadable::TooMany => body::request_too_large(why.to_string()),
     }
 }
 
@@ -111,46 +115,48 @@ fn content_type(encoding: Encoding) -> &'static str {
 
 impl AppState {
     /// Parses and records the data of a request. Returns what was rejected.
-    async fn take_in(
+    async fn record_telemetry(
         &self,
         signal: Signal,
         encoding: Encoding,
         bytes: Bytes,
-        packed: Option<body::Packed>,
-        mut room: ReservedMemory,
+        compression: Option<body::Compression>,
+        mut memory: ReservedMemory,
     ) -> Result<Rejected, Problem> {
         let work = self.clone();
         self.run(move |engine| {
-            let bytes = match packed {
-                Some(packed) => body::unpacked(&bytes, packed, LARGEST, &mut room)?.into(),
+            let bytes = match compression {
+                Some(packed) => body::decompress(&bytes, packed, LARGEST, &mut memory)?.into(),
                 None => bytes,
             };
             let now = engine.env.now();
             let is_known = |service: &TelemetrySource, session: &str| {
-                let workspace = engine.store.workspace_at(&recording::root(service));
+                let workspace = engine.store.workspace_at(&recording::workspace_root(service));
                 let id =
                     workspace.ok().flatten().map(|found| Session::id_of(found.id, &service.name, session));
                 id.is_some_and(|id| engine.store.session(id).is_ok_and(|session| session.is_some()))
             };
-            let assembler = &work.receiver().assembler;
+            let assembler = &work.otlp_receiver().assembler;
             let assembler = || assembler.lock().unwrap_or_else(PoisonError::into_inner);
             let AssembledRequest { services, mut rejected } = match signal {
                 Signal::Traces => {
-                    let batch = stepback_otlp::traces(encoding, &bytes).map_err(unreadable)?;
+                    let batch = stepback_otlp::traces(encoding, &bytes).map_err(decode_problem)?;
                     drop(bytes);
                     assembler().traces(batch, now, &is_known)
                 }
                 Signal::Logs => {
-                    let batch = stepback_otlp::logs(encoding, &bytes).map_err(unreadable)?;
+                    let batch = stepback_otlp::logs(encoding, &bytes).map_err(decode_problem)?;
                     drop(bytes);
                     assembler().logs(batch, now, &is_known)
                 }
             };
             for (service, events) in services {
-                let workspace = recording::workspace(engine, &service).map_err(recording::later)?;
-                recording::record(&workspace, events, &mut rejected).map_err(recording::later)?;
+                let workspace =
+                    recording::open_workspace(engine, &service).map_err(recording::retryable_problem)?;
+                recording::record_events(&workspace, events, &mut rejected)
+                    .map_err(recording::retryable_problem)?;
             }
-            drop(room);
+            drop(memory);
             Ok(rejected)
         })
         .await

@@ -10,8 +10,8 @@ use stepback_engine::moves::{Confirmation, MoveAction, MoveKind, MoveRequest, Pl
 use stepback_engine::rewind::RewindRequest;
 use stepback_engine::{Engine, EngineError, Workspace};
 
-use super::points::resolved_within;
-use crate::extract::{Json, OptionalJson, Path, relative};
+use super::points::resolve_point_in_session;
+use crate::extract::{Json, OptionalJson, Path, parse_relative_path};
 use crate::problem::Problem;
 use crate::state::{self, AppState};
 
@@ -19,19 +19,19 @@ use crate::state::{self, AppState};
 #[utoipa::path(post, path = "/workspaces/{workspace}/rewind-plans", tag = "plans",
     params(("workspace" = String, Path, description = "The workspace")), request_body = NewRewind,
     responses((status = 201, body = PlanDocument), (status = "default", body = Problem)))]
-pub async fn rewind(
-    State(work): State<AppState>,
+pub async fn plan_rewind(
+    State(state): State<AppState>,
     Path(id): Path<String>,
     Json(new): Json<NewRewind>,
 ) -> Result<Response, Problem> {
-    create(work, id, new.force, move |workspace| {
-        new.paths.iter().try_for_each(|path| relative(path.trim_end_matches('/')).map(drop))?;
+    create_plan(state, id, new.force, move |workspace| {
+        new.paths.iter().try_for_each(|path| parse_relative_path(path.trim_end_matches('/')).map(drop))?;
         let ways = [new.point.is_some(), !new.changes.is_empty(), new.last.is_some(), new.all];
         if ways.iter().filter(|given| **given).count() != 1 {
             return Err(Problem::usage("specify exactly one of point, changes, last and all"));
         }
         let session = new.session.as_ref().map(|text| workspace.find_session(text)).transpose()?;
-        let within = |point: &String| resolved_within(workspace, point, session.as_ref());
+        let within = |point: &String| resolve_point_in_session(workspace, point, session.as_ref());
         let target = new.point.as_ref().map(within).transpose()?;
         Ok(MoveAction::Rewind(Box::new(RewindRequest {
             target,
@@ -54,15 +54,15 @@ pub async fn rewind(
 #[utoipa::path(post, path = "/workspaces/{workspace}/undo-plans", tag = "plans",
     params(("workspace" = String, Path, description = "The workspace")), request_body = NewUndo,
     responses((status = 201, body = PlanDocument), (status = "default", body = Problem)))]
-pub async fn undo(
-    State(work): State<AppState>,
+pub async fn plan_undo(
+    State(state): State<AppState>,
     Path(id): Path<String>,
     Json(new): Json<NewUndo>,
 ) -> Result<Response, Problem> {
-    create(work, id, new.force, move |workspace| {
+    create_plan(state, id, new.force, move |workspace| {
         let found = new.operation.as_ref().map(|text| {
             workspace.find_operation(text).map_err(|error| match error {
-                EngineError::Point(_) => Problem::unknown("operation", text),
+                EngineError::Point(_) => Problem::not_found("operation", text),
                 other => other.into(),
             })
         });
@@ -75,12 +75,12 @@ pub async fn undo(
 #[utoipa::path(post, path = "/workspaces/{workspace}/redo-plans", tag = "plans",
     params(("workspace" = String, Path, description = "The workspace")), request_body = Option<PlanOptions>,
     responses((status = 201, body = PlanDocument), (status = "default", body = Problem)))]
-pub async fn redo(
-    State(work): State<AppState>,
+pub async fn plan_redo(
+    State(state): State<AppState>,
     Path(id): Path<String>,
     OptionalJson(options): OptionalJson<PlanOptions>,
 ) -> Result<Response, Problem> {
-    create(work, id, options.force, |_| Ok(MoveAction::Redo)).await
+    create_plan(state, id, options.force, |_| Ok(MoveAction::Redo)).await
 }
 
 /// Plans a switch to another branch. Changes nothing.
@@ -88,92 +88,95 @@ pub async fn redo(
     params(("workspace" = String, Path, description = "The workspace"), ("branch" = String, Path, description = "The branch")),
     request_body = Option<PlanOptions>,
     responses((status = 201, body = PlanDocument), (status = "default", body = Problem)))]
-pub async fn switch(
-    State(work): State<AppState>,
+pub async fn plan_switch(
+    State(state): State<AppState>,
     Path((id, branch)): Path<(String, String)>,
     OptionalJson(options): OptionalJson<PlanOptions>,
 ) -> Result<Response, Problem> {
-    create(work, id, options.force, move |workspace| {
-        super::branches::known(workspace, &branch)?;
+    create_plan(state, id, options.force, move |workspace| {
+        super::branches::find_branch(workspace, &branch)?;
         Ok(MoveAction::Switch { branch, begin_at: None })
     })
     .await
 }
 
-async fn create(
-    work: AppState,
+async fn create_plan(
+    state: AppState,
     id: String,
     force: bool,
     action: impl FnOnce(&Workspace) -> Result<MoveAction, Problem> + Send + 'static,
 ) -> Result<Response, Problem> {
-    work.run(move |engine| {
-        let workspace = state::workspace(engine, &id)?;
-        let request = MoveRequest { force, ..MoveRequest::by_user(action(&workspace)?) };
-        let document = show(&workspace, &workspace.plan_move(&request)?)?;
-        let place = format!("/api/v1/{}-plans/{}", document.kind, document.id);
-        Ok((StatusCode::CREATED, [(header::LOCATION, place)], Json(document)).into_response())
-    })
-    .await
+    state
+        .run(move |engine| {
+            let workspace = state::find_workspace(engine, &id)?;
+            let request = MoveRequest { force, ..MoveRequest::from_user(action(&workspace)?) };
+            let document = save_plan(&workspace, &workspace.plan_move(&request)?)?;
+            let place = format!("/api/v1/{}-plans/{}", document.kind, document.id);
+            Ok((StatusCode::CREATED, [(header::LOCATION, place)], Json(document)).into_response())
+        })
+        .await
 }
 
 /// Keeps a plan until it is confirmed, and returns its document.
-fn show(workspace: &Workspace, planned: &PlannedMove) -> Result<PlanDocument, Problem> {
-    let document = PlanDocument::of(workspace.record.id, planned);
-    workspace.keep_plan(planned, json!(document))?;
+fn save_plan(workspace: &Workspace, planned: &PlannedMove) -> Result<PlanDocument, Problem> {
+    let document = PlanDocument::from_planned_move(workspace.record.id, planned);
+    workspace.save_plan(planned, json!(document))?;
     Ok(document)
 }
 
 /// Finds a plan that was shown, by this server or by any other process.
-fn shown(engine: &Engine, kind: MoveKind, id: &str) -> Result<ShownPlan, Problem> {
-    let found = engine.shown_plan(id)?.filter(|shown| shown.request.action.kind() == kind);
+fn find_plan(engine: &Engine, kind: MoveKind, id: &str) -> Result<ShownPlan, Problem> {
+    let found = engine.load_shown_plan(id)?.filter(|shown| shown.request.action.kind() == kind);
     found.ok_or_else(|| {
         let what = format!("{} plan", kind.name());
-        Problem::unknown(&what, id).hint("plans are kept for a day; plan again")
+        Problem::not_found(&what, id).with_hint("plans are kept for a day; plan again")
     })
 }
 
 /// Applies a plan, if it is still what would happen.
-pub(super) async fn agree(
-    work: AppState,
+pub(super) async fn apply_plan(
+    state: AppState,
     kind: MoveKind,
     id: String,
 ) -> Result<Json<AppliedPlanDocument>, Problem> {
-    work.run(move |engine| {
-        let shown = shown(engine, kind, &id)?;
-        let workspace = state::opened(engine, shown.workspace)?;
-        let planned = match workspace.confirm_move(&shown)? {
-            Confirmation::Same(planned) => planned,
-            Confirmation::Changed(planned) => {
-                let problem = Problem::new(
-                    StatusCode::CONFLICT,
-                    "refused",
-                    "the workspace changed since the plan was made; nothing was done",
-                );
-                let problem = problem.hint("review the new plan and confirm it");
-                return Err(problem.plan(show(&workspace, &planned)?));
+    state
+        .run(move |engine| {
+            let shown = find_plan(engine, kind, &id)?;
+            let workspace = state::open_workspace(engine, shown.workspace)?;
+            let planned = match workspace.confirm_move(&shown)? {
+                Confirmation::Same(planned) => planned,
+                Confirmation::Changed(planned) => {
+                    let problem = Problem::new(
+                        StatusCode::CONFLICT,
+                        "refused",
+                        "the workspace changed since the plan was made; nothing was done",
+                    );
+                    let problem = problem.with_hint("review the new plan and confirm it");
+                    return Err(problem.with_plan(save_plan(&workspace, &planned)?));
+                }
+            };
+            if planned.is_empty() {
+                let detail = format!("the plan changes nothing{}", planned.reason_unchanged());
+                return Err(Problem::new(StatusCode::CONFLICT, "nothing", detail));
             }
-        };
-        if planned.is_empty() {
-            let detail = format!("the plan changes nothing{}", planned.reason_unchanged());
-            return Err(Problem::new(StatusCode::CONFLICT, "nothing", detail));
-        }
-        let report = workspace.apply_move(planned)?;
-        engine.forget_plan(&id)?;
-        Ok(Json(AppliedPlanDocument::of(engine.store(), workspace.record.id, &report)?))
-    })
-    .await
+            let report = workspace.apply_move(planned)?;
+            engine.delete_plan(&id)?;
+            Ok(Json(AppliedPlanDocument::from_report(engine.store(), workspace.record.id, &report)?))
+        })
+        .await
 }
 
 /// Returns a plan as it was shown; one that was too large to be kept, as it is now.
-pub(super) async fn look(work: AppState, kind: MoveKind, id: String) -> Result<Json<Value>, Problem> {
-    work.run(move |engine| {
-        let shown = shown(engine, kind, &id)?;
-        if !shown.document.is_null() {
-            return Ok(Json(shown.document));
-        }
-        let workspace = state::opened(engine, shown.workspace)?;
-        let planned = workspace.plan_move(&shown.request)?;
-        Ok(Json(json!(PlanDocument::of(workspace.record.id, &planned))))
-    })
-    .await
+pub(super) async fn get_plan(state: AppState, kind: MoveKind, id: String) -> Result<Json<Value>, Problem> {
+    state
+        .run(move |engine| {
+            let shown = find_plan(engine, kind, &id)?;
+            if !shown.document.is_null() {
+                return Ok(Json(shown.document));
+            }
+            let workspace = state::open_workspace(engine, shown.workspace)?;
+            let planned = workspace.plan_move(&shown.request)?;
+            Ok(Json(json!(PlanDocument::from_planned_move(workspace.record.id, &planned))))
+        })
+        .await
 }

@@ -22,30 +22,31 @@ pub const LONGEST: usize = 1000;
     ),
     responses((status = 200, body = StepDocument), (status = "default", body = Problem)))]
 pub async fn get(
-    State(work): State<AppState>,
+    State(state): State<AppState>,
     Path((id, point)): Path<(String, String)>,
 ) -> Result<Json<StepDocument>, Problem> {
-    work.run(move |engine| {
-        let workspace = state::workspace(engine, &id)?;
-        Ok(Json(StepDocument::of(&resolved(&workspace, &point)?)))
-    })
-    .await
+    state
+        .run(move |engine| {
+            let workspace = state::find_workspace(engine, &id)?;
+            Ok(Json(StepDocument::from_row(&resolve_point(&workspace, &point)?)))
+        })
+        .await
 }
 
 /// Like [`resolved`]; errors, calls and iterations are those of `session`, if one is given.
-pub fn resolved_within(
+pub fn resolve_point_in_session(
     workspace: &Workspace,
     point: &str,
     session: Option<&Session>,
 ) -> Result<StepRow, Problem> {
     match session {
-        Some(session) => resolved(workspace, &point::in_session(point, &session.id.to_string())),
-        None => resolved(workspace, point),
+        Some(session) => resolve_point(workspace, &point::in_session(point, &session.id.to_string())),
+        None => resolve_point(workspace, point),
     }
 }
 
 /// Resolves a point to a step; relative times count from now.
-pub fn resolved(workspace: &Workspace, point: &str) -> Result<StepRow, Problem> {
+pub fn resolve_point(workspace: &Workspace, point: &str) -> Result<StepRow, Problem> {
     if point.len() > LONGEST {
         return Err(Problem::usage(format!("a point must not be longer than {LONGEST} bytes")));
     }

@@ -14,7 +14,7 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use stepback_agents::policy::ToolHandling;
-use stepback_agents::transcript::Home;
+use stepback_agents::transcript::AgentDirs;
 use stepback_api::address::encode_segment;
 use stepback_api::branches::{BranchDocument, NewRerun};
 use stepback_engine::reruns::Rerun;
@@ -27,7 +27,7 @@ use stepback_rerun::scratch::ScratchDirectory;
 use stepback_rerun::{RerunHost, RerunOptions};
 use tokio::sync::oneshot;
 
-use super::points::resolved;
+use super::points::resolve_point;
 use crate::extract::{Json, Path};
 use crate::problem::Problem;
 use crate::state::{self, AppState};
@@ -45,7 +45,7 @@ pub struct ServerHost {
     /// The user's home directory.
     pub home: PathBuf,
     /// Where agents keep their conversations; `None` if there is no home directory.
-    pub agents: Option<Home>,
+    pub agent_home: Option<AgentDirs>,
     /// The user's environment variables.
     pub environment: Vec<(OsString, OsString)>,
     /// Prices of the models.
@@ -58,40 +58,40 @@ pub struct ServerHost {
 
 /// The running reruns of this server, each with the flag that interrupts it.
 #[derive(Debug, Default)]
-pub(crate) struct Running(Mutex<HashMap<(WorkspaceId, String), Arc<AtomicBool>>>);
+pub(crate) struct RunningReruns(Mutex<HashMap<(WorkspaceId, String), Arc<AtomicBool>>>);
 
-impl Running {
-    fn all(&self) -> std::sync::MutexGuard<'_, HashMap<(WorkspaceId, String), Arc<AtomicBool>>> {
+impl RunningReruns {
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<(WorkspaceId, String), Arc<AtomicBool>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether no rerun is running.
     pub(crate) fn is_empty(&self) -> bool {
-        self.all().is_empty()
+        self.lock().is_empty()
     }
 
     /// Interrupts all of them.
-    pub(crate) fn interrupt(&self) {
-        for interrupted in self.all().values() {
+    pub(crate) fn interrupt_all(&self) {
+        for interrupted in self.lock().values() {
             interrupted.store(true, Ordering::Relaxed);
         }
     }
 }
 
 /// Reads how a model call without a matching recording is handled.
-fn on_difference(word: Option<&str>) -> Result<OnDifference, Problem> {
+fn parse_on_difference(word: Option<&str>) -> Result<OnDifference, Problem> {
     match word {
         None | Some("stop") => Ok(OnDifference::Stop),
         Some("nearest") => Ok(OnDifference::Nearest),
         // Calling a real model costs money; only the command line can do that.
-        Some(other) => Err(Problem::usage(format!("on_difference must not be \"{other}\"")).hint(
+        Some(other) => Err(Problem::usage(format!("on_difference must not be \"{other}\"")).with_hint(
             "use \"stop\" or \"nearest\"; only \"stepback rerun --on-difference live\" can ask the model",
         )),
     }
 }
 
 /// Reads how tool calls are handled.
-fn tool_handling(word: Option<&str>) -> Result<ToolHandling, Problem> {
+fn parse_tool_handling(word: Option<&str>) -> Result<ToolHandling, Problem> {
     match word {
         None | Some("real") => Ok(ToolHandling::Real),
         Some("recorded") => Ok(ToolHandling::Recorded),
@@ -105,47 +105,47 @@ fn tool_handling(word: Option<&str>) -> Result<ToolHandling, Problem> {
     params(("session" = String, Path, description = "The session")), request_body = NewRerun,
     responses((status = 202, body = BranchDocument, headers(("location" = String, description = "Its branch"))),
         (status = "default", body = Problem)))]
-pub async fn begin(
-    State(work): State<AppState>,
+pub async fn start(
+    State(state): State<AppState>,
     Path(id): Path<String>,
-    Json(wanted): Json<NewRerun>,
+    Json(request): Json<NewRerun>,
 ) -> Result<Response, Problem> {
-    let stage = work.stage().cloned().ok_or_else(|| {
+    let stage = state.rerun_host().cloned().ok_or_else(|| {
         Problem::new(StatusCode::CONFLICT, "refused", "this server cannot run agents")
-            .hint("\"stepback rerun\" on the machine of the workspace can")
+            .with_hint("\"stepback rerun\" on the machine of the workspace can")
     })?;
-    let on_difference = on_difference(wanted.on_difference.as_deref())?;
-    let tools = tool_handling(wanted.tools.as_deref())?;
-    let until = match wanted.until.as_deref() {
+    let on_difference = parse_on_difference(request.on_difference.as_deref())?;
+    let tools = parse_tool_handling(request.tools.as_deref())?;
+    let until = match request.until.as_deref() {
         None => None,
-        Some(name) => Some(StepKind::parse(name).ok_or_else(|| Problem::unknown("kind of step", name))?),
+        Some(name) => Some(StepKind::parse(name).ok_or_else(|| Problem::not_found("kind of step", name))?),
     };
     let (told, begun) = oneshot::channel();
-    let playing = work.clone();
+    let playing = state.clone();
     std::thread::Builder::new()
         .name("stepback-rerun".into())
-        .spawn(move || play(&playing, &stage, &id, &wanted, (tools, on_difference), until, told))?;
+        .spawn(move || run_rerun(&playing, &stage, &id, &request, (tools, on_difference), until, told))?;
     // The sender is dropped unanswered only if the thread ended unexpectedly.
     let begun = begun.await.unwrap_or_else(|_| Err(Problem::internal("the rerun failed unexpectedly")));
     let (workspace, rerun) = begun?;
     let place = format!("/api/v1/workspaces/{workspace}/branches/{}", encode_segment(&rerun.branch));
-    let document = BranchDocument::coming(&rerun);
+    let document = BranchDocument::from_rerun(&rerun);
     Ok((StatusCode::ACCEPTED, [(header::LOCATION, place)], Json(document)).into_response())
 }
 
-type Begun = Result<(WorkspaceId, Rerun), Problem>;
+type StartResult = Result<(WorkspaceId, Rerun), Problem>;
 
-fn play(
-    work: &AppState,
-    stage: &ServerHost,
+fn run_rerun(
+    state: &AppState,
+    host: &ServerHost,
     id: &str,
-    wanted: &NewRerun,
+    request: &NewRerun,
     (tools, on_difference): (ToolHandling, OnDifference),
     until: Option<StepKind>,
-    told: oneshot::Sender<Begun>,
+    reply: oneshot::Sender<StartResult>,
 ) {
-    let mut told = Some(told);
-    let mut tell = |begun: Begun| {
+    let mut told = Some(reply);
+    let mut tell = |begun: StartResult| {
         if let Some(told) = told.take() {
             // The client may have disconnected; the rerun goes on.
             let _ = told.send(begun);
@@ -153,40 +153,40 @@ fn play(
     };
     let interrupted = Arc::new(AtomicBool::new(false));
     let mut known = None;
-    let done = work.on_this_thread(|engine| {
-        let (workspace, session) = state::session(engine, id)?;
-        let from = wanted.from.as_deref().map(|point| resolved(&workspace, point)).transpose()?;
+    let done = state.run_on_current_thread(|engine| {
+        let (workspace, session) = state::find_session(engine, id)?;
+        let from = request.from.as_deref().map(|point| resolve_point(&workspace, point)).transpose()?;
         let options = RerunOptions {
             from,
-            set: wanted.set.clone(),
+            set: request.set.clone(),
             until,
-            max_steps: wanted.max_steps,
-            timeout: wanted.timeout_s.map(|seconds| Duration::from_secs(seconds.into())),
+            max_steps: request.max_steps,
+            timeout: request.timeout_s.map(|seconds| Duration::from_secs(seconds.into())),
             tools,
             on_difference,
             timing: Timing::Instant,
-            branch: wanted.branch.clone(),
+            branch: request.branch.clone(),
         };
-        if work.running().all().len() >= MAX_RERUNS {
+        if state.running_reruns().lock().len() >= MAX_RERUNS {
             let detail = format!("the limit of {MAX_RERUNS} concurrent reruns is reached");
             return Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, "busy", detail)
-                .hint("retry when one has finished"));
+                .with_hint("retry when one has finished"));
         }
         let scratch = ScratchDirectory::create(engine.store.local_dir())?;
         let around = RerunHost {
             dir: scratch.path(),
-            program: &stage.program,
-            store: &stage.store,
-            home: &stage.home,
-            environment: &stage.environment,
-            prices: &stage.prices,
-            certificates: stage.certificates.as_deref(),
+            program: &host.program,
+            store: &host.store,
+            home: &host.home,
+            environment: &host.environment,
+            prices: &host.prices,
+            certificates: host.certificates.as_deref(),
             interrupted: &interrupted,
         };
         let place = workspace.record.id;
         let mut begun = |rerun: &Rerun| {
             let key = (place, rerun.branch.clone());
-            work.running().all().insert(key.clone(), interrupted.clone());
+            state.running_reruns().lock().insert(key.clone(), interrupted.clone());
             known = Some(key);
             tell(Ok((place, rerun.clone())));
         };
@@ -194,7 +194,7 @@ fn play(
         Ok(())
     });
     if let Some(key) = known {
-        work.running().all().remove(&key);
+        state.running_reruns().lock().remove(&key);
     }
     // Errors after the start are recorded with the branch.
     if let Err(problem) = done {
@@ -207,11 +207,11 @@ fn play(
     params(("workspace" = String, Path, description = "The workspace"), ("branch" = String, Path, description = "The branch")),
     responses((status = 204, description = "It was asked to stop"), (status = "default", body = Problem)))]
 pub async fn interrupt(
-    State(work): State<AppState>,
+    State(state): State<AppState>,
     Path((id, branch)): Path<(String, String)>,
 ) -> Result<StatusCode, Problem> {
-    let place = work.run(move |engine| Ok(state::workspace(engine, &id)?.record.id)).await?;
-    match work.running().all().get(&(place, branch.clone())) {
+    let place = state.run(move |engine| Ok(state::find_workspace(engine, &id)?.record.id)).await?;
+    match state.running_reruns().lock().get(&(place, branch.clone())) {
         Some(interrupted) => {
             interrupted.store(true, Ordering::Relaxed);
             Ok(StatusCode::NO_CONTENT)

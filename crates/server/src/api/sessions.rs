@@ -7,7 +7,7 @@ use serde::Deserialize;
 use stepback_api::page::Page;
 use stepback_api::sessions::SessionDocument;
 use stepback_engine::Engine;
-use stepback_engine::session::{STATUSES, seen, status};
+use stepback_engine::session::{STATUSES, last_event_time, session_status};
 use stepback_model::ids::SessionId;
 use stepback_model::record::Session;
 use stepback_store::port::StepQuery as Steps;
@@ -44,52 +44,54 @@ pub struct SessionsQuery {
     (status = 200, body = Page<SessionDocument>), (status = "default", body = Problem)
 ))]
 pub async fn list(
-    State(work): State<AppState>,
-    QueryString(wanted): QueryString<SessionsQuery>,
+    State(state): State<AppState>,
+    QueryString(query): QueryString<SessionsQuery>,
     QueryString(paging): QueryString<Paging>,
 ) -> Result<Json<Page<SessionDocument>>, Problem> {
-    let about = ("sessions", format!("{wanted:?}"));
-    let (limit, before) = (paging.limit()?, paging.position(&about)?);
-    work.run(move |engine| {
-        let now = engine.env.now();
-        let since = find::moment("since", wanted.since.as_deref(), now)?;
-        let until = find::moment("until", wanted.until.as_deref(), now)?;
-        if let Some(status) = wanted.status.as_deref().filter(|status| !STATUSES.contains(status)) {
-            return Err(Problem::unknown_word("status", status, &STATUSES));
-        }
-        let mut sessions = match &wanted.workspace {
-            Some(id) => engine.store.sessions(state::workspace(engine, id)?.record.id)?,
-            None => engine.project_sessions()?,
-        };
-        sessions.retain(|session| {
-            wanted.agent.as_ref().is_none_or(|agent| session.agent == *agent)
-                && since.is_none_or(|since| seen(session) >= since)
-                && until.is_none_or(|until| session.started_at <= until)
-        });
-        // A cursor cannot tell two sessions of the same microsecond apart; that has not been observed.
-        let place = |session: &Session| u64::try_from(seen(session).as_micros()).unwrap_or_default();
-        sessions.sort_by_key(|session| (std::cmp::Reverse(place(session)), session.id));
-        sessions.retain(|session| before.is_none_or(|before| place(session) < before));
-        let stopped = stopped(engine)?;
-        let status_of = |session: &Session| status(session, stopped.contains(&session.id), now);
-        if let Some(wanted) = &wanted.status {
-            sessions.retain(|session| status_of(session) == wanted);
-        }
-        sessions.truncate(usize::try_from(limit + 1).unwrap_or(usize::MAX));
-        let document = |session: &Session| SessionDocument::of(session, status_of(session));
-        let counted = if wanted.counts { sessions.clone() } else { Vec::new() };
-        let mut page = pagination::page(sessions, limit, &about, place, document);
-        for (document, session) in page.items.iter_mut().zip(&counted) {
-            document.steps = Some(count(engine, session, None)?);
-            document.errors = Some(count(engine, session, Some(true))?);
-        }
-        Ok(Json(page))
-    })
-    .await
+    let about = ("sessions", format!("{query:?}"));
+    let (limit, before) = (paging.limit()?, paging.start_position(&about)?);
+    state
+        .run(move |engine| {
+            let now = engine.env.now();
+            let since = find::parse_time("since", query.since.as_deref(), now)?;
+            let until = find::parse_time("until", query.until.as_deref(), now)?;
+            if let Some(status) = query.status.as_deref().filter(|status| !STATUSES.contains(status)) {
+                return Err(Problem::unknown_word("status", status, &STATUSES));
+            }
+            let mut sessions = match &query.workspace {
+                Some(id) => engine.store.sessions(state::find_workspace(engine, id)?.record.id)?,
+                None => engine.project_sessions()?,
+            };
+            sessions.retain(|session| {
+                query.agent.as_ref().is_none_or(|agent| session.agent == *agent)
+                    && since.is_none_or(|since| last_event_time(session) >= since)
+                    && until.is_none_or(|until| session.started_at <= until)
+            });
+            // A cursor cannot tell two sessions of the same microsecond apart; that has not been observed.
+            let place =
+                |session: &Session| u64::try_from(last_event_time(session).as_micros()).unwrap_or_default();
+            sessions.sort_by_key(|session| (std::cmp::Reverse(place(session)), session.id));
+            sessions.retain(|session| before.is_none_or(|before| place(session) < before));
+            let stopped = stopped_sessions(engine)?;
+            let status_of = |session: &Session| session_status(session, stopped.contains(&session.id), now);
+            if let Some(wanted) = &query.status {
+                sessions.retain(|session| status_of(session) == wanted);
+            }
+            sessions.truncate(usize::try_from(limit + 1).unwrap_or(usize::MAX));
+            let document = |session: &Session| SessionDocument::from_session(session, status_of(session));
+            let counted = if query.counts { sessions.clone() } else { Vec::new() };
+            let mut page = pagination::paginate(sessions, limit, &about, place, document);
+            for (document, session) in page.items.iter_mut().zip(&counted) {
+                document.steps = Some(count_steps(engine, session, None)?);
+                document.errors = Some(count_steps(engine, session, Some(true))?);
+            }
+            Ok(Json(page))
+        })
+        .await
 }
 
 /// Counts the steps of a session, or only those that failed.
-fn count(engine: &Engine, session: &Session, failed: Option<bool>) -> Result<u64, Problem> {
+fn count_steps(engine: &Engine, session: &Session, failed: Option<bool>) -> Result<u64, Problem> {
     let query = Steps {
         session: Some(session.id),
         failed,
@@ -102,10 +104,10 @@ fn count(engine: &Engine, session: &Session, failed: Option<bool>) -> Result<u64
 }
 
 /// Returns the sessions that wait at a breakpoint.
-fn stopped(engine: &Engine) -> Result<HashSet<SessionId>, Problem> {
+fn stopped_sessions(engine: &Engine) -> Result<HashSet<SessionId>, Problem> {
     let mut stopped = HashSet::new();
-    for workspace in engine.every_workspace()? {
-        stopped.extend(workspace.control()?.stops()?.into_iter().map(|stop| stop.session));
+    for workspace in engine.all_workspaces()? {
+        stopped.extend(workspace.control()?.list_stops()?.into_iter().map(|stop| stop.session));
     }
     Ok(stopped)
 }
@@ -115,13 +117,17 @@ fn stopped(engine: &Engine) -> Result<HashSet<SessionId>, Problem> {
     params(("session" = String, Path, description = "Its id, the agent's id of it, or the beginning of either")),
     responses((status = 200, body = SessionDocument), (status = "default", body = Problem)))]
 pub async fn get(
-    State(work): State<AppState>,
+    State(state): State<AppState>,
     Path(id): Path<String>,
 ) -> Result<Json<SessionDocument>, Problem> {
-    work.run(move |engine| {
-        let (workspace, session) = state::session(engine, &id)?;
-        let is_stopped = workspace.control()?.stops()?.iter().any(|stop| stop.session == session.id);
-        Ok(Json(SessionDocument::of(&session, status(&session, is_stopped, engine.env.now()))))
-    })
-    .await
+    state
+        .run(move |engine| {
+            let (workspace, session) = state::find_session(engine, &id)?;
+            let is_stopped = workspace.control()?.list_stops()?.iter().any(|stop| stop.session == session.id);
+            Ok(Json(SessionDocument::from_session(
+                &session,
+                session_status(&session, is_stopped, engine.env.now()),
+            )))
+        })
+        .await
 }

@@ -36,13 +36,14 @@ pub struct SessionStepsQuery {
     pub oldest_first: bool,
 }
 
-pub(super) fn kinds(text: Option<&str>) -> Result<Vec<StepKind>, Problem> {
+pub(super) fn parse_kinds(text: Option<&str>) -> Result<Vec<StepKind>, Problem> {
     let words = text.unwrap_or_default().split(',').map(str::trim).filter(|word| !word.is_empty());
     words
         .map(|word| {
             StepKind::parse(word).ok_or_else(|| {
                 let all: Vec<&str> = StepKind::ALL.iter().map(|kind| kind.as_str()).collect();
-                Problem::usage("unknown kind of step").hint(format!("known kinds are {}", all.join(", ")))
+                Problem::usage("unknown kind of step")
+                    .with_hint(format!("known kinds are {}", all.join(", ")))
             })
         })
         .collect()
@@ -53,33 +54,34 @@ pub(super) fn kinds(text: Option<&str>) -> Result<Vec<StepKind>, Problem> {
     params(("session" = String, Path, description = "The session"), SessionStepsQuery, Paging),
     responses((status = 200, body = Page<StepDocument>), (status = "default", body = Problem)))]
 pub async fn list(
-    State(work): State<AppState>,
+    State(state): State<AppState>,
     Path(id): Path<String>,
-    QueryString(wanted): QueryString<SessionStepsQuery>,
+    QueryString(filter): QueryString<SessionStepsQuery>,
     QueryString(paging): QueryString<Paging>,
 ) -> Result<Json<Page<StepDocument>>, Problem> {
     let limit = paging.limit()?;
-    work.run(move |engine| {
-        let (workspace, session) = state::session(engine, &id)?;
-        let about = ("steps", session.id.to_string(), format!("{wanted:?}"));
-        let at = paging.position(&about)?;
-        let query = Steps {
-            session: Some(session.id),
-            kinds: kinds(wanted.kind.as_deref())?,
-            tool: wanted.tool.clone(),
-            failed: wanted.failed,
-            iteration: wanted.iteration,
-            oldest_first: wanted.oldest_first,
-            after: at.filter(|_| wanted.oldest_first).max(wanted.above),
-            before: at.filter(|_| !wanted.oldest_first).into_iter().chain(wanted.below).min(),
-            limit: Some(limit + 1),
-            ..Steps::default()
-        };
-        let steps = engine.store.steps(workspace.record.id, &query)?;
-        let number = |stored: &StepRow| stored.step.number;
-        Ok(Json(pagination::page(steps, limit, &about, number, StepDocument::of)))
-    })
-    .await
+    state
+        .run(move |engine| {
+            let (workspace, session) = state::find_session(engine, &id)?;
+            let about = ("steps", session.id.to_string(), format!("{filter:?}"));
+            let at = paging.start_position(&about)?;
+            let query = Steps {
+                session: Some(session.id),
+                kinds: parse_kinds(filter.kind.as_deref())?,
+                tool: filter.tool.clone(),
+                failed: filter.failed,
+                iteration: filter.iteration,
+                oldest_first: filter.oldest_first,
+                after: at.filter(|_| filter.oldest_first).max(filter.above),
+                before: at.filter(|_| !filter.oldest_first).into_iter().chain(filter.below).min(),
+                limit: Some(limit + 1),
+                ..Steps::default()
+            };
+            let steps = engine.store.steps(workspace.record.id, &query)?;
+            let number = |stored: &StepRow| stored.step.number;
+            Ok(Json(pagination::paginate(steps, limit, &about, number, StepDocument::from_row)))
+        })
+        .await
 }
 
 /// Returns a step with all its details.
@@ -87,15 +89,16 @@ pub async fn list(
     params(("session" = String, Path, description = "The session"), ("number" = u64, Path, description = "The step")),
     responses((status = 200, body = StepDetailDocument), (status = "default", body = Problem)))]
 pub async fn get(
-    State(work): State<AppState>,
+    State(state): State<AppState>,
     Path((id, number)): Path<(String, u64)>,
 ) -> Result<Json<StepDetailDocument>, Problem> {
-    work.run(move |engine| {
-        let (workspace, session) = state::session(engine, &id)?;
-        let stored = numbered(engine, &workspace, &session, number)?;
-        Ok(Json(detailed(engine, &stored)?))
-    })
-    .await
+    state
+        .run(move |engine| {
+            let (workspace, session) = state::find_session(engine, &id)?;
+            let stored = find_step(engine, &workspace, &session, number)?;
+            Ok(Json(step_detail(engine, &stored)?))
+        })
+        .await
 }
 
 /// Which neighbour of a step to return.
@@ -114,11 +117,11 @@ pub struct NeighbourQuery {
     params(("session" = String, Path, description = "The session"), ("number" = u64, Path, description = "The step"), NeighbourQuery),
     responses((status = 200, body = StepDetailDocument), (status = "default", body = Problem)))]
 pub async fn next(
-    State(work): State<AppState>,
+    State(state): State<AppState>,
     Path((id, number)): Path<(String, u64)>,
     QueryString(direction): QueryString<NeighbourQuery>,
 ) -> Result<Json<StepDetailDocument>, Problem> {
-    beside(work, id, number, direction, true).await
+    get_neighbour(state, id, number, direction, true).await
 }
 
 /// The previous step: the one just before, the last of a kind, or the last that failed.
@@ -126,43 +129,44 @@ pub async fn next(
     params(("session" = String, Path, description = "The session"), ("number" = u64, Path, description = "The step"), NeighbourQuery),
     responses((status = 200, body = StepDetailDocument), (status = "default", body = Problem)))]
 pub async fn previous(
-    State(work): State<AppState>,
+    State(state): State<AppState>,
     Path((id, number)): Path<(String, u64)>,
     QueryString(direction): QueryString<NeighbourQuery>,
 ) -> Result<Json<StepDetailDocument>, Problem> {
-    beside(work, id, number, direction, false).await
+    get_neighbour(state, id, number, direction, false).await
 }
 
-async fn beside(
-    work: AppState,
+async fn get_neighbour(
+    state: AppState,
     id: String,
     number: u64,
     direction: NeighbourQuery,
-    onwards: bool,
+    is_next: bool,
 ) -> Result<Json<StepDetailDocument>, Problem> {
-    work.run(move |engine| {
-        let (workspace, session) = state::session(engine, &id)?;
-        let query = Steps {
-            session: Some(session.id),
-            kinds: kinds(direction.kind.as_deref())?,
-            failed: direction.error.then_some(true),
-            oldest_first: onwards,
-            after: onwards.then_some(number),
-            before: (!onwards).then_some(number),
-            limit: Some(1),
-            ..Steps::default()
-        };
-        let found = engine.store.steps(workspace.record.id, &query)?;
-        let side = if onwards { "after" } else { "before" };
-        let stored = found
-            .first()
-            .ok_or_else(|| Problem::unknown(&format!("such step {side}"), &format!("#{number}")))?;
-        Ok(Json(detailed(engine, stored)?))
-    })
-    .await
+    state
+        .run(move |engine| {
+            let (workspace, session) = state::find_session(engine, &id)?;
+            let query = Steps {
+                session: Some(session.id),
+                kinds: parse_kinds(direction.kind.as_deref())?,
+                failed: direction.error.then_some(true),
+                oldest_first: is_next,
+                after: is_next.then_some(number),
+                before: (!is_next).then_some(number),
+                limit: Some(1),
+                ..Steps::default()
+            };
+            let found = engine.store.steps(workspace.record.id, &query)?;
+            let side = if is_next { "after" } else { "before" };
+            let stored = found
+                .first()
+                .ok_or_else(|| Problem::not_found(&format!("such step {side}"), &format!("#{number}")))?;
+            Ok(Json(step_detail(engine, stored)?))
+        })
+        .await
 }
 
-pub(super) fn numbered(
+pub(super) fn find_step(
     engine: &Engine,
     workspace: &Workspace,
     session: &Session,
@@ -171,11 +175,11 @@ pub(super) fn numbered(
     let stored = engine.store.step_numbered(workspace.record.id, number)?;
     stored
         .filter(|stored| stored.step.session == session.id)
-        .ok_or_else(|| Problem::unknown("step", &format!("#{number} in this session")))
+        .ok_or_else(|| Problem::not_found("step", &format!("#{number} in this session")))
 }
 
-fn detailed(engine: &Engine, stored: &StepRow) -> Result<StepDetailDocument, Problem> {
+fn step_detail(engine: &Engine, stored: &StepRow) -> Result<StepDetailDocument, Problem> {
     let detail = stored.step.meta.detail.map(|hash| json::load(engine.store(), hash)).transpose();
     let detail = detail.map_err(|error| Problem::internal(format!("the step cannot be read: {error}")))?;
-    Ok(StepDetailDocument::of(stored, detail))
+    Ok(StepDetailDocument::from_row(stored, detail))
 }

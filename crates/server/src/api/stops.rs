@@ -16,21 +16,21 @@ use crate::state::{self, AppState};
 const LONGEST: usize = 64 << 10;
 
 /// The document of a stop. A waiting call can run with another input if it has not run, and its agent supports that.
-pub(crate) fn document(workspace: &str, stop: &Stop) -> StopDocument {
+pub(crate) fn stop_document(workspace: &str, stop: &Stop) -> StopDocument {
     let can_edit =
         stop.output.is_none() && Agent::parse(&stop.agent).is_none_or(HookAnswer::can_change_input);
-    StopDocument::of(workspace, stop, can_edit)
+    StopDocument::from_stop(workspace, stop, can_edit)
 }
 
 /// All agents that wait in the store, the longest waiting first, each with its workspace id.
-pub(crate) fn stops(engine: &Engine) -> Result<Vec<(String, Control, Stop)>, Problem> {
+pub(crate) fn list_stops(engine: &Engine) -> Result<Vec<(String, Control, Stop)>, Problem> {
     let Some(dir) = engine.store.local_dir() else { return Ok(Vec::new()) };
     let mut found = Vec::new();
     for workspace in engine.store.workspaces()? {
         let id = workspace.id.to_string();
         let place = dir.join("workspaces").join(&id);
-        for stop in Control::of(&place).stops()? {
-            found.push((id.clone(), Control::of(&place), stop));
+        for stop in Control::new(&place).list_stops()? {
+            found.push((id.clone(), Control::new(&place), stop));
         }
     }
     found.sort_by_key(|(_, _, stop)| stop.at);
@@ -40,12 +40,13 @@ pub(crate) fn stops(engine: &Engine) -> Result<Vec<(String, Control, Stop)>, Pro
 /// Lists the agents that wait, in every workspace, the longest waiting first.
 #[utoipa::path(get, path = "/stops", tag = "control",
     responses((status = 200, body = Page<StopDocument>), (status = "default", body = Problem)))]
-pub async fn list(State(work): State<AppState>) -> Result<Json<Page<StopDocument>>, Problem> {
-    work.run(|engine| {
-        let items = stops(engine)?.iter().map(|(id, _, stop)| document(id, stop)).collect();
-        Ok(Json(Page { items, next_cursor: None }))
-    })
-    .await
+pub async fn list(State(state): State<AppState>) -> Result<Json<Page<StopDocument>>, Problem> {
+    state
+        .run(|engine| {
+            let items = list_stops(engine)?.iter().map(|(id, _, stop)| stop_document(id, stop)).collect();
+            Ok(Json(Page { items, next_cursor: None }))
+        })
+        .await
 }
 
 /// Answers an agent that waits.
@@ -53,33 +54,34 @@ pub async fn list(State(work): State<AppState>) -> Result<Json<Page<StopDocument
     params(("stop" = String, Path, description = "Its id")), request_body = NewAnswer,
     responses((status = 200, body = StopDocument), (status = "default", body = Problem)))]
 pub async fn answer(
-    State(work): State<AppState>,
+    State(state): State<AppState>,
     Path(id): Path<String>,
-    Json(say): Json<NewAnswer>,
+    Json(new_answer): Json<NewAnswer>,
 ) -> Result<Json<StopDocument>, Problem> {
-    let again = matches!(say, NewAnswer::Step);
-    let answer = match say {
+    let again = matches!(new_answer, NewAnswer::Step);
+    let answer = match new_answer {
         NewAnswer::Resume | NewAnswer::Step => StopAnswer::Resume,
         NewAnswer::Deny { reason } => {
             let reason = reason.unwrap_or_else(|| "The user refused this call.".to_owned());
-            StopAnswer::Deny { reason: sayable(reason)? }
+            StopAnswer::Deny { reason: check_message(reason)? }
         }
         NewAnswer::Edit { input } if input.is_object() => StopAnswer::Edit { input },
         NewAnswer::Edit { .. } => return Err(Problem::usage("the input of a call must be a JSON object")),
     };
-    work.run(move |engine| {
-        let found = stops(engine)?.into_iter().find(|(_, _, stop)| stop.id == id);
-        let (workspace, control, stop) = found.ok_or_else(|| Problem::unknown("stop", &id))?;
-        if again {
-            control.pause(Some(stop.session))?;
-        }
-        control.answer(&stop, &answer)?;
-        Ok(Json(document(&workspace, &stop)))
-    })
-    .await
+    state
+        .run(move |engine| {
+            let found = list_stops(engine)?.into_iter().find(|(_, _, stop)| stop.id == id);
+            let (workspace, control, stop) = found.ok_or_else(|| Problem::not_found("stop", &id))?;
+            if again {
+                control.pause(Some(stop.session))?;
+            }
+            control.answer_stop(&stop, &answer)?;
+            Ok(Json(stop_document(&workspace, &stop)))
+        })
+        .await
 }
 
-fn sayable(text: String) -> Result<String, Problem> {
+fn check_message(text: String) -> Result<String, Problem> {
     match text.len() {
         _ if text.trim().is_empty() => Err(Problem::usage("the message is empty")),
         length if length > LONGEST => Err(Problem::usage(format!("it is longer than {LONGEST} bytes"))),
@@ -92,16 +94,17 @@ fn sayable(text: String) -> Result<String, Problem> {
     params(("session" = String, Path, description = "The session")),
     responses((status = 200, body = SessionControlDocument), (status = "default", body = Problem)))]
 pub async fn pause(
-    State(work): State<AppState>,
+    State(state): State<AppState>,
     Path(id): Path<String>,
 ) -> Result<Json<SessionControlDocument>, Problem> {
-    work.run(move |engine| {
-        let (workspace, session) = state::session(engine, &id)?;
-        workspace.expect_running(&session, engine.env.now())?;
-        workspace.control()?.pause(Some(session.id))?;
-        Ok(Json(SessionControlDocument { session: session.id.to_string(), paused: true, answered: None }))
-    })
-    .await
+    state
+        .run(move |engine| {
+            let (workspace, session) = state::find_session(engine, &id)?;
+            workspace.check_running(&session, engine.env.now())?;
+            workspace.control()?.pause(Some(session.id))?;
+            Ok(Json(SessionControlDocument { session: session.id.to_string(), paused: true, answered: None }))
+        })
+        .await
 }
 
 /// Lets a paused session go on, and answers it if it waits.
@@ -109,29 +112,30 @@ pub async fn pause(
     params(("session" = String, Path, description = "The session")),
     responses((status = 200, body = SessionControlDocument), (status = "default", body = Problem)))]
 pub async fn resume(
-    State(work): State<AppState>,
+    State(state): State<AppState>,
     Path(id): Path<String>,
 ) -> Result<Json<SessionControlDocument>, Problem> {
-    work.run(move |engine| {
-        let (workspace, session) = state::session(engine, &id)?;
-        let control = workspace.control()?;
-        let was_paused = control.unpause(Some(session.id))?;
-        let stop = control.stops()?.into_iter().find(|stop| stop.session == session.id);
-        if let Some(stop) = &stop {
-            control.answer(stop, &StopAnswer::Resume)?;
-        } else if was_paused {
-            control.disarm_if_empty();
-        } else {
-            return Err(Problem::unknown("stop", "of this session, and it is not paused"));
-        }
-        let here = workspace.record.id.to_string();
-        Ok(Json(SessionControlDocument {
-            session: session.id.to_string(),
-            paused: false,
-            answered: stop.map(|stop| document(&here, &stop)),
-        }))
-    })
-    .await
+    state
+        .run(move |engine| {
+            let (workspace, session) = state::find_session(engine, &id)?;
+            let control = workspace.control()?;
+            let was_paused = control.unpause(Some(session.id))?;
+            let stop = control.list_stops()?.into_iter().find(|stop| stop.session == session.id);
+            if let Some(stop) = &stop {
+                control.answer_stop(stop, &StopAnswer::Resume)?;
+            } else if was_paused {
+                control.disarm_if_empty();
+            } else {
+                return Err(Problem::not_found("stop", "of this session, and it is not paused"));
+            }
+            let here = workspace.record.id.to_string();
+            Ok(Json(SessionControlDocument {
+                session: session.id.to_string(),
+                paused: false,
+                answered: stop.map(|stop| stop_document(&here, &stop)),
+            }))
+        })
+        .await
 }
 
 /// Leaves a message that a session receives with its next call.
@@ -139,18 +143,19 @@ pub async fn resume(
     params(("session" = String, Path, description = "The session")), request_body = NewMessage,
     responses((status = 200, body = SessionControlDocument), (status = "default", body = Problem)))]
 pub async fn inject(
-    State(work): State<AppState>,
+    State(state): State<AppState>,
     Path(id): Path<String>,
     Json(message): Json<NewMessage>,
 ) -> Result<Json<SessionControlDocument>, Problem> {
-    let text = sayable(message.text)?;
-    work.run(move |engine| {
-        let (workspace, session) = state::session(engine, &id)?;
-        workspace.expect_running(&session, engine.env.now())?;
-        let control = workspace.control()?;
-        control.say(session.id, &text)?;
-        let paused = control.is_paused(session.id);
-        Ok(Json(SessionControlDocument { session: session.id.to_string(), paused, answered: None }))
-    })
-    .await
+    let text = check_message(message.text)?;
+    state
+        .run(move |engine| {
+            let (workspace, session) = state::find_session(engine, &id)?;
+            workspace.check_running(&session, engine.env.now())?;
+            let control = workspace.control()?;
+            control.queue_message(session.id, &text)?;
+            let paused = control.is_paused(session.id);
+            Ok(Json(SessionControlDocument { session: session.id.to_string(), paused, answered: None }))
+        })
+        .await
 }

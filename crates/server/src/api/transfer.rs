@@ -16,7 +16,7 @@ use serde::Deserialize;
 use stepback_api::sessions::{ImportDocument, SessionDocument};
 use stepback_bundle::Bundle;
 use stepback_engine::Engine;
-use stepback_engine::session::status;
+use stepback_engine::session::session_status;
 use stepback_model::hex;
 use utoipa::{IntoParams, ToSchema};
 
@@ -58,15 +58,15 @@ pub struct ExportQuery {
         (status = "default", body = Problem)
     ))]
 pub async fn export(
-    State(work): State<AppState>,
+    State(state): State<AppState>,
     Path(id): Path<String>,
-    QueryString(wanted): QueryString<ExportQuery>,
+    QueryString(query): QueryString<ExportQuery>,
 ) -> Result<Response, Problem> {
-    let (file, name) = work
+    let (file, name) = state
         .run(move |engine| {
-            let session = [state::session(engine, &id)?.1];
-            let mut file = nameless(engine)?;
-            let ending = match wanted.format {
+            let session = [state::find_session(engine, &id)?.1];
+            let mut file = create_unlinked_file(engine)?;
+            let ending = match query.format {
                 TransferFormat::Bundle => {
                     stepback_bundle::export(engine, &session, &file)?;
                     "bundle"
@@ -80,7 +80,7 @@ pub async fn export(
             Ok((file, format!("{}.{ending}", session[0].id.short())))
         })
         .await?;
-    let kind = match wanted.format {
+    let kind = match query.format {
         TransferFormat::Bundle => "application/octet-stream",
         TransferFormat::Jsonl => "application/x-ndjson",
     };
@@ -108,7 +108,7 @@ pub async fn export(
 }
 
 /// Creates an unlinked file in the directory of the store; it is gone once it is closed.
-fn nameless(engine: &Engine) -> Result<File, Problem> {
+fn create_unlinked_file(engine: &Engine) -> Result<File, Problem> {
     let dir = engine.store.local_dir();
     let dir = dir.ok_or_else(|| Problem::internal("this store has no directory for files"))?;
     let path = dir.join(format!("passing-{}", hex::encode(&engine.env.fresh_id())));
@@ -126,20 +126,20 @@ fn nameless(engine: &Engine) -> Result<File, Problem> {
         (status = "default", body = Problem)
     ))]
 pub async fn import(
-    State(work): State<AppState>,
+    State(state): State<AppState>,
     headers: HeaderMap,
     body: Body,
 ) -> Result<(StatusCode, Json<ImportDocument>), Problem> {
     let too_large = || {
         let detail = format!("a bundle must not be larger than {} GiB over HTTP", LARGEST >> 30);
         Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "usage", detail)
-            .hint("\"stepback import FILE\" has no limit")
+            .with_hint("\"stepback import FILE\" has no limit")
     };
     let length = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok());
     if length.and_then(|length| length.parse().ok()).is_some_and(|length: u64| length > LARGEST) {
         return Err(too_large());
     }
-    let mut file = work.run(nameless).await?;
+    let mut file = state.run(create_unlinked_file).await?;
     let mut pieces = body.into_data_stream();
     let mut arrived = 0;
     while let Some(piece) = pieces.next().await {
@@ -150,29 +150,33 @@ pub async fn import(
         }
         tokio::task::block_in_place(|| file.write_all(&piece))?;
     }
-    work.run(move |engine| {
-        file.rewind()?;
-        let mut start = Vec::new();
-        (&file).take(CHUNK_BYTES as u64).read_to_end(&mut start)?;
-        file.rewind()?;
-        let imported = match stepback_bundle::is_lines(&start) {
-            true => stepback_bundle::import_lines(engine, BufReader::new(file))?,
-            false => stepback_bundle::import(engine, &Bundle::open(file, engine.progress.as_deref())?)?,
-        };
-        let mut sessions = Vec::new();
-        for (session, _) in &imported.sessions {
-            if let Some(session) = engine.store.session(*session)? {
-                sessions.push(SessionDocument::of(&session, status(&session, false, engine.env.now())));
+    state
+        .run(move |engine| {
+            file.rewind()?;
+            let mut start = Vec::new();
+            (&file).take(CHUNK_BYTES as u64).read_to_end(&mut start)?;
+            file.rewind()?;
+            let imported = match stepback_bundle::is_json_lines_export(&start) {
+                true => stepback_bundle::import_lines(engine, BufReader::new(file))?,
+                false => stepback_bundle::import(engine, &Bundle::open(file, engine.progress.as_deref())?)?,
+            };
+            let mut sessions = Vec::new();
+            for (session, _) in &imported.sessions {
+                if let Some(session) = engine.store.session(*session)? {
+                    sessions.push(SessionDocument::from_session(
+                        &session,
+                        session_status(&session, false, engine.env.now()),
+                    ));
+                }
             }
-        }
-        let status = if imported.new_steps > 0 { StatusCode::CREATED } else { StatusCode::OK };
-        let document = ImportDocument {
-            sessions,
-            steps: imported.steps,
-            new_steps: imported.new_steps,
-            new_objects: imported.new_objects,
-        };
-        Ok((status, Json(document)))
-    })
-    .await
+            let status = if imported.new_steps > 0 { StatusCode::CREATED } else { StatusCode::OK };
+            let document = ImportDocument {
+                sessions,
+                steps: imported.steps,
+                new_steps: imported.new_steps,
+                new_objects: imported.new_objects,
+            };
+            Ok((status, Json(document)))
+        })
+        .await
 }

@@ -13,7 +13,7 @@ use stepback_model::time::Timestamp;
 use stepback_store::port::StepQuery as Steps;
 use utoipa::IntoParams;
 
-use super::find::moment;
+use super::find::parse_time;
 use crate::extract::{Json, QueryString};
 use crate::problem::Problem;
 use crate::state::AppState;
@@ -27,26 +27,30 @@ const HOUR: i64 = 3600 * 1_000_000;
 /// The period of a usage report.
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
-pub struct Since {
+pub struct UsageQuery {
     /// Only calls since this time: `2 hours ago`, `2026-01-23`. The default is two weeks ago.
     pub since: Option<String>,
 }
 
 /// Tokens and cost of model calls, by hour and by model. Answers that a rerun took from its recording are not counted: no
 /// model was called.
-#[utoipa::path(get, path = "/usage", tag = "upkeep", params(Since),
+#[utoipa::path(get, path = "/usage", tag = "upkeep", params(UsageQuery),
     responses((status = 200, body = UsageDocument), (status = "default", body = Problem)))]
 pub async fn get(
-    State(work): State<AppState>,
-    QueryString(since): QueryString<Since>,
+    State(state): State<AppState>,
+    QueryString(query): QueryString<UsageQuery>,
 ) -> Result<Json<UsageDocument>, Problem> {
-    work.run(move |engine| Ok(Json(usage(engine, since.since.as_deref().unwrap_or(DEFAULT_SINCE))?))).await
+    state
+        .run(move |engine| {
+            Ok(Json(summarize_usage(engine, query.since.as_deref().unwrap_or(DEFAULT_SINCE))?))
+        })
+        .await
 }
 
-fn usage(engine: &Engine, since: &str) -> Result<UsageDocument, Problem> {
+fn summarize_usage(engine: &Engine, since: &str) -> Result<UsageDocument, Problem> {
     let query = Steps {
         kinds: vec![StepKind::ModelEnd],
-        since: moment("since", Some(since), engine.env.now())?,
+        since: parse_time("since", Some(since), engine.env.now())?,
         limit: Some(MOST + 1),
         ..Steps::default()
     };

@@ -12,12 +12,13 @@ use crate::state::{self, AppState};
 #[utoipa::path(get, path = "/workspaces", tag = "workspaces", responses(
     (status = 200, body = Page<WorkspaceDocument>), (status = "default", body = Problem)
 ))]
-pub async fn list(State(work): State<AppState>) -> Result<Json<Page<WorkspaceDocument>>, Problem> {
-    work.run(|engine| {
-        let items = engine.project_workspaces()?.iter().map(WorkspaceDocument::of).collect();
-        Ok(Json(Page { items, next_cursor: None }))
-    })
-    .await
+pub async fn list(State(state): State<AppState>) -> Result<Json<Page<WorkspaceDocument>>, Problem> {
+    state
+        .run(|engine| {
+            let items = engine.project_workspaces()?.iter().map(WorkspaceDocument::from_record).collect();
+            Ok(Json(Page { items, next_cursor: None }))
+        })
+        .await
 }
 
 /// Returns a workspace by its id or the beginning of it.
@@ -25,8 +26,12 @@ pub async fn list(State(work): State<AppState>) -> Result<Json<Page<WorkspaceDoc
     params(("workspace" = String, Path, description = "Its id, or the beginning of it")),
     responses((status = 200, body = WorkspaceDocument), (status = "default", body = Problem)))]
 pub async fn get(
-    State(work): State<AppState>,
+    State(state): State<AppState>,
     Path(id): Path<String>,
 ) -> Result<Json<WorkspaceDocument>, Problem> {
-    work.run(move |engine| Ok(Json(WorkspaceDocument::of(&state::workspace(engine, &id)?.record)))).await
+    state
+        .run(move |engine| {
+            Ok(Json(WorkspaceDocument::from_record(&state::find_workspace(engine, &id)?.record)))
+        })
+        .await
 }

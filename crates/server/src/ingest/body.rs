@@ -38,22 +38,22 @@ pub struct SplitBatch<'a> {
 
 /// The format of a batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Form {
+pub struct BatchFormat {
     /// Whether it has one JSON document on each line, instead of a single one.
-    pub lines: bool,
+    pub is_json_lines: bool,
     /// Whether it is compressed with gzip.
-    pub packed: bool,
+    pub is_gzip: bool,
 }
 
-impl Form {
+impl BatchFormat {
     /// Reads the format from the headers.
-    pub fn of(headers: &HeaderMap) -> Result<Self, Problem> {
+    pub fn from_headers(headers: &HeaderMap) -> Result<Self, Problem> {
         let text = |name: header::HeaderName| {
             let value = headers.get(name).map(|value| value.to_str().unwrap_or("?"));
             value.map(|value| value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase())
         };
         let unsupported = |what: String, hint: &str| {
-            Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "usage", what).hint(hint))
+            Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "usage", what).with_hint(hint))
         };
         let lines = match text(header::CONTENT_TYPE).as_deref() {
             Some("application/json") => false,
@@ -72,19 +72,19 @@ impl Form {
                 return unsupported("unsupported Content-Encoding".into(), "use gzip, or no compression");
             }
         };
-        Ok(Self { lines, packed })
+        Ok(Self { is_json_lines: lines, is_gzip: packed })
     }
 
     /// Returns the most bytes of memory that a body of so many bytes may take.
-    pub fn weight(self, length: usize) -> usize {
+    pub fn max_memory_bytes(self, length: usize) -> usize {
         /// The best compression ratio that gzip can reach.
         const MAX_GZIP_RATIO: usize = 1032;
-        if self.packed { length.saturating_mul(MAX_GZIP_RATIO).min(LARGEST) } else { length }
+        if self.is_gzip { length.saturating_mul(MAX_GZIP_RATIO).min(LARGEST) } else { length }
     }
 
     /// Returns the decompressed body.
-    pub fn unpacked(self, body: &[u8]) -> Result<Cow<'_, [u8]>, Problem> {
-        if !self.packed {
+    pub fn decompress(self, body: &[u8]) -> Result<Cow<'_, [u8]>, Problem> {
+        if !self.is_gzip {
             return Ok(Cow::Borrowed(body));
         }
         let mut bytes = Vec::new();
@@ -93,17 +93,17 @@ impl Form {
             return Err(Problem::usage(format!("the body is not valid gzip: {error}")));
         }
         match bytes.len() > LARGEST {
-            true => Err(too_large()),
+            true => Err(too_large_problem()),
             false => Ok(Cow::Owned(bytes)),
         }
     }
 
     /// Splits the body into its events.
-    pub fn parts(self, body: &[u8]) -> Result<SplitBatch<'_>, Problem> {
+    pub fn split_events(self, body: &[u8]) -> Result<SplitBatch<'_>, Problem> {
         let text = std::str::from_utf8(body).map_err(|error| {
             Problem::usage(format!("the body is not UTF-8 after {} bytes", error.valid_up_to()))
         })?;
-        let parts = if self.lines {
+        let parts = if self.is_json_lines {
             let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
             SplitBatch { workspace: None, agent: None, events: lines.collect() }
         } else {
@@ -119,14 +119,14 @@ impl Form {
                 "usage",
                 format!("the batch has {count} events, more than the limit of {MOST}"),
             )
-            .hint("split it into several batches")),
+            .with_hint("split it into several batches")),
             _ => Ok(parts),
         }
     }
 }
 
 /// The error for a body that is too large.
-pub fn too_large() -> Problem {
+pub fn too_large_problem() -> Problem {
     let what = format!("the batch has more than {} MiB", LARGEST >> 20);
-    Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "usage", what).hint("split it into several batches")
+    Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "usage", what).with_hint("split it into several batches")
 }

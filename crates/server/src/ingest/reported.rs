@@ -32,20 +32,20 @@ pub struct PreparedEvent {
     /// The event, redacted and cut to size.
     pub report: ReportedEvent,
     /// Bytes cut from its long texts.
-    pub left_out: u64,
+    pub clipped_bytes: u64,
 }
 
 /// Parses one event. `at` is its index in the batch.
-pub fn read(json: &str, at: usize, around: IngestContext<'_>) -> Result<PreparedEvent, String> {
+pub fn parse_event(json: &str, index: usize, context: IngestContext<'_>) -> Result<PreparedEvent, String> {
     if json.len() > LARGEST {
         return Err(format!("it has {} bytes, more than the limit of {LARGEST}", json.len()));
     }
     let new: NewStep = serde_json::from_str(json).map_err(|error| error.to_string())?;
-    ready(new, at, around)
+    prepare_event(new, index, context)
 }
 
-fn ready(new: NewStep, at: usize, around: IngestContext<'_>) -> Result<PreparedEvent, String> {
-    let agent = new.agent.as_deref().or(around.agent).ok_or("neither it nor the batch names an agent")?;
+fn prepare_event(new: NewStep, index: usize, context: IngestContext<'_>) -> Result<PreparedEvent, String> {
+    let agent = new.agent.as_deref().or(context.agent).ok_or("neither it nor the batch names an agent")?;
     for (what, name) in [
         ("agent", Some(agent)),
         ("session", Some(new.session.as_str())),
@@ -64,7 +64,7 @@ fn ready(new: NewStep, at: usize, around: IngestContext<'_>) -> Result<PreparedE
         usd if (0.0..=1e9).contains(&usd) => (usd * 1e6).round() as u64,
         _ => return Err("cost_usd is not a valid amount".into()),
     };
-    let key = new.id.or_else(|| around.key.map(|key| format!("{key} {at}")));
+    let key = new.id.or_else(|| context.key.map(|key| format!("{key} {index}")));
     let summary = new.summary.unwrap_or_default();
     let mut event = AgentEvent {
         at: new.at,
@@ -74,7 +74,7 @@ fn ready(new: NewStep, at: usize, around: IngestContext<'_>) -> Result<PreparedE
         worker: new.worker,
         input: new.input,
         output: new.output,
-        error: new.error.and_then(NewStepError::reported),
+        error: new.error.and_then(NewStepError::into_reported_error),
         duration: new.duration_us.filter(|micros| i64::try_from(*micros).is_ok()),
         metadata: new.metadata,
         ..AgentEvent::new(agent, &new.session, new.kind, summary)
@@ -89,7 +89,7 @@ fn ready(new: NewStep, at: usize, around: IngestContext<'_>) -> Result<PreparedE
             left_out += text.map_or(0, |text| clip::text(text, MAX_TEXT_BYTES));
         }
     }
-    event.summary = payload::one_line(&summed_up(&event));
+    event.summary = payload::summary_line(&summary_line(&event));
     let mut update = SessionUpdate {
         model: new.model,
         milestone: new.ended.then_some(SessionMilestone::Ended),
@@ -115,10 +115,10 @@ fn ready(new: NewStep, at: usize, around: IngestContext<'_>) -> Result<PreparedE
     }
     // Earlier messages are kept: there is no transcript to read them from again.
     let messages = (!lines.is_empty()).then(|| NewMessages { lines, ..NewMessages::default() });
-    let at = event.at.unwrap_or(around.now);
+    let at = event.at.unwrap_or(context.now);
     let report =
         ReportedEvent { source: EventSource::Keyed, messages, update, ..ReportedEvent::new(event, at) };
-    Ok(PreparedEvent { report, left_out })
+    Ok(PreparedEvent { report, clipped_bytes: left_out })
 }
 
 fn check_name(what: &str, name: Option<&str>) -> Result<(), String> {
@@ -132,7 +132,7 @@ fn check_name(what: &str, name: Option<&str>) -> Result<(), String> {
 }
 
 /// Returns one line that summarises an event, generated if it came without one.
-fn summed_up(event: &AgentEvent) -> String {
+fn summary_line(event: &AgentEvent) -> String {
     if !event.summary.trim().is_empty() {
         return event.summary.clone();
     }
@@ -159,18 +159,20 @@ mod tests {
     const AROUND: IngestContext<'_> =
         IngestContext { agent: Some("mine"), key: None, now: Timestamp::from_micros(7) };
 
-    fn read(value: &Value) -> Result<PreparedEvent, String> {
-        super::read(&value.to_string(), 3, AROUND)
+    fn parse_test_event(value: &Value) -> Result<PreparedEvent, String> {
+        super::parse_event(&value.to_string(), 3, AROUND)
     }
 
     #[test]
     fn what_is_missing_is_made_up_and_what_is_wrong_is_named() {
-        let plain = read(&json!({ "session": "s", "kind": "user-input", "input": "do it\nnow" })).unwrap();
+        let plain = parse_test_event(&json!({ "session": "s", "kind": "user-input", "input": "do it\nnow" }))
+            .unwrap();
         let event = &plain.report.event;
         assert_eq!((event.agent.as_str(), event.summary.as_str()), ("mine", "do it"));
         assert_eq!((plain.report.at, &event.key), (AROUND.now, &None));
         let keyed = IngestContext { key: Some("batch 1"), ..AROUND };
-        let keyed = super::read(r#"{"session":"s","kind":"error","error":"it broke"}"#, 3, keyed).unwrap();
+        let keyed =
+            super::parse_event(r#"{"session":"s","kind":"error","error":"it broke"}"#, 3, keyed).unwrap();
         assert_eq!(keyed.report.event.key.as_deref(), Some("batch 1 3"));
         assert_eq!(keyed.report.event.summary, "it broke");
         for (wrong, why) in [
@@ -187,7 +189,7 @@ mod tests {
             (json!({ "session": "s", "kind": "error", "duration_us": -1 }), "-1"),
             (json!({ "session": "x".repeat(2000), "kind": "error" }), "2000 bytes"),
         ] {
-            let error = read(&wrong).err().unwrap();
+            let error = parse_test_event(&wrong).err().unwrap();
             assert!(error.contains(why), "{wrong}: {error}");
         }
         let deep = format!(
@@ -195,20 +197,20 @@ mod tests {
             "[".repeat(200),
             "]".repeat(200)
         );
-        assert!(super::read(&deep, 0, AROUND).err().unwrap().contains("recursion"));
+        assert!(super::parse_event(&deep, 0, AROUND).err().unwrap().contains("recursion"));
     }
 
     #[test]
     fn secrets_go_and_long_texts_are_cut() {
         let secret = concat!("ghp_", "0123456789abcdefghijABCDEFGHIJ012345");
-        let ready = read(&json!({
+        let ready = parse_test_event(&json!({
             "session": "s", "kind": "tool-end", "tool": "sh", "input": { "command": format!("curl -H {secret}") },
             "output": "x".repeat(200_000), "memory": { "token": secret }, "messages": [{ "role": "user", "content": secret }],
         }))
         .unwrap();
         let all = format!("{:?} {:?}", ready.report.event, ready.report.update.memory);
         assert!(!all.contains(secret) && !ready.report.messages.unwrap().lines[0].contains(secret));
-        assert!(ready.left_out > 100_000);
+        assert!(ready.clipped_bytes > 100_000);
         assert!(ready.report.event.output.unwrap().as_str().unwrap().contains("bytes left out"));
     }
 }

@@ -63,17 +63,17 @@ fn breakpoints_are_added_switched_and_removed() {
 /// An agent that waits, and what it hears in the end.
 fn told(place: &TestServer, answer: &Value) -> StopAnswer {
     let engine = place.engine();
-    let workspace = engine.workspace(&place.root).unwrap();
+    let workspace = engine.open_workspace_root(&place.root).unwrap();
     let control = workspace.control().unwrap();
     let session = workspace.find_session("s").unwrap();
     let stop = stop(session.id, "stop1");
-    control.stop(&stop).unwrap();
+    control.publish_stop(&stop).unwrap();
     let waiting = place.get("/stops").with(200);
     assert_eq!((&waiting["items"][0]["id"], &waiting["items"][0]["tool"]), (&json!("stop1"), &json!("Bash")));
     place.post("/stops/nobody/answer", answer).problem(404);
     let heard = place.post("/stops/stop1/answer", answer).with(200);
     assert_eq!(heard["input"], json!({ "command": "rm" }));
-    control.wait(&stop, Duration::from_secs(30)).unwrap().unwrap()
+    control.wait_for_answer(&stop, Duration::from_secs(30)).unwrap().unwrap()
 }
 
 #[test]
@@ -98,7 +98,7 @@ fn an_agent_that_waits_is_answered() {
     let input = json!({ "command": "ls" });
     assert_eq!(told(&place, &json!({ "answer": "edit", "input": input })), StopAnswer::Edit { input });
     let engine = place.engine();
-    let workspace = engine.workspace(&place.root).unwrap();
+    let workspace = engine.open_workspace_root(&place.root).unwrap();
     let (control, session) = (workspace.control().unwrap(), workspace.find_session("s").unwrap().id);
     assert!(!control.is_paused(session));
     assert_eq!(told(&place, &json!({ "answer": "step" })), StopAnswer::Resume);
@@ -109,7 +109,7 @@ fn an_agent_that_waits_is_answered() {
     assert_eq!(place.ask("POST", "/sessions/s/pause", None).with(200)["paused"], true);
     assert!(control.is_paused(session));
     place.post("/sessions/s/inject", &json!({ "text": "use the other file" })).with(200);
-    assert_eq!(control.take_said(session).unwrap(), ["use the other file"]);
+    assert_eq!(control.take_messages(session).unwrap(), ["use the other file"]);
     place.post("/sessions/s/inject", &json!({ "text": "" })).problem(400);
     place.post("/sessions/s/inject", &json!({ "text": 1 })).problem(400);
     place.post("/sessions/nobody/pause", &json!({})).problem(404);
@@ -120,7 +120,7 @@ fn a_session_that_has_ended_is_neither_paused_nor_told_anything() {
     let place = TestServer::new();
     place.call("s", "c1", "file", "1", false);
     let engine = place.engine();
-    let session = engine.workspace(&place.root).unwrap().find_session("s").unwrap();
+    let session = engine.open_workspace_root(&place.root).unwrap().find_session("s").unwrap();
     let info = SessionInfo { ended_at: Some(engine.env.now()), ..session.info };
     let ended = Mutation::SetSessionInfo { session: session.id, info: Box::new(info) };
     engine.store.commit(None, &[ended]).unwrap();

@@ -11,7 +11,7 @@ use crate::support::TestServer;
 /// Lets session `s` think.
 fn think(place: &TestServer, thoughts: &[BoardMutation]) -> Vec<u64> {
     let engine = place.engine();
-    let workspace = engine.workspace(&place.root).unwrap();
+    let workspace = engine.open_workspace_root(&place.root).unwrap();
     let session = workspace.find_session("s").unwrap();
     let mut editor = BoardEditor::new(&workspace, &session);
     thoughts.iter().map(|mutation| editor.apply(mutation).unwrap().step).collect()
@@ -67,8 +67,11 @@ fn the_board_of_a_moment_says_what_changed_and_where_everything_came_from() {
     assert_eq!((&empty["step"], &empty["summary"]), (&Value::Null, &json!("Nothing changed.")));
     assert_eq!(empty["parts"].as_array().unwrap().len(), ItemKind::ALL.len());
     let engine = place.engine();
-    let call =
-        engine.store.step_numbered(engine.workspace(&place.root).unwrap().record.id, 3).unwrap().unwrap();
+    let call = engine
+        .store
+        .step_numbered(engine.open_workspace_root(&place.root).unwrap().record.id, 3)
+        .unwrap()
+        .unwrap();
     let tool = EvidenceOrigin::Tool { step: Some(call.step.id), tool: Some("Edit".into()) };
     let steps = think(
         &place,

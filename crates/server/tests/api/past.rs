@@ -37,10 +37,10 @@ fn a_timeline_tells_what_a_session_did_and_what_was_left_behind() {
     assert_eq!(rest["next_cursor"], Value::Null);
     // A rewind to before it leaves it behind.
     let engine = place.engine();
-    let workspace = engine.workspace(&place.root).unwrap();
+    let workspace = engine.open_workspace_root(&place.root).unwrap();
     let target = place.engine().store.step_numbered(workspace.record.id, 1).unwrap();
     let request = stepback_engine::rewind::RewindRequest { target, everything: true, ..Default::default() };
-    workspace.apply(workspace.prepare_rewind(&request).unwrap()).unwrap();
+    workspace.apply_rewind(workspace.prepare_rewind(&request).unwrap()).unwrap();
     let timeline = place.get("/sessions/s/timeline").with(200);
     assert!(items(&timeline).iter().any(|step| step["rolled_back"] == true), "{timeline}");
 }
@@ -74,10 +74,10 @@ fn marks_are_the_timeline_in_columns() {
     assert_eq!(column("flags").len(), items(&timeline).len());
     // After a rewind, what is left behind is marked.
     let engine = place.engine();
-    let workspace = engine.workspace(&place.root).unwrap();
+    let workspace = engine.open_workspace_root(&place.root).unwrap();
     let target = engine.store.step_numbered(workspace.record.id, 1).unwrap();
     let request = stepback_engine::rewind::RewindRequest { target, everything: true, ..Default::default() };
-    workspace.apply(workspace.prepare_rewind(&request).unwrap()).unwrap();
+    workspace.apply_rewind(workspace.prepare_rewind(&request).unwrap()).unwrap();
     let marks = place.get("/sessions/s/marks").with(200);
     assert!(
         marks["flags"].as_array().unwrap().iter().any(|flags| flags.as_u64().unwrap() & 4 != 0),
@@ -93,7 +93,7 @@ fn each_branch_has_a_lane_and_says_where_it_left_another() {
     place.call("s", "c1", "one", "1", false);
     let (engine, ask) =
         (place.engine(), |method: &str, path: &str, body: &Value| place.ask(method, path, Some(body)).json());
-    let workspace = engine.workspace(&place.root).unwrap();
+    let workspace = engine.open_workspace_root(&place.root).unwrap();
     let newest = || workspace.head().unwrap().step.number;
     let parting = newest();
     let base = format!("/workspaces/{}", place.workspace());
@@ -111,7 +111,7 @@ fn each_branch_has_a_lane_and_says_where_it_left_another() {
     switch("main");
     let target = engine.store.step_numbered(workspace.record.id, parting).unwrap();
     let request = stepback_engine::rewind::RewindRequest { target, everything: true, ..Default::default() };
-    workspace.apply(workspace.prepare_rewind(&request).unwrap()).unwrap();
+    workspace.apply_rewind(workspace.prepare_rewind(&request).unwrap()).unwrap();
     place.call("s", "c4", "four", "4", false);
 
     let branches = place.get(&format!("{base}/branches")).with(200);

@@ -31,7 +31,7 @@ fn a_browser_is_let_in_once_and_stays() {
     let place = TestServer::new();
     let address = place.server.sign_in_url().unwrap();
     let target = address.strip_prefix(&place.server.url()).unwrap();
-    assert!(!address.contains(place.server.token().text()), "the token is in no address");
+    assert!(!address.contains(place.server.token().as_str()), "the token is in no address");
     let first = place.send_bare("GET", target, "", b"");
     assert_eq!(first.status, 303);
     let key = first.header("location").unwrap().strip_prefix("/#page=").unwrap().to_owned();
@@ -40,7 +40,7 @@ fn a_browser_is_let_in_once_and_stays() {
         assert!(cookie.contains(part), "{cookie}");
     }
     let pair = cookie.split(';').next().unwrap();
-    assert!(!first.head.contains(place.server.token().text()), "nor in a cookie");
+    assert!(!first.head.contains(place.server.token().as_str()), "nor in a cookie");
     let ask = |headers: &str| place.send_bare("GET", "/api/v1/workspaces", headers, b"").status;
     assert_eq!(ask(&format!("cookie: {pair}\r\nx-stepback-page: {key}\r\n")), 200);
     assert_eq!(ask(&format!("cookie: {pair}\r\n")), 401, "another port of this host gets the cookie");
@@ -86,7 +86,7 @@ fn numbers_and_lines_tell_what_happened_and_no_secret() {
     let lines = Lines::default();
     let log = lines.clone();
     let place = TestServer::with(|config| ServerConfig { log: Some(Box::new(log)), ..config });
-    let token = place.server.token().text().to_owned();
+    let token = place.server.token().as_str().to_owned();
     place.get("/workspaces").with(200);
     place.get(&format!("/sessions/{token}")).problem(404);
     place.get(&format!("/sessions?agent={token}")).with(200);
@@ -161,7 +161,7 @@ fn what_is_sent_can_be_encrypted() {
     let session = rustls::ClientConnection::new(Arc::new(client), name).unwrap();
     let socket = TcpStream::connect(place.server.address()).unwrap();
     let mut stream = rustls::StreamOwned::new(session, socket);
-    let token = place.server.token().text();
+    let token = place.server.token().as_str();
     write!(
         stream,
         "GET /api/v1/workspaces HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {token}\r\nconnection: close\r\n\r\n"

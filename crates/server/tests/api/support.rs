@@ -86,7 +86,7 @@ impl TestServer {
 
     /// Whose clients may take so long to go on reading.
     pub fn with_patience(patience: Duration) -> Self {
-        Self::with(|config| ServerConfig { patience, ..config })
+        Self::with(|config| ServerConfig { write_timeout: patience, ..config })
     }
 
     /// One whose clocks start at that moment, in microseconds.
@@ -142,7 +142,7 @@ impl TestServer {
     /// Makes a checkpoint beside the server and returns its number.
     pub fn checkpoint(&self, label: &str) -> u64 {
         let engine = self.engine();
-        let workspace = engine.workspace(&self.root).unwrap();
+        let workspace = engine.open_workspace_root(&self.root).unwrap();
         let annotation = Annotation::labelled(label);
         workspace.create_checkpoint(annotation, Trigger::Manual).unwrap().stored.step.number
     }
@@ -150,7 +150,7 @@ impl TestServer {
     /// Records a call of a session that changes a file, from its start to its end.
     pub fn call(&self, session: &str, call: &str, file: &str, text: &str, failed: bool) {
         let engine = self.engine();
-        let workspace = engine.workspace(&self.root).unwrap();
+        let workspace = engine.open_workspace_root(&self.root).unwrap();
         let record = |kind, effect| {
             let lock = workspace.lock_recording().unwrap();
             workspace.record(&lock, &self.report(session, kind, call, effect, failed)).unwrap();
@@ -163,9 +163,9 @@ impl TestServer {
     /// Records that something was said in a session of `agent`: these are the lines of its conversation so far.
     pub fn said(&self, agent: &str, session: &str, lines: &[&str]) {
         let engine = self.engine();
-        let workspace = engine.workspace(&self.root).unwrap();
+        let workspace = engine.open_workspace_root(&self.root).unwrap();
         let key = format!("said {}", lines.len());
-        let keep = ScanPolicy::Keep(Trigger::Automatic);
+        let keep = ScanPolicy::Checkpoint(Trigger::Automatic);
         let mut report = self.report(session, StepKind::UserInput, &key, keep, false);
         report.event.agent = agent.into();
         report.event.call = None;
@@ -203,29 +203,33 @@ impl TestServer {
             raw: None,
         };
         let at = stepback_model::env::Env::now(&*self.env);
-        ReportedEvent { effect, ..ReportedEvent::new(event, at) }
+        ReportedEvent { scan_policy: effect, ..ReportedEvent::new(event, at) }
     }
 
     /// An agent of a session waits from now on.
     pub fn stop_agent(&self, session: &str, id: &str) {
         let engine = self.engine();
-        let workspace = engine.workspace(&self.root).unwrap();
+        let workspace = engine.open_workspace_root(&self.root).unwrap();
         let session = workspace.find_session(session).unwrap().id;
-        workspace.control().unwrap().stop(&stop(session, id)).unwrap();
+        workspace.control().unwrap().publish_stop(&stop(session, id)).unwrap();
     }
 
     /// It heard its answer and goes on.
     pub fn forget_stop(&self, session: &str, id: &str) {
         let engine = self.engine();
-        let workspace = engine.workspace(&self.root).unwrap();
+        let workspace = engine.open_workspace_root(&self.root).unwrap();
         let session = workspace.find_session(session).unwrap().id;
-        let heard = workspace.control().unwrap().wait(&stop(session, id), Duration::from_secs(30)).unwrap();
+        let heard = workspace
+            .control()
+            .unwrap()
+            .wait_for_answer(&stop(session, id), Duration::from_secs(30))
+            .unwrap();
         assert!(heard.is_some());
     }
 
     /// The id of the workspace.
     pub fn workspace(&self) -> String {
-        self.engine().workspace(&self.root).unwrap().record.id.to_string()
+        self.engine().open_workspace_root(&self.root).unwrap().record.id.to_string()
     }
 
     /// Asks below `/api/v1`.
@@ -244,7 +248,7 @@ impl TestServer {
 
     /// Sends a request with the token and more headers.
     pub fn send(&self, method: &str, target: &str, headers: &str, body: &[u8]) -> Reply {
-        let token = self.server.token().text();
+        let token = self.server.token().as_str();
         let headers = format!("authorization: Bearer {token}\r\n{headers}");
         self.send_bare(method, target, &headers, body)
     }
@@ -253,7 +257,7 @@ impl TestServer {
     pub fn open(&self, method: &str, target: &str, headers: &str) -> TcpStream {
         let mut stream = TcpStream::connect(self.server.address()).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-        let token = self.server.token().text();
+        let token = self.server.token().as_str();
         let head = format!(
             "{method} {target} HTTP/1.1\r\nhost: 127.0.0.1\r\nauthorization: Bearer {token}\r\n{headers}\r\n"
         );
@@ -263,7 +267,7 @@ impl TestServer {
 
     /// Where the server listens, and its token.
     pub fn server(&self) -> (SocketAddr, &str) {
-        (self.server.address(), self.server.token().text())
+        (self.server.address(), self.server.token().as_str())
     }
 
     /// Ends the server.
@@ -286,7 +290,7 @@ impl TestServer {
 
     /// Sends only the head of a request with the token, which says itself how long the body is.
     pub fn send_head(&self, method: &str, target: &str, headers: &str) -> Reply {
-        let token = self.server.token().text();
+        let token = self.server.token().as_str();
         self.exchange(method, target, &format!("authorization: Bearer {token}\r\n{headers}"), b"")
     }
 

@@ -29,8 +29,8 @@ impl ServiceLocator for Fixtures {
 /// Starts a server for the rest of the process and gives its address. The suite cannot send a token, so it is added on the way;
 /// host and origin are checked as they come.
 fn serve(scratch: &Path) -> String {
-    let token = AuthToken::at(&scratch.join("token")).unwrap();
-    let bearer = HeaderValue::from_str(&format!("Bearer {}", token.text())).unwrap();
+    let token = AuthToken::load_or_create(&scratch.join("token")).unwrap();
+    let bearer = HeaderValue::from_str(&format!("Bearer {}", token.as_str())).unwrap();
     let hosts = ["localhost", "127.0.0.1", "::1"].map(str::to_owned).to_vec();
     let guarded = Guard::new(token, hosts, Vec::new()).protect(http::router(Arc::new(Fixtures)));
     let router = guarded.layer(middleware::from_fn(move |mut request: Request, next: Next| {

@@ -123,18 +123,18 @@ impl McpService for Fixture {
             })),
             "test_tool_with_progress" => {
                 for (done, word) in [(0, "Starting"), (50, "Halfway"), (100, "Complete")] {
-                    asked.progress(done, 100, word);
+                    asked.report_progress(done, 100, word);
                 }
                 content(vec![text("Done.")])
             }
             "test_missing_capability" => {
                 let needed = json!({ "requiredCapabilities": { "sampling": {} } });
-                Err(Refusal::new(MISSING_CAPABILITY, "This tool needs sampling").with(needed))
+                Err(Refusal::new(MISSING_CAPABILITY, "This tool needs sampling").with_data(needed))
             }
             "test_streaming_elicitation" | "test_logging_tool" => {
                 content(vec![text("Nothing to ask, nothing to log.")])
             }
-            _ => Err(Refusal::params(format!("Unknown tool: {tool}"))),
+            _ => Err(Refusal::invalid_params(format!("Unknown tool: {tool}"))),
         }
     }
 
@@ -167,11 +167,11 @@ impl McpService for Fixture {
         })
     }
 
-    fn tells(&self) -> bool {
+    fn can_subscribe(&self) -> bool {
         true
     }
 
-    fn mark(&self, _: &ServiceRequest<'_>, uri: &str) -> Result<Option<String>, Refusal> {
+    fn resource_version(&self, _: &ServiceRequest<'_>, uri: &str) -> Result<Option<String>, Refusal> {
         Ok((uri == "test://watched-resource").then(|| "always the same".to_owned()))
     }
 
@@ -214,7 +214,7 @@ impl McpService for Fixture {
                 json!({ "type": "image", "data": IMAGE, "mimeType": "image/png" }),
                 text("Please analyze the image above."),
             ],
-            _ => return Err(Refusal::params(format!("Unknown prompt: {name}"))),
+            _ => return Err(Refusal::invalid_params(format!("Unknown prompt: {name}"))),
         };
         let messages: Vec<Value> =
             parts.into_iter().map(|content| json!({ "role": "user", "content": content })).collect();

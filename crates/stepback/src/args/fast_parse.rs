@@ -9,8 +9,8 @@ use std::ffi::OsString;
 use clap::{ArgMatches, Command};
 
 /// What `words` say, if they are right and `all` has the command they name.
-pub fn matches(all: &Command, words: &[OsString]) -> Option<ArgMatches> {
-    let name = command_named(all, words)?;
+pub fn try_parse(all: &Command, words: &[OsString]) -> Option<ArgMatches> {
+    let name = find_command_name(all, words)?;
     let meant = all.find_subcommand(name)?.clone();
     let mut alone = Command::new(all.get_name().to_owned())
         .subcommand_required(true)
@@ -20,7 +20,7 @@ pub fn matches(all: &Command, words: &[OsString]) -> Option<ArgMatches> {
 }
 
 /// The first word that is neither an option nor the value of one.
-fn command_named<'w>(all: &Command, words: &'w [OsString]) -> Option<&'w str> {
+fn find_command_name<'w>(all: &Command, words: &'w [OsString]) -> Option<&'w str> {
     let mut words = words.iter().skip(1).map(|word| word.to_str());
     while let Some(word) = words.next() {
         let word = word?;
@@ -44,20 +44,20 @@ mod tests {
     use super::*;
     use crate::args::Arguments;
 
-    fn named(line: &str) -> Option<String> {
+    fn command_name(line: &str) -> Option<String> {
         let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
-        command_named(&Arguments::command(), &words).map(str::to_owned)
+        find_command_name(&Arguments::command(), &words).map(str::to_owned)
     }
 
     #[test]
     fn the_command_is_found_behind_options() {
-        assert_eq!(named("stepback log").as_deref(), Some("log"));
-        assert_eq!(named("stepback -C log --json --store undo status log").as_deref(), Some("status"));
-        assert_eq!(named("stepback --workspace 4f2a --allow-broad diff @").as_deref(), Some("diff"));
+        assert_eq!(command_name("stepback log").as_deref(), Some("log"));
+        assert_eq!(command_name("stepback -C log --json --store undo status log").as_deref(), Some("status"));
+        assert_eq!(command_name("stepback --workspace 4f2a --allow-broad diff @").as_deref(), Some("diff"));
         // Left to the whole definition.
-        assert_eq!(named("stepback --store=x log"), None);
-        assert_eq!(named("stepback --help"), None);
-        assert_eq!(named("stepback"), None);
+        assert_eq!(command_name("stepback --store=x log"), None);
+        assert_eq!(command_name("stepback --help"), None);
+        assert_eq!(command_name("stepback"), None);
     }
 
     /// The examples in the help of every command mean the same to both.
@@ -71,7 +71,7 @@ mod tests {
         let mut quick = 0;
         for words in lines {
             let full = Arguments::try_parse_from(&words);
-            let alone = matches(&Arguments::command(), &words);
+            let alone = try_parse(&Arguments::command(), &words);
             let alone = alone.map(|matches| Arguments::from_arg_matches(&matches));
             quick += usize::from(alone.is_some());
             if let Some(alone) = alone {

@@ -26,7 +26,7 @@ Examples:
 
 // Which steps a command looks at.
 #[derive(Debug, Args)]
-pub struct Among {
+pub struct StepFilterArgs {
     /// Only steps of this session
     #[arg(long, value_name = "SESSION")]
     pub session: Option<String>,
@@ -60,7 +60,7 @@ pub struct SearchArgs {
     #[arg(value_name = "QUERY", required_unless_present = "reindex")]
     pub words: Vec<String>,
     #[command(flatten)]
-    pub among: Among,
+    pub among: StepFilterArgs,
     /// Search for this exact text anywhere, ignoring case
     #[arg(long)]
     pub substring: bool,
@@ -82,7 +82,7 @@ pub struct SearchArgs {
 #[derive(Debug, Args)]
 pub struct QueryArgs {
     #[command(flatten)]
-    pub among: Among,
+    pub among: StepFilterArgs,
     /// Only steps of this sub-agent
     #[arg(long, value_name = "NAME")]
     pub worker: Option<String>,
@@ -111,8 +111,8 @@ pub struct QueryArgs {
     #[arg(long, value_name = "TIME")]
     pub min_duration: Option<String>,
     /// Sort order
-    #[arg(long, value_enum, default_value_t = Order::Newest)]
-    pub order: Order,
+    #[arg(long, value_enum, default_value_t = StepOrder::Newest)]
+    pub order: StepOrder,
     /// Show at most N steps
     #[arg(long, value_name = "N", default_value_t = 50)]
     pub limit: u64,
@@ -126,7 +126,7 @@ pub struct QueryArgs {
 
 /// Orders of `query`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub enum Order {
+pub enum StepOrder {
     /// Recorded last
     Newest,
     /// Recorded first
@@ -141,9 +141,9 @@ pub enum Order {
     Shortest,
 }
 
-impl Order {
+impl StepOrder {
     /// What steps are ordered by, and whether the oldest or shortest comes first.
-    pub fn meaning(self) -> (SortKey, bool) {
+    pub fn sort_key(self) -> (SortKey, bool) {
         let name = self.to_possible_value();
         let known =
             ORDERS.iter().find(|(known, _, _)| name.as_ref().is_some_and(|name| name.get_name() == *known));
@@ -153,7 +153,7 @@ impl Order {
 
 // Searching.
 #[derive(Debug, Args)]
-pub struct Bisect {
+pub struct BisectArgs {
     /// The command that tests a step
     #[arg(long, value_name = "CMD")]
     pub run: String,

@@ -23,25 +23,25 @@ const GROUPS: [(&str, &[&str]); 9] = [
 ];
 
 /// Columns of the names, and those of all: at most as many as clap takes for the rest of the help.
-const NAMES: usize = 13;
+const NAME_COLUMNS: usize = 13;
 const WIDTH: (usize, usize) = (50, 100);
 
 /// The same command line, with its commands in groups in the help.
-pub fn grouped(command: Command) -> Command {
-    let room = output::width().clamp(WIDTH.0, WIDTH.1) - NAMES - 2;
+pub fn with_grouped_help(command: Command) -> Command {
+    let room = output::terminal_width().clamp(WIDTH.0, WIDTH.1) - NAME_COLUMNS - 2;
     let mut template = String::from("{about-with-newline}\n{usage-heading} {usage}\n");
     for (group, names) in GROUPS {
         // As clap shows headings and names; where there are no colours, they are taken out again.
         let _ = write!(template, "\n\x1b[1m\x1b[4m{group}:\x1b[0m\n");
         for name in names {
-            let about = about(&command, name);
-            let indent = format!("\n{:1$}", "", NAMES + 2);
+            let about = subcommand_about(&command, name);
+            let indent = format!("\n{:1$}", "", NAME_COLUMNS + 2);
             let _ = writeln!(
                 template,
                 "  \x1b[1m{name}\x1b[0m{:1$}{2}",
                 "",
-                NAMES - name.len(),
-                folded(&about, room).join(&indent)
+                NAME_COLUMNS - name.len(),
+                fold_text(&about, room).join(&indent)
             );
         }
     }
@@ -49,7 +49,7 @@ pub fn grouped(command: Command) -> Command {
     command.help_template(template)
 }
 
-fn about(command: &Command, name: &str) -> String {
+fn subcommand_about(command: &Command, name: &str) -> String {
     if name == "help" {
         return "Print this message, or the help of a command".to_owned();
     }
@@ -58,7 +58,7 @@ fn about(command: &Command, name: &str) -> String {
 }
 
 /// A text in lines of so many columns.
-fn folded(text: &str, room: usize) -> Vec<String> {
+fn fold_text(text: &str, room: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split(' ') {
         let full = lines
@@ -103,7 +103,7 @@ mod tests {
     #[test]
     fn long_texts_are_folded() {
         let text = "word ".repeat(40);
-        let lines = folded(text.trim_end(), 30);
+        let lines = fold_text(text.trim_end(), 30);
         assert!(lines.len() > 1 && lines.iter().all(|line| line.len() <= 30), "{lines:?}");
         assert_eq!(lines.join(" "), text.trim_end());
     }

@@ -15,7 +15,7 @@ pub struct SessionArg {
 
 // Listing sessions.
 #[derive(Debug, Args)]
-pub struct Sessions {
+pub struct SessionsArgs {
     /// Only sessions of this agent
     #[arg(long, value_name = "NAME")]
     pub agent: Option<String>,
@@ -29,7 +29,7 @@ pub struct Sessions {
 
 // Putting hooks into agents.
 #[derive(Debug, Args)]
-pub struct Init {
+pub struct InitArgs {
     /// Only this agent (can be repeated) [default: those in use]
     #[arg(long = "agent", value_name = "NAME")]
     pub agents: Vec<String>,
@@ -103,7 +103,7 @@ pub enum BreakpointCommand {
     #[command(
         after_help = "Examples:\n  stepback breakpoint add tool Bash\n  stepback breakpoint add tool Bash --condition 'rm -rf|git push'\n  stepback breakpoint add path 'src/auth/**'\n  stepback breakpoint add pattern 'DROP TABLE'\n  stepback breakpoint add iteration 20\n  stepback breakpoint add error\n  stepback breakpoint add cost 2.50\n  stepback breakpoint add tool Write --log     only record it"
     )]
-    Add(AddBreakpoint),
+    Add(AddBreakpointArgs),
     /// List breakpoints with their hit counts
     #[command(after_help = "Examples:\n  stepback breakpoint list")]
     List,
@@ -132,7 +132,7 @@ pub enum BreakpointCommand {
 
 // A new breakpoint.
 #[derive(Debug, Args)]
-pub struct AddBreakpoint {
+pub struct AddBreakpointArgs {
     /// tool NAME, iteration N, pattern RE, error, path GLOB, or cost USD
     #[arg(value_parser = ["tool", "iteration", "pattern", "error", "path", "cost"])]
     pub kind: String,

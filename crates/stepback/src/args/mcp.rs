@@ -14,7 +14,7 @@ Examples:
 
 // Serving an agent.
 #[derive(Debug, Args)]
-pub struct Mcp {
+pub struct McpArgs {
     /// Act for this session: the beginning of its id, stepback's or the agent's [default: the agent that started it, else the one running here]
     #[arg(long, value_name = "SESSION")]
     pub session: Option<String>,

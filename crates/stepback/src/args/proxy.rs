@@ -50,7 +50,7 @@ pub struct ProxyArgs {
     #[arg(long, value_name = "SESSION")]
     pub replay: Option<String>,
     #[command(flatten)]
-    pub recorded: Recorded,
+    pub recorded: RecordingArgs,
 }
 
 /// Examples of `serve`.
@@ -64,7 +64,7 @@ Examples:
 
 // Serving a store.
 #[derive(Debug, Args)]
-pub struct Serve {
+pub struct ServeArgs {
     /// Address to listen on; port 0 picks a free one
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:7171")]
     pub listen: String,
@@ -94,9 +94,9 @@ pub struct Serve {
     pub allow_commands: bool,
 }
 
-impl Serve {
+impl ServeArgs {
     /// At an address, and otherwise as usual.
-    pub fn at(listen: String) -> Self {
+    pub fn listening_on(listen: String) -> Self {
         Self {
             listen,
             hosts: Vec::new(),
@@ -122,7 +122,7 @@ Examples:
 
 // The Studio.
 #[derive(Debug, Args)]
-pub struct Studio {
+pub struct StudioArgs {
     /// Use this server instead of the one for this store
     #[arg(long, value_name = "URL", value_parser = NonEmptyStringValueParser::new())]
     pub server: Option<String>,
@@ -136,7 +136,7 @@ pub struct Studio {
 
 // How a recording answers.
 #[derive(Debug, Args)]
-pub struct Recorded {
+pub struct RecordingArgs {
     /// What to do with a call that has no recorded match
     #[arg(long, value_enum, value_name = "WHAT", default_value_t = UnrecordedCall::Stop)]
     pub on_difference: UnrecordedCall,
@@ -187,7 +187,7 @@ pub struct RerunArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub max_steps: Option<u64>,
     /// Stop after this long: 90s, 5m
-    #[arg(long, value_name = "T", value_parser = duration)]
+    #[arg(long, value_name = "T", value_parser = parse_duration)]
     pub timeout: Option<Duration>,
     /// How to handle tool calls
     #[arg(long, value_enum, value_name = "HOW", default_value_t = ToolMode::Real)]
@@ -202,7 +202,7 @@ pub struct RerunArgs {
     #[arg(long)]
     pub keep: bool,
     #[command(flatten)]
-    pub recorded: Recorded,
+    pub recorded: RecordingArgs,
 }
 
 /// How to handle tool calls.
@@ -217,7 +217,7 @@ pub enum ToolMode {
 }
 
 /// Reads how long: `90`, `90s`, `5m`, `1h`.
-fn duration(text: &str) -> Result<Duration, String> {
+fn parse_duration(text: &str) -> Result<Duration, String> {
     let text = text.trim();
     let (number, unit) = match text.find(|c: char| !c.is_ascii_digit() && c != '.') {
         Some(at) => text.split_at(at),
@@ -243,11 +243,11 @@ mod tests {
 
     #[test]
     fn durations_have_units() {
-        assert_eq!(duration("90"), Ok(Duration::from_secs(90)));
-        assert_eq!(duration("1.5m"), Ok(Duration::from_secs(90)));
-        assert_eq!(duration("250ms"), Ok(Duration::from_millis(250)));
+        assert_eq!(parse_duration("90"), Ok(Duration::from_secs(90)));
+        assert_eq!(parse_duration("1.5m"), Ok(Duration::from_secs(90)));
+        assert_eq!(parse_duration("250ms"), Ok(Duration::from_millis(250)));
         for wrong in ["", "s", "0", "-1s", "5 days", "1e400s"] {
-            assert!(duration(wrong).is_err(), "{wrong}");
+            assert!(parse_duration(wrong).is_err(), "{wrong}");
         }
     }
 }

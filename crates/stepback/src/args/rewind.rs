@@ -6,7 +6,7 @@ use super::ConfirmArgs;
 
 // Going back.
 #[derive(Debug, Args)]
-pub struct Rewind {
+pub struct RewindArgs {
     /// The point to rewind to
     #[arg(required_unless_present_any = ["changes", "last", "all", "plan"])]
     pub point: Option<String>,

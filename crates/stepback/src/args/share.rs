@@ -25,7 +25,7 @@ Examples:
 
 // Giving sessions away.
 #[derive(Debug, Args)]
-pub struct Export {
+pub struct ExportArgs {
     /// The sessions: the beginning of their ids, stepback's or the agents' [default: the last active one here]
     #[arg(value_name = "SESSION")]
     pub sessions: Vec<String>,
@@ -39,7 +39,7 @@ pub struct Export {
 
 // Taking something in.
 #[derive(Debug, Args)]
-pub struct Import {
+pub struct ImportArgs {
     /// A bundle, a transcript, or a directory to search for transcripts
     pub path: PathBuf,
     /// The agent that wrote the transcript [default: detected]

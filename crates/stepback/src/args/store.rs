@@ -45,7 +45,7 @@ pub struct Fsck {
 
 // Pruning.
 #[derive(Debug, Args)]
-pub struct Prune {
+pub struct PruneArgs {
     /// Keep the newest N
     #[arg(long, value_name = "N")]
     pub keep_last: Option<usize>,

@@ -38,7 +38,7 @@ Examples:
 
 // Comparing runs.
 #[derive(Debug, Args)]
-pub struct Compare {
+pub struct CompareArgs {
     /// The first
     pub a: String,
     /// The second
@@ -53,7 +53,7 @@ pub struct Compare {
 
 // Looking at everything with keys.
 #[derive(Debug, Args)]
-pub struct Tui {
+pub struct TuiArgs {
     /// The session to open: the beginning of its id, stepback's or the agent's, its transcript, or the directory it ran in [default: a list of all]
     pub session: Option<String>,
     /// Show the store of this server
@@ -69,14 +69,14 @@ pub struct Tui {
 
 // Going through a session again.
 #[derive(Debug, Args)]
-pub struct Replay {
+pub struct ReplayArgs {
     /// The session: the beginning of its id, stepback's or the agent's, its transcript, or the directory it ran in [default: the last active one here]
     pub session: Option<String>,
     /// Replay with the recorded timing, at most 5 seconds between steps
     #[arg(long)]
     pub timed: bool,
     /// Speed: 2x, 0.5x
-    #[arg(long, value_name = "SPEED", value_parser = speed)]
+    #[arg(long, value_name = "SPEED", value_parser = parse_speed)]
     pub speed: Option<f64>,
     /// Only steps of these kinds, separated by commas
     #[arg(long, value_name = "KINDS", value_delimiter = ',')]
@@ -96,7 +96,7 @@ pub struct Replay {
 }
 
 /// Reads how many times faster than it was: `2`, `2x`, `0.5x`.
-fn speed(text: &str) -> Result<f64, String> {
+fn parse_speed(text: &str) -> Result<f64, String> {
     let number = text.trim().trim_end_matches(['x', 'X']);
     match number.parse::<f64>() {
         Ok(speed) if speed.is_finite() && speed > 0.0 => Ok(speed),
@@ -107,15 +107,15 @@ fn speed(text: &str) -> Result<f64, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::speed;
+    use super::parse_speed;
 
     #[test]
     fn speeds_are_numbers_above_zero() {
-        assert_eq!(speed("2"), Ok(2.0));
-        assert_eq!(speed("2x"), Ok(2.0));
-        assert_eq!(speed(" 0.5X "), Ok(0.5));
+        assert_eq!(parse_speed("2"), Ok(2.0));
+        assert_eq!(parse_speed("2x"), Ok(2.0));
+        assert_eq!(parse_speed(" 0.5X "), Ok(0.5));
         for wrong in ["0", "-1x", "inf", "NaN", "fast", "", "x", "2y"] {
-            assert!(speed(wrong).is_err(), "{wrong}");
+            assert!(parse_speed(wrong).is_err(), "{wrong}");
         }
     }
 }

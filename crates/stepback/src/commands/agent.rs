@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicBool;
 
 use serde_json::{Map, Value, json};
 use signal_hook::consts::{SIGINT, SIGTERM};
-use stepback_agents::payload::one_line;
+use stepback_agents::payload::summary_line;
 use stepback_builtin_agent::provider::{Dialect, Http, Post, ScriptError, Scripted};
 use stepback_builtin_agent::{ExitReason, NAME, Provider, RunEvent, RunOptions, RunOutcome};
 use stepback_engine::{EngineError, Workspace};
@@ -21,7 +21,7 @@ use stepback_model::record::Step;
 use stepback_model::state::WorkspaceState;
 use stepback_proxy::ProxyLimits;
 use stepback_proxy::client::UpstreamClient;
-use stepback_rerun::builtin::Beginning;
+use stepback_rerun::builtin::BuiltinRunSpec;
 
 use super::CommandResult;
 use crate::args::live::AgentArgs;
@@ -37,7 +37,7 @@ const INTERRUPTED: u8 = 130;
 const ANTHROPIC_MODEL: &str = "claude-sonnet-4-5";
 
 /// The provider that answers, and the user's prompt.
-struct Wish<'a> {
+struct AgentRequest<'a> {
     provider: &'a str,
     script: Option<PathBuf>,
     prompt: &'a str,
@@ -46,25 +46,25 @@ struct Wish<'a> {
 /// Runs `stepback agent`.
 pub fn agent(context: &Context, arguments: &AgentArgs) -> CommandResult {
     if let Some(file) = &arguments.again {
-        return again(context, file);
+        return rerun_agent(context, file);
     }
-    let wish = understood(arguments)?;
+    let wish = parse_request(arguments)?;
     let stop = stop_on_signals()?;
-    let (mut provider, model) = provider(&wish, arguments, &stop)?;
-    let workspace = context.workspace_or_new()?;
+    let (mut provider, model) = build_provider(&wish, arguments, &stop)?;
+    let workspace = context.open_or_create_workspace()?;
     stepback_agents::record::record_inbox(&workspace)?;
-    let Begin { history, memory, session } = match (&arguments.from, &arguments.session) {
-        (Some(point), _) => at_point(context, &workspace, point)?,
-        (None, Some(session)) => of_session(&workspace, session)?,
-        (None, None) => Begin::default(),
+    let ResumeState { history, memory, session } = match (&arguments.from, &arguments.session) {
+        (Some(point), _) => load_state_at_point(context, &workspace, point)?,
+        (None, Some(session)) => load_state_of_session(&workspace, session)?,
+        (None, None) => ResumeState::default(),
     };
-    let settings = Settings::load_or_default(context.place().local());
-    let prices = context.prices()?;
+    let settings = Settings::load_or_default(context.store_location().local_dir());
+    let prices = context.load_prices()?;
     let json = context.json;
     let paint = Paint::stdout();
     let mut watch = |happening: RunEvent<'_>| {
         if !json {
-            narrate(paint, happening);
+            print_event(paint, happening);
         }
     };
     let options = RunOptions {
@@ -72,41 +72,41 @@ pub fn agent(context: &Context, arguments: &AgentArgs) -> CommandResult {
         history,
         memory,
         session,
-        environment: origin(&wish, arguments),
+        environment: provider_arguments(&wish, arguments),
         max_turns: arguments.max_turns,
-        patience: settings.patience(),
+        patience: settings.breakpoint_timeout(),
         looks: settings.get("checkpoint.calls") != 0,
         stop,
         price: &|model, usage| prices.cost(model, usage),
         ..RunOptions::new(model, &mut watch)
     };
     let outcome = stepback_builtin_agent::run(&workspace, &mut *provider, options)?;
-    Ok(told(json, &outcome))
+    Ok(print_outcome(json, &outcome))
 }
 
 /// Runs the agent inside the sandbox of a rerun. Recorded answers come from the address that `file` names.
-fn again(context: &Context, file: &Path) -> CommandResult {
-    let beginning = Beginning::load(file)?;
+fn rerun_agent(context: &Context, file: &Path) -> CommandResult {
+    let beginning = BuiltinRunSpec::load(file)?;
     let stop = stop_on_signals()?;
     let key = Some("a-recording-needs-no-key".to_owned());
     let key = std::env::var("ANTHROPIC_API_KEY").ok().or(key);
     let base = beginning.base_url.clone();
-    let mut provider = Http::new(transport()?, Dialect::Anthropic, Some(&base), key, stop.clone());
-    let workspace = context.workspace()?;
-    let prices = context.prices()?;
+    let mut provider = Http::new(build_transport()?, Dialect::Anthropic, Some(&base), key, stop.clone());
+    let workspace = context.open_workspace()?;
+    let prices = context.load_prices()?;
     let paint = Paint::stdout();
-    let mut watch = |happening: RunEvent<'_>| narrate(paint, happening);
+    let mut watch = |happening: RunEvent<'_>| print_event(paint, happening);
     let price = |model: &str, usage: &_| prices.cost(model, usage);
-    let outcome = beginning.play(&workspace, &mut provider, stop, &price, &mut watch)?;
-    Ok(told(context.json, &outcome))
+    let outcome = beginning.run(&workspace, &mut provider, stop, &price, &mut watch)?;
+    Ok(print_outcome(context.json, &outcome))
 }
 
 /// Interprets the positional arguments: `--provider scripted FILE` takes a file; for any other provider the second
 /// argument is the prompt.
-fn understood(arguments: &AgentArgs) -> Result<Wish<'_>, CommandFailure> {
+fn parse_request(arguments: &AgentArgs) -> Result<AgentRequest<'_>, CommandFailure> {
     let usage = |what: &str| {
         CommandFailure::new(FailureKind::Usage, what.to_string())
-            .hint("\"stepback agent --help\" has examples")
+            .with_hint("\"stepback agent --help\" has examples")
     };
     let mut words = arguments.provider.iter().map(String::as_str);
     let by_script = if arguments.script.is_some() { "scripted" } else { "anthropic" };
@@ -130,7 +130,7 @@ fn understood(arguments: &AgentArgs) -> Result<Wish<'_>, CommandFailure> {
     }
     let prompt =
         prompt.filter(|prompt| !prompt.trim().is_empty()).ok_or_else(|| usage("a prompt is required"))?;
-    Ok(Wish { provider, script, prompt })
+    Ok(AgentRequest { provider, script, prompt })
 }
 
 /// Sets up signal handling: the first interrupt ends the agent in an orderly way, the second one ends the process.
@@ -143,8 +143,8 @@ fn stop_on_signals() -> Result<Arc<AtomicBool>, CommandFailure> {
     Ok(stop)
 }
 
-fn provider(
-    wish: &Wish<'_>,
+fn build_provider(
+    wish: &AgentRequest<'_>,
     arguments: &AgentArgs,
     stop: &Arc<AtomicBool>,
 ) -> Result<(Box<dyn Provider>, String), CommandFailure> {
@@ -155,22 +155,23 @@ fn provider(
                     ScriptError::Read { .. } => FailureKind::System,
                     _ => FailureKind::Usage,
                 };
-                CommandFailure::new(kind, error.to_string()).hint("docs/guide/agent.md describes scripts")
+                CommandFailure::new(kind, error.to_string())
+                    .with_hint("docs/guide/agent.md describes scripts")
             })?;
             let model = arguments.model.clone().unwrap_or_else(|| scripted.model().to_string());
             Ok((Box::new(scripted), model))
         }
-        None => server(wish.provider, arguments, stop),
+        None => build_http_provider(wish.provider, arguments, stop),
     }
 }
 
 /// Returns the model behind an HTTP address.
-fn server(
+fn build_http_provider(
     name: &str,
     arguments: &AgentArgs,
     stop: &Arc<AtomicBool>,
 ) -> Result<(Box<dyn Provider>, String), CommandFailure> {
-    let usage = |what: String, hint: &str| CommandFailure::new(FailureKind::Usage, what).hint(hint);
+    let usage = |what: String, hint: &str| CommandFailure::new(FailureKind::Usage, what).with_hint(hint);
     let set = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
     let (dialect, of_key, of_base) = match name {
         "anthropic" => (Dialect::Anthropic, "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"),
@@ -190,14 +191,14 @@ fn server(
             return Err(usage(format!("{name} requires a model"), "choose one with --model"));
         }
     };
-    let http = Http::new(transport()?, dialect, base.as_deref(), key, stop.clone());
+    let http = Http::new(build_transport()?, dialect, base.as_deref(), key, stop.clone());
     Ok((Box::new(http), model))
 }
 
 /// Sends requests with the client that the proxy uses too: same connections, same trusted certificates.
-struct Direct(UpstreamClient);
+struct DirectTransport(UpstreamClient);
 
-impl Post for Direct {
+impl Post for DirectTransport {
     fn post(&self, url: &str, headers: &[(&str, &str)], body: Vec<u8>) -> Result<Response, String> {
         let mut on_chunk = |_: &[u8]| ControlFlow::Continue(());
         self.0.post(url, headers, body, &mut on_chunk).map_err(|error| error.to_string())
@@ -205,14 +206,14 @@ impl Post for Direct {
 }
 
 /// Returns a client that trusts the certificates the user's other agents trust.
-fn transport() -> Result<Arc<dyn Post>, CommandFailure> {
+fn build_transport() -> Result<Arc<dyn Post>, CommandFailure> {
     let certificates = std::env::var_os("NODE_EXTRA_CA_CERTS").filter(|path| !path.is_empty());
     let client = UpstreamClient::new(ProxyLimits::default(), certificates.as_ref().map(Path::new))?;
-    Ok(Arc::new(Direct(client)))
+    Ok(Arc::new(DirectTransport(client)))
 }
 
 /// Returns the arguments that make the same model answer again.
-fn origin(wish: &Wish<'_>, arguments: &AgentArgs) -> Map<String, Value> {
+fn provider_arguments(wish: &AgentRequest<'_>, arguments: &AgentArgs) -> Map<String, Value> {
     let mut words = vec!["--provider".to_string(), wish.provider.to_string()];
     if let Some(script) = &wish.script {
         words.push(std::path::absolute(script).unwrap_or(script.clone()).display().to_string());
@@ -225,15 +226,15 @@ fn origin(wish: &Wish<'_>, arguments: &AgentArgs) -> Map<String, Value> {
 
 /// The state from which an agent continues.
 #[derive(Default)]
-struct Begin {
+struct ResumeState {
     history: Vec<Value>,
     memory: Map<String, Value>,
     /// The session to continue; `None` starts a new one.
     session: Option<String>,
 }
 
-impl Begin {
-    fn with(
+impl ResumeState {
+    fn load(
         workspace: &Workspace,
         conversation: Option<Hash>,
         memory: Option<Hash>,
@@ -252,14 +253,18 @@ impl Begin {
         })
     }
 
-    fn at(workspace: &Workspace, step: &Step) -> Result<Self, CommandFailure> {
+    fn load_at_step(workspace: &Workspace, step: &Step) -> Result<Self, CommandFailure> {
         let state = WorkspaceState::load(workspace.store(), step.state).map_err(EngineError::from)?;
-        Self::with(workspace, state.conversation, state.memory)
+        Self::load(workspace, state.conversation, state.memory)
     }
 }
 
 /// Returns the state of the built-in agent at a point.
-fn at_point(context: &Context, workspace: &Workspace, point: &str) -> Result<Begin, CommandFailure> {
+fn load_state_at_point(
+    context: &Context,
+    workspace: &Workspace,
+    point: &str,
+) -> Result<ResumeState, CommandFailure> {
     let target = context.resolve(workspace, point)?;
     let session = workspace.store().session(target.step.session).map_err(EngineError::from)?;
     if session.is_none_or(|session| session.agent != NAME) {
@@ -267,21 +272,21 @@ fn at_point(context: &Context, workspace: &Workspace, point: &str) -> Result<Beg
             FailureKind::Usage,
             format!("{point} is not a step of the built-in agent"),
         )
-        .hint("\"stepback sessions --agent stepback\" lists its sessions"));
+        .with_hint("\"stepback sessions --agent stepback\" lists its sessions"));
     }
-    Begin::at(workspace, &target.step)
+    ResumeState::load_at_step(workspace, &target.step)
 }
 
 /// Returns the state of a session of the built-in agent. A session that was only prepared by a rewind or a branch has the
 /// state of the point it comes from.
-fn of_session(workspace: &Workspace, session: &str) -> Result<Begin, CommandFailure> {
+fn load_state_of_session(workspace: &Workspace, session: &str) -> Result<ResumeState, CommandFailure> {
     let session = workspace.find_session(session)?;
     if session.agent != NAME {
         return Err(CommandFailure::new(
             FailureKind::Usage,
             format!("{} is a session of another agent", session.id.short()),
         )
-        .hint("\"stepback sessions --agent stepback\" lists those of the built-in agent"));
+        .with_hint("\"stepback sessions --agent stepback\" lists those of the built-in agent"));
     }
     let from = session.info.forked_from.filter(|_| session.info.tip.is_none());
     let begin = match from {
@@ -293,15 +298,15 @@ fn of_session(workspace: &Workspace, session: &str) -> Result<Begin, CommandFail
                     "the step that the session continues from no longer exists",
                 )
             };
-            Begin::at(workspace, &stored.ok_or_else(gone)?.step)?
+            ResumeState::load_at_step(workspace, &stored.ok_or_else(gone)?.step)?
         }
-        None => Begin::with(workspace, session.info.tip, session.info.slots.memory)?,
+        None => ResumeState::load(workspace, session.info.tip, session.info.slots.memory)?,
     };
-    Ok(Begin { session: session.info.external, ..begin })
+    Ok(ResumeState { session: session.info.external, ..begin })
 }
 
 /// Prints events as they happen. A closed output does not end the agent.
-fn narrate(paint: Paint, happening: RunEvent<'_>) {
+fn print_event(paint: Paint, event: RunEvent<'_>) {
     let who = |worker: Option<&str>| match worker {
         Some(worker) => {
             let name = worker.rsplit_once(' ').map_or(worker, |(name, _)| name);
@@ -310,7 +315,7 @@ fn narrate(paint: Paint, happening: RunEvent<'_>) {
         None => String::new(),
     };
     let mut out = std::io::stdout().lock();
-    let _ = match happening {
+    let _ = match event {
         RunEvent::Said { worker, text } => {
             let text = text.trim().lines().map(safe).collect::<Vec<_>>().join("\n");
             writeln!(out, "{}{text}", who(worker))
@@ -322,7 +327,7 @@ fn narrate(paint: Paint, happening: RunEvent<'_>) {
         RunEvent::Called { tool: "delegate" | "write" | "edit", result, .. } if !result.failed => Ok(()),
         RunEvent::Called { result, .. } => {
             let lines = result.text.lines().count();
-            let first = one_line(&result.text);
+            let first = summary_line(&result.text);
             let more = if lines > 1 {
                 format!(" (+{})", output::count(lines as u64 - 1, "line"))
             } else {
@@ -331,21 +336,23 @@ fn narrate(paint: Paint, happening: RunEvent<'_>) {
             let text = format!("    {first}{more}");
             writeln!(out, "{}", if result.failed { paint.bad(text) } else { paint.dim(text) })
         }
-        RunEvent::Told { text } => writeln!(out, "{}", paint.note(format!("message: {}", one_line(text)))),
+        RunEvent::Told { text } => {
+            writeln!(out, "{}", paint.note(format!("message: {}", summary_line(text))))
+        }
         RunEvent::Waits => writeln!(
             out,
             "{}",
             paint.note("    stopped; \"stepback inspect\" shows where, \"stepback resume\" continues")
         ),
         RunEvent::Retries { why } => {
-            writeln!(out, "{}", paint.note(format!("{}; retrying", one_line(why))))
+            writeln!(out, "{}", paint.note(format!("{}; retrying", summary_line(why))))
         }
     };
     let _ = out.flush();
 }
 
 /// Prints the outcome and returns the exit code.
-fn told(json: bool, outcome: &RunOutcome) -> ExitCode {
+fn print_outcome(json: bool, outcome: &RunOutcome) -> ExitCode {
     let failed = match &outcome.ended {
         ExitReason::Failed(trouble) => Some(trouble),
         _ => None,
@@ -364,10 +371,12 @@ fn told(json: bool, outcome: &RunOutcome) -> ExitCode {
         if let Some(trouble) = failed {
             document["error"] = json!({ "code": "system", "message": trouble.message, "hint": hint });
         }
-        output::document(&document);
+        output::print_document(&document);
     }
     if let Some(trouble) = failed {
-        return CommandFailure::new(FailureKind::System, safe(&trouble.message)).hint(hint).report(false);
+        return CommandFailure::new(FailureKind::System, safe(&trouble.message))
+            .with_hint(hint)
+            .report(false);
     }
     let cost = if outcome.cost > 0 { format!(", ${:.4}", outcome.cost as f64 / 1e6) } else { String::new() };
     let counts =
@@ -379,7 +388,7 @@ fn told(json: bool, outcome: &RunOutcome) -> ExitCode {
         ExitReason::Interrupted => "Interrupted",
         _ => "Ended",
     };
-    output::say_for_people(
+    output::print_unless_json(
         json,
         &format!("{ended}: {counts}. \"stepback log --session {short}\" shows them."),
     );

@@ -2,44 +2,45 @@
 
 use serde_json::{Value, json};
 use stepback_engine::materialize::make_apart;
-use stepback_engine::workspace::describe;
+use stepback_engine::workspace::describe_checkpoint;
 use stepback_engine::{EngineError, Workspace, diff as engine_diff};
 use stepback_history::bisect::{self, BisectEvent, BisectResult, Probe, ProbeVerdict};
 use stepback_model::record::StepRow;
 
 use super::{CommandResult, DONE, diff, documents, status, titles};
-use crate::args::find::Bisect;
+use crate::args::find::BisectArgs;
 use crate::context::Context;
 use crate::output::{self, Paint};
 
 /// The most changed lines, or paths, that are shown at once.
-const FEW: usize = 20;
+const MAX_LISTED_ITEMS: usize = 20;
 
 /// Runs `stepback bisect`.
-pub fn bisect(context: &Context, arguments: &Bisect) -> CommandResult {
-    let workspace = context.workspace()?;
+pub fn bisect(context: &Context, arguments: &BisectArgs) -> CommandResult {
+    let workspace = context.open_workspace()?;
     let bad = context.resolve(&workspace, arguments.bad.as_deref().unwrap_or("@"))?;
     let good = arguments.good.as_ref().map(|good| context.resolve(&workspace, good)).transpose()?;
-    let line = bisect::candidates(&workspace, good.as_ref(), &bad)?;
+    let line = bisect::find_candidates(&workspace, good.as_ref(), &bad)?;
     let _lock = workspace.lock_shared()?;
     let temp = stepback_rerun::scratch::private_directory("stepback-bisect-")?;
     let dir = make_apart(temp.path())?;
     let jobs = arguments.jobs.clamp(1, 64);
     let mut probes: Vec<(usize, Probe)> = Vec::new();
-    let found = bisect::search(&workspace, &line, &arguments.run, &dir, jobs, &mut |event| match event {
-        BisectEvent::Probed(moment, probe) => {
-            report(context, &line[moment], &probe);
-            probes.push((moment, probe));
-        }
-        BisectEvent::Undecided(left) => {
-            let left = output::count(left as u64, "step");
-            output::say_for_people(context.json, &format!("  {left} left"));
-        }
-    })?;
-    conclude(context, &workspace, &line, &found, &probes)
+    let found =
+        bisect::find_first_bad(&workspace, &line, &arguments.run, &dir, jobs, &mut |event| match event {
+            BisectEvent::Probed(moment, probe) => {
+                print_probe(context, &line[moment], &probe);
+                probes.push((moment, probe));
+            }
+            BisectEvent::Undecided(left) => {
+                let left = output::count(left as u64, "step");
+                output::print_unless_json(context.json, &format!("  {left} left"));
+            }
+        })?;
+    print_result(context, &workspace, &line, &found, &probes)
 }
 
-fn word(verdict: ProbeVerdict) -> &'static str {
+fn verdict_name(verdict: ProbeVerdict) -> &'static str {
     match verdict {
         ProbeVerdict::Good => "good",
         ProbeVerdict::Bad => "bad",
@@ -47,7 +48,7 @@ fn word(verdict: ProbeVerdict) -> &'static str {
     }
 }
 
-fn report(context: &Context, stored: &StepRow, probe: &Probe) {
+fn print_probe(context: &Context, stored: &StepRow, probe: &Probe) {
     let paint = Paint::stderr();
     let verdict = match probe.verdict {
         ProbeVerdict::Good => paint.good("good"),
@@ -55,20 +56,20 @@ fn report(context: &Context, stored: &StepRow, probe: &Probe) {
         ProbeVerdict::Skip => paint.note("skip"),
     };
     if !context.json {
-        output::say(format!(
+        output::print_status(format!(
             "{:>6}  {verdict}  {}",
             format!("#{}", stored.step.number),
             paint.dim(format!(
                 "{} (setup {}, run {})",
-                titles::title(stored),
-                output::duration(probe.set_up),
-                output::duration(probe.ran)
+                titles::step_title(stored),
+                output::duration(probe.setup_time),
+                output::duration(probe.run_time)
             ))
         ));
     }
 }
 
-fn conclude(
+fn print_result(
     context: &Context,
     workspace: &Workspace,
     line: &[StepRow],
@@ -82,27 +83,31 @@ fn conclude(
             json!({
                 "id": line[*moment].step.id,
                 "number": line[*moment].step.number,
-                "verdict": word(probe.verdict),
+                "verdict": verdict_name(probe.verdict),
                 "code": probe.code,
-                "set_up_ms": probe.set_up.as_secs_f64() * 1000.0,
-                "ran_s": probe.ran.as_secs_f64(),
+                "set_up_ms": probe.setup_time.as_secs_f64() * 1000.0,
+                "ran_s": probe.run_time.as_secs_f64(),
             })
         })
         .collect();
     let first = match found {
         BisectResult::First(moment) => *moment,
-        BisectResult::Among(moments) => {
+        BisectResult::AnyOf(moments) => {
             let steps: Vec<&StepRow> = moments.iter().map(|moment| &line[*moment]).collect();
             match context.json {
-                true => output::document(&json!({
+                true => output::print_document(&json!({
                     "id": null,
                     "among": steps.iter().map(|stored| documents::step(stored)).collect::<Vec<_>>(),
                     "items": items,
                 })),
                 false => {
-                    output::line("It is one of these steps; those in between were skipped:");
+                    output::print_line("It is one of these steps; those in between were skipped:");
                     for stored in steps {
-                        output::line(format!("  {}  {}", describe(stored), titles::title(stored)));
+                        output::print_line(format!(
+                            "  {}  {}",
+                            describe_checkpoint(stored),
+                            titles::step_title(stored)
+                        ));
                     }
                 }
             }
@@ -110,11 +115,12 @@ fn conclude(
         }
     };
     let (before, after) = (&line[first - 1], &line[first]);
-    let (from, to) = (workspace.state_of(before)?, workspace.state_of(after)?);
-    let changes = engine_diff::visible(workspace.store(), &from, &to).map_err(EngineError::from)?;
-    let detail = workspace.detail_of(&after.step)?;
+    let (from, to) = (workspace.load_state(before)?, workspace.load_state(after)?);
+    let changes =
+        engine_diff::compare_visible_files(workspace.store(), &from, &to).map_err(EngineError::from)?;
+    let detail = workspace.load_detail(&after.step)?;
     if context.json {
-        output::document(&json!({
+        output::print_document(&json!({
             "id": after.step.id,
             "number": after.step.number,
             "step": documents::step(after),
@@ -126,25 +132,27 @@ fn conclude(
         return DONE;
     }
     let paint = Paint::stdout();
-    output::line(format!(
+    output::print_line(format!(
         "{} is the first bad step: {}",
-        paint.strong(describe(after)),
-        titles::title(after)
+        paint.strong(describe_checkpoint(after)),
+        titles::step_title(after)
     ));
-    if let Some(author) = status::behind_step(workspace, detail.as_ref()) {
-        output::line(paint.dim(format!("  {author}")));
+    if let Some(author) = status::describe_step_cause(workspace, detail.as_ref()) {
+        output::print_line(paint.dim(format!("  {author}")));
     }
     let (good, bad) = (before.step.number, after.step.number);
     let rewind = format!("\"stepback rewind '#{good}'\" goes back before it.");
     let paint_hint = Paint::stderr();
-    if let Some(lines) = diff::short(workspace, &changes, FEW)? {
-        output::raw(&lines);
-        output::say(paint_hint.dim(rewind));
+    if let Some(lines) = diff::render_if_short(workspace, &changes, MAX_LISTED_ITEMS)? {
+        output::write_raw(&lines);
+        output::print_status(paint_hint.dim(rewind));
         return DONE;
     }
-    for change in changes.iter().take(FEW) {
-        output::line(format!("  {:<12} {}", paint.change(change), titles::change_path(change)));
+    for change in changes.iter().take(MAX_LISTED_ITEMS) {
+        output::print_line(format!("  {:<12} {}", paint.change_kind(change), titles::change_path(change)));
     }
-    output::say(paint_hint.dim(format!("\"stepback diff '#{good}' '#{bad}'\" shows the lines, {rewind}")));
+    output::print_status(
+        paint_hint.dim(format!("\"stepback diff '#{good}' '#{bad}'\" shows the lines, {rewind}")),
+    );
     DONE
 }

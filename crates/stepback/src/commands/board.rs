@@ -13,7 +13,7 @@ use stepback_engine::board::{BoardEdit, BoardEditor, BoardMoment};
 use stepback_model::record::Session;
 use stepback_reasoning::{BoardMutation, ReasoningBoard};
 
-pub use self::experiment::{go_back, session_at, tell_moved};
+pub use self::experiment::{find_board_session, print_moved_board, rewind_board};
 
 use super::{CommandResult, DONE};
 use crate::args::board::{BoardArgs, BoardCommand, BoardPartCommand, BoardSelector};
@@ -26,7 +26,7 @@ pub fn board(context: &Context, arguments: &BoardArgs) -> CommandResult {
     let Some(command) = &arguments.command else { return show::show(context, &arguments.show) };
     match command {
         BoardCommand::Show(arguments) => show::show(context, arguments),
-        BoardCommand::Part(command) => part(context, command),
+        BoardCommand::Part(command) => run_part_command(context, command),
         BoardCommand::Diff { from, to, board } => versions::diff(context, from, to.as_deref(), board),
         BoardCommand::Restore { point, dry_run, board } => versions::restore(context, point, *dry_run, board),
         BoardCommand::Undo { step, dry_run, board } => {
@@ -41,7 +41,7 @@ pub fn board(context: &Context, arguments: &BoardArgs) -> CommandResult {
 }
 
 /// Runs a command about one part of the board.
-pub fn part(context: &Context, command: &BoardPartCommand) -> CommandResult {
+pub fn run_part_command(context: &Context, command: &BoardPartCommand) -> CommandResult {
     match command {
         BoardPartCommand::Hypothesis(command) => items::hypothesis(context, command),
         BoardPartCommand::Evidence(command) => items::evidence(context, command),
@@ -61,7 +61,7 @@ fn with_board(
     board: &BoardSelector,
     act: impl FnOnce(&Workspace, &Session) -> CommandResult,
 ) -> CommandResult {
-    let workspace = context.workspace_or_new()?;
+    let workspace = context.open_or_create_workspace()?;
     stepback_agents::record::record_inbox(&workspace)?;
     let session = stepback_board::choose_session(&workspace, board.session.as_deref(), context.now())?;
     act(&workspace, &session)
@@ -75,44 +75,48 @@ fn change_board(
 ) -> CommandResult {
     with_board(context, board, |workspace, session| {
         let mutation = make(workspace)?;
-        tell(context, &BoardEditor::new(workspace, session).apply(&mutation)?);
+        print_edit(context, &BoardEditor::new(workspace, session).apply(&mutation)?);
         DONE
     })
 }
 
 /// Prints the consequences of a change.
-fn tell(context: &Context, edit: &BoardEdit) {
+fn print_edit(context: &Context, edit: &BoardEdit) {
     let undo = format!("stepback board undo {}", edit.step);
     if context.json {
         let mut document = json!(edit);
         document["undo"] = json!(undo);
-        output::document(&document);
+        output::print_document(&document);
         return;
     }
-    edit.effect.said.iter().for_each(output::line);
+    edit.effect.said.iter().for_each(output::print_line);
     if let Some(number) = edit.checkpoint {
-        output::say(
+        output::print_status(
             Paint::stderr().dim(format!("Checkpoint #{number} was created, because files had changed.")),
         );
     }
-    output::say(Paint::stderr().dim(format!("\"{undo}\" undoes this.")));
+    output::print_status(Paint::stderr().dim(format!("\"{undo}\" undoes this.")));
 }
 
 /// Shows a part of the current board, or of the board at a point.
-fn look(
+fn with_board_at(
     context: &Context,
     board: &BoardSelector,
     at: Option<&str>,
     show: impl FnOnce(&ReasoningBoard) -> CommandResult,
 ) -> CommandResult {
     with_board(context, board, |workspace, session| {
-        let moment = moment(context, workspace, at)?;
+        let moment = resolve_board_moment(context, workspace, at)?;
         show(&workspace.board_at(session, &moment)?.board)
     })
 }
 
 /// Resolves a point to a moment.
-fn moment(context: &Context, workspace: &Workspace, at: Option<&str>) -> Result<BoardMoment, CommandFailure> {
+fn resolve_board_moment(
+    context: &Context,
+    workspace: &Workspace,
+    at: Option<&str>,
+) -> Result<BoardMoment, CommandFailure> {
     match at {
         None => Ok(BoardMoment::Now),
         Some(point) => {
@@ -122,44 +126,46 @@ fn moment(context: &Context, workspace: &Workspace, at: Option<&str>) -> Result<
 }
 
 /// Prints a part of a board: its items as a JSON document, or as lines.
-fn list(
+fn print_items(
     context: &Context,
-    mind: &ReasoningBoard,
+    reasoning_board: &ReasoningBoard,
     part: &str,
     title: &str,
     keep: impl Fn(&Value) -> bool,
 ) -> CommandResult {
     if context.json {
-        let mut items = mind.document()[part].take();
+        let mut items = reasoning_board.document()[part].take();
         if let Some(items) = items.as_array_mut() {
             items.retain(keep);
         }
-        output::document(&json!({ "items": items }));
+        output::print_document(&json!({ "items": items }));
         return DONE;
     }
-    let sections = mind.board(true);
+    let sections = reasoning_board.board(true);
     let section = sections.iter().find(|section| section.title == title);
     match section {
-        None => output::say(format!("There are no {part} yet.")),
-        Some(section) => section.lines.iter().for_each(output::line),
+        None => output::print_status(format!("There are no {part} yet.")),
+        Some(section) => section.lines.iter().for_each(output::print_line),
     }
     DONE
 }
 
 /// Parses the name of an item of some kind.
-fn name<T: std::str::FromStr<Err = stepback_reasoning::MindError>>(text: &str) -> Result<T, CommandFailure> {
+fn parse_id<T: std::str::FromStr<Err = stepback_reasoning::MindError>>(
+    text: &str,
+) -> Result<T, CommandFailure> {
     text.trim().parse().map_err(|error| stepback_engine::EngineError::Mind(error).into())
 }
 
 /// Parses names of items.
-fn names<T: std::str::FromStr<Err = stepback_reasoning::MindError>>(
+fn parse_ids<T: std::str::FromStr<Err = stepback_reasoning::MindError>>(
     texts: &[String],
 ) -> Result<Vec<T>, CommandFailure> {
-    texts.iter().map(|text| name(text)).collect()
+    texts.iter().map(|text| parse_id(text)).collect()
 }
 
 /// Parses one of a fixed set of words.
-fn word<T: Copy>(
+fn parse_choice<T: Copy>(
     what: &str,
     given: &str,
     all: &[T],
@@ -168,6 +174,6 @@ fn word<T: Copy>(
     all.iter().copied().find(|word| text(*word) == given).ok_or_else(|| {
         let known: Vec<&str> = all.iter().map(|word| text(*word)).collect();
         CommandFailure::new(FailureKind::Usage, format!("\"{given}\" is not a valid {what}"))
-            .hint(format!("use one of {}", known.join(", ")))
+            .with_hint(format!("use one of {}", known.join(", ")))
     })
 }

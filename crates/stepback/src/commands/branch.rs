@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use stepback_api::branches::BranchDocument;
 use stepback_engine::moves::{MoveAction, MoveKind, MoveRequest};
 use stepback_engine::reruns::{Rerun, RerunStatus};
-use stepback_engine::workspace::describe;
+use stepback_engine::workspace::describe_checkpoint;
 use stepback_engine::{EngineError, Workspace};
 use stepback_history::compare::{Conversations, TipComparison, compare_tips};
 use stepback_model::change::ChangeKind;
@@ -25,7 +25,7 @@ use crate::output::{self, Paint};
 
 /// Runs `stepback branch …`.
 pub fn run(context: &Context, command: &BranchCommand) -> CommandResult {
-    let workspace = context.workspace()?;
+    let workspace = context.open_workspace()?;
     match command {
         BranchCommand::Create { name, from, worktree, resume, agree } => {
             let from = match from {
@@ -36,17 +36,20 @@ pub fn run(context: &Context, command: &BranchCommand) -> CommandResult {
                 (worktree, resume) if agree.dry_run && (worktree.is_some() || resume.is_none()) => {
                     workspace.check_new_branch(name)?;
                     match context.json {
-                        true => {
-                            output::document(&json!({ "id": name, "from": from.step.id, "applied": false }))
-                        }
+                        true => output::print_document(
+                            &json!({ "id": name, "from": from.step.id, "applied": false }),
+                        ),
                         false => {
-                            output::line(format!("Branch {name} would start at {}.", describe(&from)));
-                            output::say("Nothing was changed (dry run).");
+                            output::print_line(format!(
+                                "Branch {name} would start at {}.",
+                                describe_checkpoint(&from)
+                            ));
+                            output::print_status("Nothing was changed (dry run).");
                         }
                     }
                     DONE
                 }
-                (None, Some(prompt)) => create_and_go_on(context, &workspace, name, &from, prompt, agree),
+                (None, Some(prompt)) => create_and_resume(context, &workspace, name, &from, prompt, agree),
                 _ => create(context, &workspace, name, &from, worktree.as_deref(), resume.as_deref()),
             }
         }
@@ -56,16 +59,16 @@ pub fn run(context: &Context, command: &BranchCommand) -> CommandResult {
                 true => Some(stepback_board::choose_session(&workspace, None, context.now())?.id),
                 false => None,
             };
-            let request = MoveRequest { board, ..switch(name, None, agree) };
-            moves::carry_out(context, &workspace, workspace.plan_move(&request)?, agree)
+            let request = MoveRequest { board, ..switch_request(name, None, agree) };
+            moves::confirm_and_apply(context, &workspace, workspace.plan_move(&request)?, agree)
         }
         BranchCommand::Rename { name, to } => {
             workspace.rename_branch(name, to)?;
-            done(context, to, &format!("Renamed branch {name} to {to}."))
+            print_result(context, to, &format!("Renamed branch {name} to {to}."))
         }
         BranchCommand::Delete { name } => {
             workspace.delete_branch(name)?;
-            done(context, name, &format!("Deleted branch {name}; its steps are kept."))
+            print_result(context, name, &format!("Deleted branch {name}; its steps are kept."))
         }
         BranchCommand::Compare { a, b } => {
             let b = match b {
@@ -78,24 +81,24 @@ pub fn run(context: &Context, command: &BranchCommand) -> CommandResult {
 }
 
 /// The request to switch to a branch, which begins at `begin_at` if it is to be created.
-fn switch(name: &str, begin_at: Option<StepId>, agree: &ConfirmArgs) -> MoveRequest {
+fn switch_request(name: &str, begin_at: Option<StepId>, agree: &ConfirmArgs) -> MoveRequest {
     let action = MoveAction::Switch { branch: name.to_owned(), begin_at };
-    MoveRequest { force: agree.force, ..MoveRequest::by_user(action) }
+    MoveRequest { force: agree.force, ..MoveRequest::from_user(action) }
 }
 
-fn done(context: &Context, name: &str, line: &str) -> CommandResult {
+fn print_result(context: &Context, name: &str, line: &str) -> CommandResult {
     match context.json {
-        true => output::document(&json!({ "id": name })),
+        true => output::print_document(&json!({ "id": name })),
         false => {
-            output::line(line);
-            output::say(Paint::stderr().dim("\"stepback undo\" undoes this."));
+            output::print_line(line);
+            output::print_status(Paint::stderr().dim("\"stepback undo\" undoes this."));
         }
     }
     DONE
 }
 
 /// Creates a branch, switches to it, and continues the agent there with the conversation and the files of the point.
-fn create_and_go_on(
+fn create_and_resume(
     context: &Context,
     workspace: &Workspace,
     name: &str,
@@ -104,18 +107,22 @@ fn create_and_go_on(
     agree: &ConfirmArgs,
 ) -> CommandResult {
     // Checked before anything is written: a conversation that cannot continue must not leave half of the work done.
-    let planned = conversation::plan_at(context, workspace, from, None, Some(prompt))?;
-    let switched = workspace.plan_move(&switch(name, Some(from.step.id), agree))?;
-    let Some(switched) = moves::agree(context, workspace, switched, agree)? else { return DONE };
+    let planned = conversation::plan_fork_at(context, workspace, from, None, Some(prompt))?;
+    let switched = workspace.plan_move(&switch_request(name, Some(from.step.id), agree))?;
+    let Some(switched) = moves::confirm_plan(context, workspace, switched, agree)? else { return DONE };
     let Some(report) = workspace.apply_move(switched)?.into_files() else { return DONE };
     if !context.json {
-        output::line(format!("Branch {} starts at {}.", Paint::stdout().strong(name), describe(from)));
+        output::print_line(format!(
+            "Branch {} starts at {}.",
+            Paint::stdout().strong(name),
+            describe_checkpoint(from)
+        ));
     }
-    let continued = conversation::carry_out(context, workspace, planned)?;
-    let code = rewind::finish(context, workspace, report, MoveKind::Switch, Some(&continued))?;
+    let continued = conversation::apply_fork(context, workspace, planned)?;
+    let code = rewind::print_report(context, workspace, report, MoveKind::Switch, Some(&continued))?;
     // If some files could not be restored, the agent would work on files that differ from what it believes.
     let is_there = code == ExitCode::SUCCESS;
-    let ran = conversation::go_on(context, &continued, is_there)?;
+    let ran = conversation::resume_conversation(context, &continued, is_there)?;
     Ok(if is_there { ran } else { code })
 }
 
@@ -133,9 +140,9 @@ fn create(
     if resume.is_some() && state.conversation.is_none() {
         return Err(CommandFailure::new(
             FailureKind::Nothing,
-            format!("no conversation is recorded at {}", describe(from)),
+            format!("no conversation is recorded at {}", describe_checkpoint(from)),
         )
-        .hint(
+        .with_hint(
             "\"stepback log --kind user-input\" lists the prompts, which are good points to continue from",
         ));
     }
@@ -148,7 +155,7 @@ fn create(
             ));
         }
         let lock = workspace.lock_shared()?;
-        workspace.materialize(&workspace.state_of(from)?, dir, true)?;
+        workspace.materialize(&workspace.load_state(from)?, dir, true)?;
         drop(lock);
     }
     workspace.create_branch(name, from)?;
@@ -156,7 +163,7 @@ fn create(
     if let Some(dir) = &worktree {
         let engine = context.engine();
         let dir = dir.canonicalize()?;
-        let own = engine.workspace(&dir)?;
+        let own = engine.open_workspace_root(&dir)?;
         let label = format!("branch {name} starts");
         own.create_checkpoint(
             Annotation { label: Some(label), ..Annotation::default() },
@@ -167,29 +174,35 @@ fn create(
         }
     }
     if context.json {
-        output::document(&json!({
+        output::print_document(&json!({
             "id": name,
             "from": from.step.id,
             "worktree": worktree,
-            "conversation": forked.as_ref().map(conversation::document),
+            "conversation": forked.as_ref().map(conversation::fork_document),
         }));
     } else {
-        output::line(format!("Branch {} starts at {}.", Paint::stdout().strong(name), describe(from)));
+        output::print_line(format!(
+            "Branch {} starts at {}.",
+            Paint::stdout().strong(name),
+            describe_checkpoint(from)
+        ));
         if let Some(dir) = &worktree {
-            output::line(format!("Its directory is {}.", dir.display()));
+            output::print_line(format!("Its directory is {}.", dir.display()));
         } else {
-            output::say(Paint::stderr().dim(format!("\"stepback branch switch {name}\" switches to it.")));
+            output::print_status(
+                Paint::stderr().dim(format!("\"stepback branch switch {name}\" switches to it.")),
+            );
         }
-        output::say(Paint::stderr().dim("\"stepback undo\" deletes the branch."));
+        output::print_status(Paint::stderr().dim("\"stepback undo\" deletes the branch."));
     }
     match &forked {
-        Some(forked) => conversation::go_on(context, forked, resume.is_some()),
+        Some(forked) => conversation::resume_conversation(context, forked, resume.is_some()),
         None => DONE,
     }
 }
 
 /// Returns a branch as JSON: its newest step is an id here, and has its number and time beside it.
-fn document(branch: BranchDocument) -> Value {
+fn branch_document(branch: BranchDocument) -> Value {
     let mut value = json!(branch);
     value["id"] = json!(branch.name);
     match branch.tip {
@@ -205,8 +218,8 @@ fn document(branch: BranchDocument) -> Value {
 
 fn list(context: &Context, workspace: &Workspace) -> CommandResult {
     if context.json {
-        let items: Vec<_> = BranchDocument::all(workspace)?.into_iter().map(document).collect();
-        output::document(&json!({ "items": items }));
+        let items: Vec<_> = BranchDocument::list(workspace)?.into_iter().map(branch_document).collect();
+        output::print_document(&json!({ "items": items }));
         return DONE;
     }
     let branches = workspace.branches()?;
@@ -219,31 +232,35 @@ fn list(context: &Context, workspace: &Workspace) -> CommandResult {
     let now = context.now();
     for branch in &branches {
         let mark = if branch.present { "@" } else { " " };
-        output::line(format!(
+        output::print_line(format!(
             "{} {:<20} {:>8}  {}",
             paint.good(mark),
             paint.strong(&branch.name),
-            describe(&branch.tip),
+            describe_checkpoint(&branch.tip),
             paint.dim(branch.tip.step.at.ago(now))
         ));
         if let Some(rerun) = rerun(&branch.name) {
-            output::line(format!("    {}", paint.dim(about(rerun))));
+            output::print_line(format!("    {}", paint.dim(describe_rerun(rerun))));
         }
     }
     for rerun in unfinished.filter(|rerun| rerun.status != RerunStatus::Failed) {
-        output::line(format!("  {:<20} {}", paint.strong(&rerun.branch), paint.dim(about(rerun))));
+        output::print_line(format!(
+            "  {:<20} {}",
+            paint.strong(&rerun.branch),
+            paint.dim(describe_rerun(rerun))
+        ));
     }
     DONE
 }
 
 /// Describes the branch that a rerun created.
-fn about(rerun: &Rerun) -> String {
-    let mut about = format!("rerun of {}, {}", rerun.of.short(), rerun.status());
+fn describe_rerun(rerun: &Rerun) -> String {
+    let mut about = format!("rerun of {}, {}", rerun.of.short(), rerun.effective_status());
     if rerun.is_abandoned() {
         about.push_str(": its process has exited");
     }
     for change in &rerun.changes {
-        about.push_str(&format!(", {}", stepback_agents::payload::one_line(change)));
+        about.push_str(&format!(", {}", stepback_agents::payload::summary_line(change)));
     }
     about
 }
@@ -253,7 +270,7 @@ fn compare_branches(context: &Context, workspace: &Workspace, a: &str, b: &str) 
         workspace.branch_tip(name)?.ok_or_else(|| {
             let known = workspace.branch_names().unwrap_or_default().join(", ");
             CommandFailure::new(FailureKind::Point, format!("branch {name} not found"))
-                .hint(format!("known branches are {known}"))
+                .with_hint(format!("known branches are {known}"))
         })
     };
     let (one, other) = (tip(a)?, tip(b)?);
@@ -262,7 +279,7 @@ fn compare_branches(context: &Context, workspace: &Workspace, a: &str, b: &str) 
     let Conversations { shared, a: said_left, b: said_right } = ends.conversation;
     if context.json {
         let items: Vec<_> = changes.iter().map(documents::change).collect();
-        output::document(&json!({
+        output::print_document(&json!({
             "a": { "id": a, "tip": one.step.id, "steps_since_fork": since_a, "messages": said_left },
             "b": { "id": b, "tip": other.step.id, "steps_since_fork": since_b, "messages": said_right },
             "fork": fork.as_ref().map(|stored| stored.step.id),
@@ -273,13 +290,15 @@ fn compare_branches(context: &Context, workspace: &Workspace, a: &str, b: &str) 
     }
     let paint = Paint::stdout();
     match &fork {
-        Some(fork) => output::line(format!("{a} and {b} diverge at {}", paint.strong(describe(fork)))),
-        None => output::line(format!("{a} and {b} have no step in common")),
+        Some(fork) => {
+            output::print_line(format!("{a} and {b} diverge at {}", paint.strong(describe_checkpoint(fork))))
+        }
+        None => output::print_line(format!("{a} and {b} have no step in common")),
     }
-    output::line(format!("  steps since     {:>6} {:>6}", since_a, since_b));
-    output::line(format!("  messages        {said_left:>6} {said_right:>6}   ({shared} in common)"));
+    output::print_line(format!("  steps since     {:>6} {:>6}", since_a, since_b));
+    output::print_line(format!("  messages        {said_left:>6} {said_right:>6}   ({shared} in common)"));
     let of = |kind: ChangeKind| changes.iter().filter(|change| change.kind() == kind).count();
-    output::line(format!(
+    output::print_line(format!(
         "  files from {a} to {b}: {} created, {} modified, {} deleted, {} renamed",
         of(ChangeKind::Created),
         of(ChangeKind::Modified),
@@ -287,8 +306,8 @@ fn compare_branches(context: &Context, workspace: &Workspace, a: &str, b: &str) 
         of(ChangeKind::Renamed)
     ));
     for change in changes.iter().take(40) {
-        output::line(format!("    {:<12} {}", paint.change(change), titles::change_path(change)));
+        output::print_line(format!("    {:<12} {}", paint.change_kind(change), titles::change_path(change)));
     }
-    output::say(paint.dim(format!("\"stepback diff branch:{a} branch:{b}\" shows the lines.")));
+    output::print_status(paint.dim(format!("\"stepback diff branch:{a} branch:{b}\" shows the lines.")));
     DONE
 }

@@ -2,8 +2,8 @@
 
 use serde_json::json;
 use stepback_api::steps::StepDocument;
-use stepback_engine::checkpoint::checked;
-use stepback_engine::workspace::describe;
+use stepback_engine::checkpoint::validate_annotation;
+use stepback_engine::workspace::describe_checkpoint;
 use stepback_model::record::{Annotation, StepKind, Trigger};
 
 use super::{CommandResult, DONE, documents, titles};
@@ -17,34 +17,34 @@ pub fn create(
     note: Option<String>,
     tags: Vec<String>,
 ) -> CommandResult {
-    let annotation = checked(Annotation { label, note, tags })?;
-    let workspace = context.workspace_or_new()?;
+    let annotation = validate_annotation(Annotation { label, note, tags })?;
+    let workspace = context.open_or_create_workspace()?;
     let created = workspace.create_checkpoint(annotation, Trigger::Manual)?;
     let stored = &created.stored;
     if context.json {
-        let mut value = json!(StepDocument::of(stored));
+        let mut value = json!(StepDocument::from_row(stored));
         value["files_read"] = json!(created.hashed);
-        value["not_covered"] = created.troubles.iter().map(documents::left_alone).collect();
-        output::document(&value);
+        value["not_covered"] = created.skipped_paths.iter().map(documents::skipped_path).collect();
+        output::print_document(&value);
         return DONE;
     }
     let paint = Paint::stdout();
     let step = &stored.step;
-    output::line(format!(
+    output::print_line(format!(
         "Created checkpoint {} {} ({} read)",
-        paint.strong(describe(stored)),
+        paint.strong(describe_checkpoint(stored)),
         paint.name(step.id.short()),
         output::count(created.hashed, "new or changed file"),
     ));
-    for trouble in &created.troubles {
-        output::say(format!(
+    for trouble in &created.skipped_paths {
+        output::print_status(format!(
             "{} {} is not covered: {}.",
             paint.note("Warning:"),
             trouble.path,
             trouble.reason
         ));
     }
-    output::say(paint.dim(format!(
+    output::print_status(paint.dim(format!(
         "Go back to it with \"stepback rewind '#{}'\"; \"stepback undo\" removes it.",
         step.number
     )));
@@ -53,7 +53,7 @@ pub fn create(
 
 /// Runs `stepback checkpoint list`.
 pub fn list(context: &Context, tag: Option<&str>, find: Option<&str>, all: bool) -> CommandResult {
-    let workspace = context.workspace()?;
+    let workspace = context.open_workspace()?;
     let wanted = find.map(str::to_lowercase);
     let mut listed = workspace.checkpoints()?;
     listed.retain(|stored| {
@@ -67,31 +67,31 @@ pub fn list(context: &Context, tag: Option<&str>, find: Option<&str>, all: bool)
                 .is_none_or(|wanted| texts.into_iter().any(|text| text.to_lowercase().contains(wanted)))
     });
     if context.json {
-        let items: Vec<_> = listed.iter().map(StepDocument::of).collect();
-        output::document(&json!({ "items": items }));
+        let items: Vec<_> = listed.iter().map(StepDocument::from_row).collect();
+        output::print_document(&json!({ "items": items }));
         return DONE;
     }
     let paint = Paint::stdout();
     let now = context.now();
     for stored in &listed {
         let step = &stored.step;
-        output::line(format!(
+        output::print_line(format!(
             "{:>5}  {}  {:>12}  {}",
             paint.strong(format!("#{}", step.number)),
             paint.name(step.id.short()),
             paint.dim(step.at.ago(now)),
-            titles::title(stored)
+            titles::step_title(stored)
         ));
     }
     if listed.is_empty() {
-        output::say("No checkpoint matches.");
+        output::print_status("No checkpoint matches.");
     }
     DONE
 }
 
 /// Runs `stepback checkpoint show`.
 pub fn show(context: &Context, point: &str) -> CommandResult {
-    super::inspect::at(context, point)
+    super::inspect::show_point(context, point)
 }
 
 /// Runs `stepback checkpoint annotate`.
@@ -102,7 +102,7 @@ pub fn annotate(
     label: Option<&str>,
     tags: &[String],
 ) -> CommandResult {
-    let workspace = context.workspace()?;
+    let workspace = context.open_workspace()?;
     let mut stored = context.resolve(&workspace, point)?;
     let mut annotation = stored.annotation.clone();
     annotation.note = (!note.is_empty()).then(|| note.to_string());
@@ -114,34 +114,34 @@ pub fn annotate(
             annotation.tags.push(tag.clone());
         }
     }
-    let annotation = checked(annotation)?;
+    let annotation = validate_annotation(annotation)?;
     let operation = workspace.annotate(&stored, annotation.clone())?;
     stored.annotation = annotation;
     if context.json {
-        let mut value = json!(StepDocument::of(&stored));
+        let mut value = json!(StepDocument::from_row(&stored));
         value["operation"] = json!(operation.id);
-        output::document(&value);
+        output::print_document(&value);
         return DONE;
     }
-    output::line(format!("Annotated checkpoint {}", describe(&stored)));
-    undo_hint();
+    output::print_line(format!("Annotated checkpoint {}", describe_checkpoint(&stored)));
+    print_undo_hint();
     DONE
 }
 
 /// Runs `stepback checkpoint delete`.
 pub fn delete(context: &Context, point: &str) -> CommandResult {
-    let workspace = context.workspace()?;
+    let workspace = context.open_workspace()?;
     let stored = context.resolve(&workspace, point)?;
     let operation = workspace.delete_checkpoint(&stored)?;
     if context.json {
-        output::document(&json!({ "id": stored.step.id, "deleted": true, "operation": operation.id }));
+        output::print_document(&json!({ "id": stored.step.id, "deleted": true, "operation": operation.id }));
         return DONE;
     }
-    output::line(format!("Deleted checkpoint {}", describe(&stored)));
-    undo_hint();
+    output::print_line(format!("Deleted checkpoint {}", describe_checkpoint(&stored)));
+    print_undo_hint();
     DONE
 }
 
-fn undo_hint() {
-    output::say(Paint::stderr().dim("\"stepback undo\" undoes this."));
+fn print_undo_hint() {
+    output::print_status(Paint::stderr().dim("\"stepback undo\" undoes this."));
 }

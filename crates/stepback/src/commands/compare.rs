@@ -9,7 +9,7 @@ use stepback_model::change::PathChange;
 use stepback_model::point::is_number;
 
 use super::{CommandResult, DONE, documents, sessions, titles};
-use crate::args::viewers::Compare;
+use crate::args::viewers::CompareArgs;
 use crate::context::Context;
 use crate::diff_view;
 use crate::failure::CommandFailure;
@@ -21,19 +21,19 @@ const MAX_LISTED_ITEMS: usize = 20;
 const MIN_ID_PREFIX_CHARS: usize = 4;
 
 /// Runs `stepback compare`.
-pub fn compare(context: &Context, arguments: &Compare) -> CommandResult {
-    let a = side(context, &arguments.a)?;
-    let b = side(context, &arguments.b)?;
+pub fn compare(context: &Context, arguments: &CompareArgs) -> CommandResult {
+    let a = resolve_side(context, &arguments.a)?;
+    let b = resolve_side(context, &arguments.b)?;
     let found = compare::compare(context.store(), &a, &b)?;
     match context.json {
-        true => output::document(&document(&found)),
-        false => show(&found, Steps::wanted(arguments)),
+        true => output::print_document(&comparison_document(&found)),
+        false => print_comparison(&found, ShownSteps::from_arguments(arguments)),
     }
     DONE
 }
 
 /// Returns a comparison as JSON.
-pub fn document(found: &Comparison) -> Value {
+pub fn comparison_document(found: &Comparison) -> Value {
     let mut document = json!(found);
     // Changes have the same form as in every other document.
     if let Some(changes) = &found.ends.files {
@@ -43,46 +43,46 @@ pub fn document(found: &Comparison) -> Value {
 }
 
 /// Resolves `text` to a branch, a session of any workspace, or a point.
-fn side(context: &Context, text: &str) -> Result<ComparedRun, CommandFailure> {
+fn resolve_side(context: &Context, text: &str) -> Result<ComparedRun, CommandFailure> {
     if let Some(named) = text.strip_prefix("session:") {
         let (workspace, session) = sessions::find(context, Some(named))?;
-        return Ok(ComparedRun::of_session(&workspace, &session)?);
+        return Ok(ComparedRun::from_session(&workspace, &session)?);
     }
-    let here = context.workspace();
+    let here = context.open_workspace();
     if is_number(text) {
         let here = here?;
-        return Ok(ComparedRun::of_point(&here, &context.resolve(&here, text)?)?);
+        return Ok(ComparedRun::from_point(&here, &context.resolve(&here, text)?)?);
     }
     let name = text.strip_prefix("branch:").unwrap_or(text);
     if let Ok(here) = &here
         && let Some(tip) = here.branch_tip(name)?
     {
-        return Ok(ComparedRun::of_branch(here, name, &tip)?);
+        return Ok(ComparedRun::from_branch(here, name, &tip)?);
     }
     let is_id = text.len() >= MIN_ID_PREFIX_CHARS && !text.contains(['#', '@', ':']);
-    if (is_id || here.as_ref().is_ok_and(|here| is_agents_id(here, text)))
+    if (is_id || here.as_ref().is_ok_and(|here| is_agent_session_id(here, text)))
         && let Ok((workspace, session)) = sessions::find_by_id(context, text)
     {
-        return Ok(ComparedRun::of_session(&workspace, &session)?);
+        return Ok(ComparedRun::from_session(&workspace, &session)?);
     }
     let here = here?;
     let stored = context.resolve(&here, text).map_err(|failure| match is_id {
-        true => failure.hint(
+        true => failure.with_hint(
             "\"stepback sessions\", \"stepback branch list\" and \"stepback log\" list sessions, branches and steps",
         ),
         false => failure,
     })?;
-    Ok(ComparedRun::of_point(&here, &stored)?)
+    Ok(ComparedRun::from_point(&here, &stored)?)
 }
 
 /// Whether `text` is exactly an agent's own id of a session, however short.
-fn is_agents_id(workspace: &Workspace, text: &str) -> bool {
+fn is_agent_session_id(workspace: &Workspace, text: &str) -> bool {
     let sessions = workspace.agent_sessions().unwrap_or_default();
     sessions.iter().any(|session| session.info.external.as_deref() == Some(text))
 }
 
 /// Which steps are shown.
-pub enum Steps {
+pub enum ShownSteps {
     /// No steps.
     Hidden,
     /// Steps that differ, with a few equal ones around them.
@@ -91,8 +91,8 @@ pub enum Steps {
     All,
 }
 
-impl Steps {
-    fn wanted(arguments: &Compare) -> Self {
+impl ShownSteps {
+    fn from_arguments(arguments: &CompareArgs) -> Self {
         match (arguments.summary, arguments.all) {
             (true, _) => Self::Hidden,
             (false, true) => Self::All,
@@ -102,43 +102,45 @@ impl Steps {
 }
 
 /// Prints a comparison for the user.
-pub fn show(found: &Comparison, steps: Steps) {
+pub fn print_comparison(found: &Comparison, steps: ShownSteps) {
     let paint = Paint::stdout();
     for (mark, totals) in [("A", &found.a), ("B", &found.b)] {
-        let (name, numbers) = (paint.name(&totals.name), paint.dim(numbers(totals)));
-        output::sentence(&format!("{}  {name}{numbers}", paint.strong(mark)));
+        let (name, numbers) = (paint.name(&totals.name), paint.dim(format_totals(totals)));
+        output::print_wrapped(&format!("{}  {name}{numbers}", paint.strong(mark)));
     }
-    output::line("");
+    output::print_line("");
     for sentence in &found.summary {
-        output::sentence(&diff_view::safe(sentence));
+        output::print_wrapped(&diff_view::safe(sentence));
     }
-    if !found.rows.is_empty() && !matches!(steps, Steps::Hidden) {
-        output::line("");
-        let all = matches!(steps, Steps::All);
-        table::lines(&found.rows, all, paint, output::width()).iter().for_each(output::line);
+    if !found.rows.is_empty() && !matches!(steps, ShownSteps::Hidden) {
+        output::print_line("");
+        let all = matches!(steps, ShownSteps::All);
+        table::render_lines(&found.rows, all, paint, output::terminal_width())
+            .iter()
+            .for_each(output::print_line);
     }
     let first = found.first_difference.as_ref().filter(|first| !first.parts.is_empty());
-    if let Some(first) = first.filter(|_| !matches!(steps, Steps::Hidden)) {
-        output::line("");
-        output::line(paint.strong("Where they diverge:"));
-        differences(&first.parts, paint);
+    if let Some(first) = first.filter(|_| !matches!(steps, ShownSteps::Hidden)) {
+        output::print_line("");
+        output::print_line(paint.strong("Where they diverge:"));
+        print_differences(&first.parts, paint);
     }
     if let Some(changes) = found.ends.files.as_ref().filter(|changes| !changes.is_empty()) {
-        output::line("");
-        output::line(paint.strong("Files from A to B:"));
-        files(changes, paint);
+        output::print_line("");
+        output::print_line(paint.strong("Files from A to B:"));
+        print_files(changes, paint);
     }
     for slot in &found.ends.slots {
-        output::line("");
+        output::print_line("");
         let counts = format!("{} added, {} removed, {} changed", slot.added, slot.removed, slot.changed);
-        output::line(format!("{} {counts}", paint.strong(format!("The {} from A to B:", slot.slot))));
-        differences(&slot.differences, paint);
+        output::print_line(format!("{} {counts}", paint.strong(format!("The {} from A to B:", slot.slot))));
+        print_differences(&slot.differences, paint);
     }
-    words(found, paint);
+    print_last_messages(found, paint);
 }
 
 /// Returns the totals of a side, printed after its name.
-fn numbers(totals: &Totals) -> String {
+fn format_totals(totals: &Totals) -> String {
     let mut parts = Vec::new();
     let mut put = |number: u64, unit: &str| {
         if number > 0 {
@@ -161,56 +163,59 @@ fn numbers(totals: &Totals) -> String {
         _ => {}
     }
     let parts: Vec<String> =
-        parts.iter().map(|part| part.replace(' ', &output::TOGETHER.to_string())).collect();
+        parts.iter().map(|part| part.replace(' ', &output::NO_BREAK_SPACE.to_string())).collect();
     if parts.is_empty() { String::new() } else { format!("  {}", parts.join(", ")) }
 }
 
-fn files(changes: &[PathChange], paint: Paint) {
+fn print_files(changes: &[PathChange], paint: Paint) {
     for change in changes.iter().take(MAX_LISTED_ITEMS) {
         let pad = " ".repeat(12_usize.saturating_sub(change.kind().as_str().len()));
-        output::line(format!("  {}{pad} {}", paint.change(change), titles::change_path(change)));
+        output::print_line(format!("  {}{pad} {}", paint.change_kind(change), titles::change_path(change)));
     }
-    more(changes.len(), paint);
+    print_omitted_count(changes.len(), paint);
 }
 
-fn differences(parts: &[stepback_model::json::ValueDifference], paint: Paint) {
-    let width = output::width();
+fn print_differences(parts: &[stepback_model::json::ValueDifference], paint: Paint) {
+    let width = output::terminal_width();
     for part in parts.iter().take(MAX_LISTED_ITEMS) {
         let place = if part.pointer.is_empty() { "/" } else { &part.pointer };
-        output::line(format!("  {}", diff_view::safe(place)));
+        output::print_line(format!("  {}", diff_view::safe(place)));
         for (sign, value) in [("-", &part.before), ("+", &part.after)] {
             let Some(value) = value else { continue };
             let text = match value {
                 Value::String(text) => text.clone(),
                 other => other.to_string(),
             };
-            let line = output::fit(&diff_view::safe(&text), width.saturating_sub(6).max(10));
+            let line = output::truncate_to_width(&diff_view::safe(&text), width.saturating_sub(6).max(10));
             let line = format!("    {sign} {line}");
-            output::line(if sign == "-" { paint.bad(line) } else { paint.good(line) });
+            output::print_line(if sign == "-" { paint.bad(line) } else { paint.good(line) });
         }
     }
-    more(parts.len(), paint);
+    print_omitted_count(parts.len(), paint);
 }
 
-fn more(count: usize, paint: Paint) {
+fn print_omitted_count(count: usize, paint: Paint) {
     if let Some(more) = count.checked_sub(MAX_LISTED_ITEMS).filter(|more| *more > 0) {
-        output::line(paint.dim(format!("  … {more} more; --json has all of them")));
+        output::print_line(paint.dim(format!("  … {more} more; --json has all of them")));
     }
 }
 
 /// Prints the last message of each side, if they differ.
-fn words(found: &Comparison, paint: Paint) {
+fn print_last_messages(found: &Comparison, paint: Paint) {
     if found.a.last_words == found.b.last_words {
         return;
     }
-    output::line("");
-    output::line(paint.strong("Last message:"));
+    output::print_line("");
+    output::print_line(paint.strong("Last message:"));
     for (mark, totals) in [("A", &found.a), ("B", &found.b)] {
         let words = totals.last_words.as_deref().unwrap_or_default();
         let line = words.lines().next().unwrap_or_default();
-        output::line(format!(
+        output::print_line(format!(
             "  {mark}  {}",
-            output::fit(&diff_view::safe(line), output::width().saturating_sub(5).max(10))
+            output::truncate_to_width(
+                &diff_view::safe(line),
+                output::terminal_width().saturating_sub(5).max(10)
+            )
         ));
     }
 }

@@ -7,7 +7,7 @@ use stepback_agents::Agent;
 use stepback_agents::answer::HookAnswer;
 use stepback_agents::transcript::{MessagePart, MessageRole};
 use stepback_engine::control::{Breakpoint as Stored, Condition, Control, Stop, StopAnswer as Said};
-use stepback_engine::session::{seen, status, why_not_running};
+use stepback_engine::session::{last_event_time, not_running_reason, session_status};
 use stepback_engine::{EngineError, Workspace};
 use stepback_model::conversation;
 use stepback_model::escape::safe;
@@ -16,18 +16,18 @@ use stepback_model::record::Session;
 use stepback_model::state::WorkspaceState;
 
 use super::{CommandResult, DONE, sessions};
-use crate::args::live::{AddBreakpoint, BreakpointCommand};
+use crate::args::live::{AddBreakpointArgs, BreakpointCommand};
 use crate::context::Context;
 use crate::failure::{CommandFailure, FailureKind};
 use crate::output::{self, Paint};
 
 /// Runs `stepback breakpoint …`.
 pub fn breakpoint(context: &Context, command: &BreakpointCommand) -> CommandResult {
-    let workspace = context.workspace_or_new()?;
+    let workspace = context.open_or_create_workspace()?;
     let control = workspace.control()?;
     match command {
         BreakpointCommand::Add(add) => {
-            let on = wanted(add)?;
+            let on = parse_condition(add)?;
             let probe = Stored {
                 id: 0,
                 on: on.clone(),
@@ -39,12 +39,19 @@ pub fn breakpoint(context: &Context, command: &BreakpointCommand) -> CommandResu
             };
             probe.check().map_err(|what| {
                 CommandFailure::new(FailureKind::Usage, format!("the breakpoint cannot be used: {what}"))
-                    .hint("\"stepback breakpoint add --help\" has examples")
+                    .with_hint("\"stepback breakpoint add --help\" has examples")
             })?;
             let id =
                 control.change_breakpoints(|all| all.add(on, add.condition.clone(), add.hits, add.log))?;
-            said(context, json!({ "id": id }), &format!("Breakpoint {id} added: {}.", probe.describe()));
-            output::say_for_people(context.json, &format!("\"stepback breakpoint remove {id}\" removes it."));
+            print_result(
+                context,
+                json!({ "id": id }),
+                &format!("Breakpoint {id} added: {}.", probe.describe()),
+            );
+            output::print_unless_json(
+                context.json,
+                &format!("\"stepback breakpoint remove {id}\" removes it."),
+            );
             DONE
         }
         BreakpointCommand::List => list(context, &control),
@@ -54,15 +61,15 @@ pub fn breakpoint(context: &Context, command: &BreakpointCommand) -> CommandResu
                 all.items.retain(|item| item.id != *id);
                 before != all.items.len()
             })?;
-            found(gone, *id)?;
-            said(context, json!({ "id": id, "removed": true }), &format!("Breakpoint {id} removed."));
+            require_breakpoint(gone, *id)?;
+            print_result(context, json!({ "id": id, "removed": true }), &format!("Breakpoint {id} removed."));
             DONE
         }
-        BreakpointCommand::Enable { id } => switch(context, &control, *id, true),
-        BreakpointCommand::Disable { id } => switch(context, &control, *id, false),
+        BreakpointCommand::Enable { id } => set_enabled(context, &control, *id, true),
+        BreakpointCommand::Disable { id } => set_enabled(context, &control, *id, false),
         BreakpointCommand::Clear => {
             let count = control.change_breakpoints(|all| std::mem::take(&mut all.items).len())?;
-            said(
+            print_result(
                 context,
                 json!({ "removed": count }),
                 &format!("{} removed.", output::count(count as u64, "breakpoint")),
@@ -72,12 +79,12 @@ pub fn breakpoint(context: &Context, command: &BreakpointCommand) -> CommandResu
     }
 }
 
-fn wanted(add: &AddBreakpoint) -> Result<Condition, CommandFailure> {
+fn parse_condition(add: &AddBreakpointArgs) -> Result<Condition, CommandFailure> {
     let usage = |what: &str| CommandFailure::new(FailureKind::Usage, what.to_string());
     let value = || {
         add.value.clone().ok_or_else(|| {
             usage(&format!("\"{}\" needs a value", add.kind))
-                .hint("\"stepback breakpoint add --help\" has examples")
+                .with_hint("\"stepback breakpoint add --help\" has examples")
         })
     };
     Ok(match add.kind.as_str() {
@@ -94,15 +101,15 @@ fn wanted(add: &AddBreakpoint) -> Result<Condition, CommandFailure> {
     })
 }
 
-fn found(found: bool, id: u64) -> Result<(), CommandFailure> {
+fn require_breakpoint(found: bool, id: u64) -> Result<(), CommandFailure> {
     match found {
         true => Ok(()),
         false => Err(CommandFailure::new(FailureKind::Nothing, format!("there is no breakpoint {id}"))
-            .hint("\"stepback breakpoint list\" lists them")),
+            .with_hint("\"stepback breakpoint list\" lists them")),
     }
 }
 
-fn switch(context: &Context, control: &Control, id: u64, enabled: bool) -> CommandResult {
+fn set_enabled(context: &Context, control: &Control, id: u64, enabled: bool) -> CommandResult {
     let there = control.change_breakpoints(|all| {
         let mut there = false;
         for item in all.items.iter_mut().filter(|item| item.id == id) {
@@ -111,16 +118,16 @@ fn switch(context: &Context, control: &Control, id: u64, enabled: bool) -> Comma
         }
         there
     })?;
-    found(there, id)?;
+    require_breakpoint(there, id)?;
     let word = if enabled { "enabled" } else { "disabled" };
-    said(context, json!({ "id": id, "enabled": enabled }), &format!("Breakpoint {id} {word}."));
+    print_result(context, json!({ "id": id, "enabled": enabled }), &format!("Breakpoint {id} {word}."));
     DONE
 }
 
 fn list(context: &Context, control: &Control) -> CommandResult {
     let all = control.breakpoints()?;
     if context.json {
-        output::document(&json!({ "items": all.items.iter().rev().collect::<Vec<_>>() }));
+        output::print_document(&json!({ "items": all.items.iter().rev().collect::<Vec<_>>() }));
         return DONE;
     }
     let paint = Paint::stdout();
@@ -136,7 +143,7 @@ fn list(context: &Context, control: &Control) -> CommandResult {
             marks.push(format!("from hit {from} on"));
         }
         let marks = if marks.is_empty() { String::new() } else { format!("  ({})", marks.join(", ")) };
-        output::line(format!(
+        output::print_line(format!(
             "{:>4}  {}{}  {}",
             paint.strong(item.id),
             item.describe(),
@@ -145,33 +152,33 @@ fn list(context: &Context, control: &Control) -> CommandResult {
         ));
     }
     if all.items.is_empty() {
-        output::line("No breakpoints.");
+        output::print_line("No breakpoints.");
     }
     DONE
 }
 
-fn said(context: &Context, document: Value, line: &str) {
+fn print_result(context: &Context, document: Value, line: &str) {
     match context.json {
-        true => output::document(&document),
-        false => output::line(line),
+        true => output::print_document(&document),
+        false => output::print_line(line),
     }
 }
 
 /// Runs `stepback pause`.
 pub fn pause(context: &Context, session: Option<&str>) -> CommandResult {
-    let workspace = context.workspace()?;
+    let workspace = context.open_workspace()?;
     let session = session.map(|text| sessions::pick_running(context, &workspace, Some(text))).transpose()?;
     workspace.control()?.pause(session.as_ref().map(|session| session.id))?;
     let running = workspace.running_sessions()?;
     let line = match &session {
-        Some(session) => format!("{} stops at its next call", sessions::name(session)),
+        Some(session) => format!("{} stops at its next call", sessions::display_name(session)),
         None if running.is_empty() => {
             "No agent is running here; one that starts stops at its first call".into()
         }
         None => "Every agent here stops at its next call".into(),
     };
     let running: Vec<_> = running.iter().map(|session| session.id).collect();
-    said(
+    print_result(
         context,
         json!({ "paused": session.map(|session| session.id), "running": running }),
         &format!("{line}; \"stepback resume\" resumes it."),
@@ -180,12 +187,12 @@ pub fn pause(context: &Context, session: Option<&str>) -> CommandResult {
 }
 
 /// Runs `stepback resume`, or `stepback step` if `again` is set.
-pub fn resume(context: &Context, session: Option<&str>, again: bool) -> CommandResult {
-    let workspace = context.workspace()?;
+pub fn resume(context: &Context, session: Option<&str>, single_step: bool) -> CommandResult {
+    let workspace = context.open_workspace()?;
     let control = workspace.control()?;
-    let stop = stopped(&workspace, &control, session)?;
+    let stop = find_stop(&workspace, &control, session)?;
     let asked = session.map(|text| workspace.find_session(text)).transpose()?.map(|session| session.id);
-    let unpaused = match (again, &stop) {
+    let unpaused = match (single_step, &stop) {
         (true, Some(stop)) => {
             control.pause(Some(stop.session))?;
             false
@@ -194,79 +201,85 @@ pub fn resume(context: &Context, session: Option<&str>, again: bool) -> CommandR
     };
     match stop {
         Some(stop) => {
-            control.answer(&stop, &Said::Resume)?;
-            let line = match again {
-                true => format!("{} makes one call: {}.", who(&stop), stop.tool),
-                false => format!("{} continues with {}.", who(&stop), stop.tool),
+            control.answer_stop(&stop, &Said::Resume)?;
+            let line = match single_step {
+                true => format!("{} makes one call: {}.", agent_label(&stop), stop.tool),
+                false => format!("{} continues with {}.", agent_label(&stop), stop.tool),
             };
-            said(context, json!({ "resumed": stop }), &line);
+            print_result(context, json!({ "resumed": stop }), &line);
             DONE
         }
         None if unpaused => {
             control.disarm_if_empty();
-            said(context, json!({ "resumed": null }), "The pause is lifted; no agent will be stopped.");
+            print_result(
+                context,
+                json!({ "resumed": null }),
+                "The pause is lifted; no agent will be stopped.",
+            );
             DONE
         }
-        None => Err(nobody_waits()),
+        None => Err(not_stopped_failure()),
     }
 }
 
 /// Returns the agent as the subject of a sentence. The built-in agent has the program's name, which would be misread as
 /// the program.
-fn who(stop: &Stop) -> &str {
+fn agent_label(stop: &Stop) -> &str {
     if stop.agent == stepback_builtin_agent::NAME { "The built-in agent" } else { &stop.agent }
 }
 
 /// Runs `stepback deny`.
 pub fn deny(context: &Context, session: Option<&str>, reason: Option<&str>) -> CommandResult {
     let reason = reason.unwrap_or("The user refused this call.").to_string();
-    answer(context, session, &Said::Deny { reason })
+    send_answer(context, session, &Said::Deny { reason })
 }
 
 /// Runs `stepback edit-input`.
 pub fn edit_input(context: &Context, session: Option<&str>, text: &str) -> CommandResult {
     let input: Value = serde_json::from_str(text).map_err(|error| {
         CommandFailure::new(FailureKind::Usage, format!("the input is not JSON: {error}"))
-            .hint("\"stepback inspect input\" shows the current one")
+            .with_hint("\"stepback inspect input\" shows the current one")
     })?;
     if !input.is_object() {
         return Err(CommandFailure::new(FailureKind::Usage, "the input of a call must be a JSON object")
-            .hint("\"stepback inspect input\" shows the current one"));
+            .with_hint("\"stepback inspect input\" shows the current one"));
     }
-    answer(context, session, &Said::Edit { input })
+    send_answer(context, session, &Said::Edit { input })
 }
 
-fn answer(context: &Context, session: Option<&str>, answer: &Said) -> CommandResult {
-    let workspace = context.workspace()?;
+fn send_answer(context: &Context, session: Option<&str>, answer: &Said) -> CommandResult {
+    let workspace = context.open_workspace()?;
     let control = workspace.control()?;
-    let stop = stopped(&workspace, &control, session)?.ok_or_else(nobody_waits)?;
-    control.answer(&stop, answer)?;
+    let stop = find_stop(&workspace, &control, session)?.ok_or_else(not_stopped_failure)?;
+    control.answer_stop(&stop, answer)?;
     let line = match answer {
         Said::Deny { .. } if stop.output.is_some() => {
-            format!("{} receives the message about its {} call.", who(&stop), stop.tool)
+            format!("{} receives the message about its {} call.", agent_label(&stop), stop.tool)
         }
-        Said::Deny { .. } => format!("{} may not run {}; the model gets the reason.", who(&stop), stop.tool),
+        Said::Deny { .. } => {
+            format!("{} may not run {}; the model gets the reason.", agent_label(&stop), stop.tool)
+        }
         // An edit has no effect once the call has run.
         Said::Edit { .. } if stop.output.is_some() => {
-            format!("{} continues; {} has already run.", who(&stop), stop.tool)
+            format!("{} continues; {} has already run.", agent_label(&stop), stop.tool)
         }
-        Said::Edit { .. } if !takes_input(&stop) => format!(
+        Said::Edit { .. } if !can_change_input(&stop) => format!(
             "{} cannot change the input of a call: this {} is refused, and the model is asked to call it again with the new input.",
-            who(&stop),
+            agent_label(&stop),
             stop.tool
         ),
-        _ => format!("{} continues with the new input of {}.", who(&stop), stop.tool),
+        _ => format!("{} continues with the new input of {}.", agent_label(&stop), stop.tool),
     };
     let mut document = json!({ "stop": stop, "answer": answer });
     if let Said::Edit { .. } = answer {
-        document["applied"] = json!(takes_input(&stop) && stop.output.is_none());
+        document["applied"] = json!(can_change_input(&stop) && stop.output.is_none());
     }
-    said(context, document, &line);
+    print_result(context, document, &line);
     DONE
 }
 
 /// Whether the waiting agent can run its call with another input.
-fn takes_input(stop: &Stop) -> bool {
+fn can_change_input(stop: &Stop) -> bool {
     Agent::parse(&stop.agent).is_none_or(HookAnswer::can_change_input)
 }
 
@@ -275,38 +288,39 @@ pub fn inject(context: &Context, session: Option<&str>, text: &str) -> CommandRe
     if text.trim().is_empty() {
         return Err(CommandFailure::new(FailureKind::Usage, "the message is empty"));
     }
-    let workspace = context.workspace()?;
+    let workspace = context.open_workspace()?;
     let session = sessions::pick_running(context, &workspace, session)?;
-    workspace.control()?.say(session.id, text)?;
-    said(
+    workspace.control()?.queue_message(session.id, text)?;
+    print_result(
         context,
         json!({ "session": session.id, "text": text }),
-        &format!("{} gets the message with its next call.", sessions::name(&session)),
+        &format!("{} gets the message with its next call.", sessions::display_name(&session)),
     );
     DONE
 }
 
 /// Returns the waiting agent: that of the given session, or the one that has waited longest.
-fn stopped(
+fn find_stop(
     workspace: &Workspace,
     control: &Control,
     session: Option<&str>,
 ) -> Result<Option<Stop>, CommandFailure> {
     let session = session.map(|text| workspace.find_session(text)).transpose()?;
-    let stops = control.stops()?;
+    let stops = control.list_stops()?;
     Ok(stops.into_iter().find(|stop| session.as_ref().is_none_or(|session| session.id == stop.session)))
 }
 
-fn nobody_waits() -> CommandFailure {
-    CommandFailure::new(FailureKind::Nothing, "no agent is stopped here")
-        .hint("\"stepback breakpoint add\" or \"stepback pause\" stops one; \"stepback watch\" shows them")
+fn not_stopped_failure() -> CommandFailure {
+    CommandFailure::new(FailureKind::Nothing, "no agent is stopped here").with_hint(
+        "\"stepback breakpoint add\" or \"stepback pause\" stops one; \"stepback watch\" shows them",
+    )
 }
 
 /// Runs `stepback inspect`.
 pub fn inspect(context: &Context, session: Option<&str>, what: Option<&str>) -> CommandResult {
-    let workspace = context.workspace()?;
+    let workspace = context.open_workspace()?;
     let control = workspace.control()?;
-    let stop = stopped(&workspace, &control, session)?;
+    let stop = find_stop(&workspace, &control, session)?;
     let stopped_in = match &stop {
         Some(stop) => workspace.store().session(stop.session).map_err(EngineError::from)?,
         None => None,
@@ -320,55 +334,58 @@ pub fn inspect(context: &Context, session: Option<&str>, what: Option<&str>) -> 
     };
     match what {
         Some("input") => {
-            let stop = stop.ok_or_else(nobody_waits)?;
-            output::document(&stop.input);
+            let stop = stop.ok_or_else(not_stopped_failure)?;
+            output::print_document(&stop.input);
         }
         Some("conversation") => {
             let lines =
                 conversation::texts(workspace.store(), session.info.tip).map_err(EngineError::from)?;
             show_conversation(context, &session, &lines);
         }
-        Some("files") => return super::status::changes_of(context, &workspace, &session),
+        Some("files") => return super::status::list_session_changes(context, &workspace, &session),
         Some(slot @ ("task" | "memory")) => {
             let slots = &session.info.slots;
             let hash = if slot == "task" { slots.task } else { slots.memory };
             let value = hash.map(|hash| stepback_model::json::load(workspace.store(), hash)).transpose();
             let value = value.map_err(|error| CommandFailure::new(FailureKind::Store, error.to_string()))?;
-            output::document(&value.unwrap_or(Value::Null));
+            output::print_document(&value.unwrap_or(Value::Null));
         }
         Some(_) => {
             let state = WorkspaceState { conversation: session.info.tip, ..WorkspaceState::default() };
-            output::document(&json!({ "session": session, "stop": stop, "state": state }));
+            output::print_document(&json!({ "session": session, "stop": stop, "state": state }));
         }
-        None => show(context, &workspace, &session, stop.as_ref())?,
+        None => print_session(context, &workspace, &session, stop.as_ref())?,
     }
     DONE
 }
 
 fn show_conversation(context: &Context, session: &Session, lines: &[String]) {
-    let messages = stepback_agents::transcript::messages_of(&session.agent, lines);
+    let messages = stepback_agents::transcript::parse_agent_messages(&session.agent, lines);
     if context.json {
-        output::document(&json!({ "items": messages.iter().rev().collect::<Vec<_>>() }));
+        output::print_document(&json!({ "items": messages.iter().rev().collect::<Vec<_>>() }));
         return;
     }
     let paint = Paint::stdout();
     for message in &messages {
         // Printed line by line, so that message text cannot send control sequences to the terminal.
-        let text = if message.role == MessageRole::Unknown { message.shown_text() } else { message.text() };
+        let text = if message.role == MessageRole::Unknown { message.display_text() } else { message.text() };
         let text = text.lines().map(safe).collect::<Vec<_>>().join("\n");
         if !text.is_empty() {
-            output::line(format!("{} {text}", paint.strong(format!("{:?}:", message.role).to_lowercase())));
+            output::print_line(format!(
+                "{} {text}",
+                paint.strong(format!("{:?}:", message.role).to_lowercase())
+            ));
         }
         for part in &message.parts {
             if let MessagePart::ToolCall { name, input, .. } = part {
                 let call = stepback_agents::import::describe_call(name, input);
-                output::line(paint.dim(format!("  calls {call}")));
+                output::print_line(paint.dim(format!("  calls {call}")));
             }
         }
     }
 }
 
-fn show(
+fn print_session(
     context: &Context,
     workspace: &Workspace,
     session: &Session,
@@ -376,41 +393,45 @@ fn show(
 ) -> Result<(), CommandFailure> {
     let now = context.now();
     if context.json {
-        let status = status(session, stop.is_some(), now);
-        output::document(&json!({ "session": session, "status": status, "stop": stop }));
+        let status = session_status(session, stop.is_some(), now);
+        output::print_document(&json!({ "session": session, "status": status, "stop": stop }));
         return Ok(());
     }
     let paint = Paint::stdout();
-    output::line(format!("Session {}", paint.strong(sessions::name(session))));
+    output::print_line(format!("Session {}", paint.strong(sessions::display_name(session))));
     if let Some(title) = &session.info.title {
-        output::line(format!("  prompt     {title}"));
+        output::print_line(format!("  prompt     {title}"));
     }
-    output::line(format!("  iteration  {}", session.info.iteration));
+    output::print_line(format!("  iteration  {}", session.info.iteration));
     match stop {
-        None => match (why_not_running(session, now), status(session, false, now)) {
+        None => match (not_running_reason(session, now), session_status(session, false, now)) {
             (Some(why), _) => {
-                output::line(format!("  not running: it {why}; {}", workspace.list_running()?));
+                output::print_line(format!(
+                    "  not running: it {why}; {}",
+                    workspace.describe_running_sessions()?
+                ));
             }
-            (None, "idle") => {
-                output::line(format!("  no activity since {}; not stopped", seen(session).ago(now)))
-            }
-            _ => output::line("  running, not stopped"),
+            (None, "idle") => output::print_line(format!(
+                "  no activity since {}; not stopped",
+                last_event_time(session).ago(now)
+            )),
+            _ => output::print_line("  running, not stopped"),
         },
         Some(stop) => {
-            output::line(format!("  stopped    {}", paint.note(&stop.reason)));
-            output::line(format!("  at step    #{}", stop.step));
+            output::print_line(format!("  stopped    {}", paint.note(&stop.reason)));
+            output::print_line(format!("  at step    #{}", stop.step));
             let word = if stop.output.is_some() { "has run   " } else { "wants     " };
-            output::line(format!("  {word} {}", paint.strong(&stop.tool)));
+            output::print_line(format!("  {word} {}", paint.strong(&stop.tool)));
             let input = serde_json::to_string_pretty(&stop.input).unwrap_or_default();
             for line in input.lines() {
-                output::line(format!("    {line}"));
+                output::print_line(format!("    {line}"));
             }
             let then = if stop.output.is_some() { "continues" } else { "is refused" };
             let left = quantity::duration(Duration::from_micros(
                 (stop.until.as_micros() - now.as_micros()).max(0).unsigned_abs(),
             ));
-            output::line(format!("  waits for an answer; {left} left, then it {then}"));
-            output::say(
+            output::print_line(format!("  waits for an answer; {left} left, then it {then}"));
+            output::print_status(
                 paint.dim(
                     "\"stepback resume\", \"step\", \"deny [REASON]\" or \"edit-input JSON\" answers it.",
                 ),

@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
-use stepback_agents::fork::{self, ForkError, ForkRequest, Mode, PlannedFork, ReadyFork};
+use stepback_agents::fork::{self, ForkError, ForkMode, ForkRequest, PlannedFork, ReadyFork};
 use stepback_api::sessions::ConversationForkDocument;
-use stepback_engine::workspace::describe;
+use stepback_engine::workspace::describe_checkpoint;
 use stepback_engine::{EngineError, Workspace};
 use stepback_model::record::Session;
 use stepback_model::shell::{quote_word, quote_words};
@@ -17,7 +17,7 @@ use crate::failure::{CommandFailure, FailureKind};
 use crate::output::{self, Paint};
 
 /// A conversation that is ready to continue.
-pub struct Continued {
+pub struct ContinuedConversation {
     /// The session that the conversation came from.
     pub session: Session,
     /// The number of the step that it continues from.
@@ -37,34 +37,35 @@ pub fn fork_at(
     target: &StepRow,
     cwd: Option<&Path>,
     prompt: Option<&str>,
-) -> Result<Continued, CommandFailure> {
-    carry_out(context, workspace, plan_at(context, workspace, target, cwd, prompt)?)
+) -> Result<ContinuedConversation, CommandFailure> {
+    apply_fork(context, workspace, plan_fork_at(context, workspace, target, cwd, prompt)?)
 }
 
 /// Carries out a planned continuation.
-pub fn carry_out(
+pub fn apply_fork(
     context: &Context,
     workspace: &Workspace,
     planned: PlannedFork,
-) -> Result<Continued, CommandFailure> {
-    let ready = planned.carry_out(context.engine(), workspace, context.now());
-    let ready = ready.map_err(|error| cannot(error, &planned.target))?;
-    let (from, kept) = (planned.target.step.number, planned.fork.kept);
-    Ok(Continued { session: planned.session, from, ready, kept, note: planned.fork.note })
+) -> Result<ContinuedConversation, CommandFailure> {
+    let ready = planned.execute(context.engine(), workspace, context.now());
+    let ready = ready.map_err(|error| fork_failure(error, &planned.target))?;
+    let (from, kept) = (planned.target.step.number, planned.fork.kept_lines);
+    Ok(ContinuedConversation { session: planned.session, from, ready, kept, note: planned.fork.note })
 }
 
 /// Checks whether and how the conversation can continue from `target`, without writing anything.
-pub fn plan_at(
+pub fn plan_fork_at(
     context: &Context,
     workspace: &Workspace,
     target: &StepRow,
     cwd: Option<&Path>,
     prompt: Option<&str>,
 ) -> Result<PlannedFork, CommandFailure> {
-    let session = session_of(workspace, target)?;
+    let session = find_conversation_session(workspace, target)?;
     if session.agent == stepback_builtin_agent::NAME {
-        let unusual = crate::store_location::StoreLocation::find(None).ok().as_ref() != Some(context.place());
-        let store = unusual.then(|| context.place().argument());
+        let unusual =
+            crate::store_location::StoreLocation::find(None).ok().as_ref() != Some(context.store_location());
+        let store = unusual.then(|| context.store_location().argument());
         let id = context.fresh_id();
         return Ok(stepback_builtin_agent::resume(workspace, session, target, store, cwd, prompt, id)?);
     }
@@ -78,14 +79,15 @@ pub fn plan_at(
         cwd,
         id: context.fresh_id(),
         now: context.now(),
-        mode: prompt.filter(|prompt| !prompt.is_empty()).map_or(Mode::Interactive, Mode::Prompt),
+        mode: prompt.filter(|prompt| !prompt.is_empty()).map_or(ForkMode::Interactive, ForkMode::Prompt),
     };
-    fork::plan_recorded(workspace, session, target, &home, &onward).map_err(|error| cannot(error, target))
+    fork::plan_recorded_fork(workspace, session, target, &home, &onward)
+        .map_err(|error| fork_failure(error, target))
 }
 
 /// Returns the step at which the conversation of `session` was at `target`: the newest of its own steps up to there.
 /// Without a session, returns `target` itself.
-pub fn point_in(
+pub fn last_session_step(
     workspace: &Workspace,
     target: &StepRow,
     session: Option<&Session>,
@@ -103,47 +105,49 @@ pub fn point_in(
     };
     let steps = workspace.store().steps(workspace.record.id, &query).map_err(EngineError::from)?;
     steps.into_iter().next().ok_or_else(|| {
-        let name = super::sessions::name(session);
+        let name = super::sessions::display_name(session);
         CommandFailure::new(
             FailureKind::Nothing,
-            format!("session {name} had not started at {}", describe(target)),
+            format!("session {name} had not started at {}", describe_checkpoint(target)),
         )
     })
 }
 
-fn cannot(error: ForkError, target: &StepRow) -> CommandFailure {
+fn fork_failure(error: ForkError, target: &StepRow) -> CommandFailure {
     match error {
         ForkError::Engine(error) => return error.into(),
         ForkError::Unsupported(_) => return CommandFailure::new(FailureKind::Usage, error.to_string()),
-        ForkError::NoProgram { agent, .. } => {
-            return CommandFailure::new(FailureKind::Nothing, error.to_string()).hint(format!(
+        ForkError::MissingProgram { agent, .. } => {
+            return CommandFailure::new(FailureKind::Nothing, error.to_string()).with_hint(format!(
                 "reinstall it there, or omit --resume: this only prepares the conversation and prints the command, which you can run with another {agent} executable"
             ));
         }
-        ForkError::Lost(_) => return CommandFailure::new(FailureKind::Nothing, error.to_string()),
+        ForkError::NotFound(_) => return CommandFailure::new(FailureKind::Nothing, error.to_string()),
         _ => {}
     }
     CommandFailure::new(
         FailureKind::Nothing,
-        format!("the conversation cannot continue from {}: {error}", describe(target)),
+        format!("the conversation cannot continue from {}: {error}", describe_checkpoint(target)),
     )
-    .hint("\"stepback log --kind user-input\" lists the prompts, which are good points to continue from")
+    .with_hint("\"stepback log --kind user-input\" lists the prompts, which are good points to continue from")
 }
 
 /// Returns the session whose conversation is meant: that of the step, or the one that was active at that time.
-fn session_of(workspace: &Workspace, target: &StepRow) -> Result<Session, CommandFailure> {
-    workspace.session_of_conversation(target)?.ok_or_else(|| {
+fn find_conversation_session(workspace: &Workspace, target: &StepRow) -> Result<Session, CommandFailure> {
+    workspace.conversation_session(target)?.ok_or_else(|| {
         CommandFailure::new(
             FailureKind::Nothing,
-            format!("no agent had been recorded before {}", describe(target)),
+            format!("no agent had been recorded before {}", describe_checkpoint(target)),
         )
-        .hint("\"stepback log --kind user-input\" lists the prompts, which are good points to continue from")
+        .with_hint(
+            "\"stepback log --kind user-input\" lists the prompts, which are good points to continue from",
+        )
     })
 }
 
 /// The document of how the conversation continues.
-pub fn document(continued: &Continued) -> ConversationForkDocument {
-    let Continued { session, from, ready, kept, note } = continued;
+pub fn fork_document(continued: &ContinuedConversation) -> ConversationForkDocument {
+    let ContinuedConversation { session, from, ready, kept, note } = continued;
     ConversationForkDocument {
         session: session.id.to_string(),
         agent: session.agent.clone(),
@@ -158,20 +162,20 @@ pub fn document(continued: &Continued) -> ConversationForkDocument {
 }
 
 /// Prints the command that continues the conversation, or runs it.
-pub fn go_on(context: &Context, continued: &Continued, run: bool) -> CommandResult {
+pub fn resume_conversation(context: &Context, continued: &ContinuedConversation, run: bool) -> CommandResult {
     let command = quote_words(&continued.ready.command);
     if !context.json {
         let paint = Paint::stdout();
-        output::line(format!(
+        output::print_line(format!(
             "The conversation of {} continues from there as {}.",
-            super::sessions::name(&continued.session),
+            super::sessions::display_name(&continued.session),
             paint.name(&continued.ready.session)
         ));
         if let Some(note) = &continued.note {
-            output::say(note);
+            output::print_status(note);
         }
         if !run {
-            output::line(format!(
+            output::print_line(format!(
                 "  cd {} && {}",
                 quote_word(&continued.ready.cwd.display().to_string()),
                 paint.strong(&command)
@@ -188,7 +192,7 @@ pub fn go_on(context: &Context, continued: &Continued, run: bool) -> CommandResu
     let status = Command::new(program).args(arguments).current_dir(&continued.ready.cwd).status().map_err(
         |error| {
             CommandFailure::new(FailureKind::System, format!("cannot run {command}: {error}"))
-                .hint("the conversation is ready; run the command yourself")
+                .with_hint("the conversation is ready; run the command yourself")
         },
     )?;
     Ok(ExitCode::from(u8::try_from(status.code().unwrap_or(1)).unwrap_or(1)))

@@ -13,36 +13,36 @@ use stepback_model::tree::{Content, TreeNode};
 use super::{CommandResult, DONE, documents};
 use crate::args::DiffArgs;
 use crate::context::Context;
-use crate::diff_view::{self, FileDiff, PathSide, Style};
+use crate::diff_view::{self, DiffStyle, FileDiff, PathSide};
 use crate::failure::CommandFailure;
 use crate::output::{self, Paint};
 
 /// Files above this size are not compared line by line.
-const MAX_COMPARED: u64 = 20 << 20;
+const MAX_COMPARED_BYTES: u64 = 20 << 20;
 /// The default number of unchanged lines around a change.
-const CONTEXT: usize = 3;
+const DEFAULT_CONTEXT_LINES: usize = 3;
 
 /// Runs `stepback diff`.
 pub fn diff(context: &Context, arguments: &DiffArgs) -> CommandResult {
-    let workspace = context.workspace()?;
+    let workspace = context.open_workspace()?;
     // The lock keeps a prune from freeing objects that are being read.
     let lock = workspace.lock_shared()?;
-    let (points, paths) = sides(context, &workspace, arguments)?;
+    let (points, paths) = split_points_and_paths(context, &workspace, arguments)?;
     let now = || -> Result<(WorkspaceState, serde_json::Value), CommandFailure> {
-        Ok((workspace.look()?.state, json!({ "id": "now", "label": "working directory" })))
+        Ok((workspace.scan_for_display()?.state, json!({ "id": "now", "label": "working directory" })))
     };
     let at = |point: &str| -> Result<(WorkspaceState, serde_json::Value), CommandFailure> {
         let stored = context.resolve(&workspace, point)?;
-        Ok((workspace.state_of(&stored)?, json!(StepDocument::of(&stored))))
+        Ok((workspace.load_state(&stored)?, json!(StepDocument::from_row(&stored))))
     };
     let ((from, from_name), (to, to_name)) = match points.as_slice() {
         [] => (at("@")?, now()?),
         [a] => (at(a)?, now()?),
         [a, b, ..] => (at(a)?, at(b)?),
     };
-    let paths: Vec<String> = paths.iter().map(|path| context.relative(&workspace, path)).collect();
+    let paths: Vec<String> = paths.iter().map(|path| context.to_workspace_path(&workspace, path)).collect();
     let filter = PathFilter::new(&paths)?;
-    let mut changes = engine_diff::visible(workspace.store(), &from, &to)?;
+    let mut changes = engine_diff::compare_visible_files(workspace.store(), &from, &to)?;
     changes.retain(|change| {
         filter.matches(&change.path) || change.from.as_ref().is_some_and(|from| filter.matches(from))
     });
@@ -50,8 +50,8 @@ pub fn diff(context: &Context, arguments: &DiffArgs) -> CommandResult {
         let mut items = Vec::with_capacity(changes.len());
         let (mut added, mut removed) = (0, 0);
         for change in &changes {
-            let file = load(&workspace, change)?;
-            let (plus, minus) = diff_view::summary_counts(&file);
+            let file = load_file_diff(&workspace, change)?;
+            let (plus, minus) = diff_view::count_changed_lines(&file);
             added += plus;
             removed += minus;
             let mut value = documents::change(change);
@@ -64,20 +64,24 @@ pub fn diff(context: &Context, arguments: &DiffArgs) -> CommandResult {
         }
         drop(lock);
         let totals = json!({ "files": items.len(), "added": added, "removed": removed });
-        output::document(&json!({ "from": from_name, "to": to_name, "items": items, "totals": totals }));
+        output::print_document(
+            &json!({ "from": from_name, "to": to_name, "items": items, "totals": totals }),
+        );
         return DONE;
     }
-    let files =
-        changes.iter().map(|change| load(&workspace, change)).collect::<Result<Vec<_>, CommandFailure>>()?;
+    let files = changes
+        .iter()
+        .map(|change| load_file_diff(&workspace, change))
+        .collect::<Result<Vec<_>, CommandFailure>>()?;
     drop(lock);
-    let style = style(arguments.unified);
+    let style = stdout_style(arguments.unified);
     let mut out = BufWriter::new(std::io::stdout().lock());
     let shown = if arguments.stat {
-        diff_view::stat(&files, &style, &mut out)
+        diff_view::write_stat(&files, &style, &mut out)
     } else if arguments.side_by_side {
-        diff_view::side_by_side(&files, &style, &mut out)
+        diff_view::write_side_by_side(&files, &style, &mut out)
     } else {
-        diff_view::unified(&files, &style, &mut out)
+        diff_view::write_unified(&files, &style, &mut out)
     };
     // A pager that was closed early is not an error.
     let _ = shown.and_then(|()| out.flush());
@@ -85,14 +89,14 @@ pub fn diff(context: &Context, arguments: &DiffArgs) -> CommandResult {
 }
 
 /// Returns the style for lines on stdout.
-fn style(context: usize) -> Style {
+fn stdout_style(context: usize) -> DiffStyle {
     let color = Paint::stdout().is_on();
-    let (escape, width) = (std::io::stdout().is_terminal(), output::width());
-    Style { color, escape, width, highlight: color, context }
+    let (escape, width) = (std::io::stdout().is_terminal(), output::terminal_width());
+    DiffStyle { color, escape, width, highlight: color, context }
 }
 
 /// Returns the changed lines as `diff` shows them, or `None` if there are more than `most`.
-pub fn short(
+pub fn render_if_short(
     workspace: &Workspace,
     changes: &[PathChange],
     most: usize,
@@ -100,19 +104,21 @@ pub fn short(
     if changes.len() > most {
         return Ok(None);
     }
-    let files =
-        changes.iter().map(|change| load(workspace, change)).collect::<Result<Vec<_>, CommandFailure>>()?;
-    let changed = files.iter().map(diff_view::summary_counts).map(|(added, removed)| added + removed);
+    let files = changes
+        .iter()
+        .map(|change| load_file_diff(workspace, change))
+        .collect::<Result<Vec<_>, CommandFailure>>()?;
+    let changed = files.iter().map(diff_view::count_changed_lines).map(|(added, removed)| added + removed);
     if changed.sum::<usize>() > most {
         return Ok(None);
     }
     let mut lines = Vec::new();
-    diff_view::unified(&files, &style(CONTEXT), &mut lines)?;
+    diff_view::write_unified(&files, &stdout_style(DEFAULT_CONTEXT_LINES), &mut lines)?;
     Ok(Some(lines))
 }
 
 /// Splits the arguments into points and paths: up to two points come first, unless a name is a file and not a point.
-fn sides(
+fn split_points_and_paths(
     context: &Context,
     workspace: &Workspace,
     arguments: &DiffArgs,
@@ -135,12 +141,12 @@ fn sides(
     Ok((points, paths))
 }
 
-fn load(workspace: &Workspace, change: &PathChange) -> Result<FileDiff, CommandFailure> {
+fn load_file_diff(workspace: &Workspace, change: &PathChange) -> Result<FileDiff, CommandFailure> {
     let side = |node: &Option<TreeNode>| -> Result<PathSide, CommandFailure> {
         Ok(match node {
             None => PathSide::Absent,
             Some(TreeNode::File { mode, size, content }) => {
-                if *size > MAX_COMPARED || matches!(content, Content::Vaulted) {
+                if *size > MAX_COMPARED_BYTES || matches!(content, Content::Vaulted) {
                     PathSide::TooLarge { mode: *mode, size: *size }
                 } else if let Some(node) = node {
                     PathSide::File { mode: *mode, bytes: workspace.read_node(node)? }

@@ -10,7 +10,7 @@ use super::{CommandResult, DONE, status};
 use crate::context::Context;
 use crate::failure::CommandFailure;
 use crate::output::{self, Paint};
-use crate::settings::{KNOWN, Settings};
+use crate::settings::{SETTINGS, Settings};
 
 /// The result of a check.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -29,30 +29,32 @@ struct Finding {
     hint: Option<String>,
 }
 
-fn finding(subject: &'static str, verdict: Verdict, text: impl Into<String>) -> Finding {
+fn new_finding(subject: &'static str, verdict: Verdict, text: impl Into<String>) -> Finding {
     Finding { subject, verdict, text: text.into(), hint: None }
 }
 
 impl Finding {
-    fn hint(self, hint: impl Into<String>) -> Self {
+    fn with_hint(self, hint: impl Into<String>) -> Self {
         Self { hint: Some(hint.into()), ..self }
     }
 }
 
 /// Runs `stepback doctor`.
 pub fn doctor(context: &Context) -> CommandResult {
-    let mut findings =
-        vec![finding("store", Verdict::Good, format!("{} opens", context.store_path())), settings(context)];
-    workspace(context, &mut findings)?;
+    let mut findings = vec![
+        new_finding("store", Verdict::Good, format!("{} opens", context.store_path())),
+        check_settings(context),
+    ];
+    check_workspace(context, &mut findings)?;
     let state = WatcherState::find(context);
-    findings.push(watcher(&state, context.now()));
+    findings.push(check_watcher(&state, context.now()));
     if let Some(report) = state.report() {
         findings.extend(report.roots.iter().filter_map(|known| {
             let reason = known.sight.as_ref().err()?;
-            Some(finding("watcher", Verdict::Note, format!("{}: {reason}", known.root.display())))
+            Some(new_finding("watcher", Verdict::Note, format!("{}: {reason}", known.root.display())))
         }));
     }
-    findings.extend(inotify());
+    findings.extend(check_inotify_limits());
     if context.json {
         let items: Vec<_> = (findings.iter().enumerate())
             .map(|(at, finding)| {
@@ -64,11 +66,11 @@ pub fn doctor(context: &Context) -> CommandResult {
                 json!({ "id": at + 1, "subject": finding.subject, "verdict": verdict, "text": finding.text, "hint": finding.hint })
             })
             .collect();
-        output::document(&json!({
+        output::print_document(&json!({
             "ok": findings.iter().all(|finding| finding.verdict != Verdict::Bad),
             "items": items,
             "watcher": state.document(None),
-            "not_watched": state.why_not(),
+            "not_watched": state.unavailable_reason(),
         }));
         return DONE;
     }
@@ -79,62 +81,64 @@ pub fn doctor(context: &Context) -> CommandResult {
             Verdict::Note => paint.dim("note   "),
             Verdict::Bad => paint.bad("problem"),
         };
-        output::line(format!("{verdict} {:<10} {}", finding.subject, finding.text));
+        output::print_line(format!("{verdict} {:<10} {}", finding.subject, finding.text));
         if let Some(hint) = &finding.hint {
-            output::line(paint.dim(format!("{:18} {hint}", "")));
+            output::print_line(paint.dim(format!("{:18} {hint}", "")));
         }
     }
     DONE
 }
 
-fn settings(context: &Context) -> Finding {
-    match Settings::load(context.place().local()) {
+fn check_settings(context: &Context) -> Finding {
+    match Settings::load(context.store_location().local_dir()) {
         Ok(settings) => {
-            let set: Vec<_> = KNOWN.iter().filter(|known| settings.is_set(known.key)).collect();
+            let set: Vec<_> = SETTINGS.iter().filter(|known| settings.is_set(known.key)).collect();
             let shown: Vec<_> =
                 set.iter().map(|known| format!("{} {}", known.key, settings.get(known.key))).collect();
             let text = if shown.is_empty() { "all defaults".to_owned() } else { shown.join(", ") };
-            finding("settings", Verdict::Good, text)
+            new_finding("settings", Verdict::Good, text)
         }
-        Err(failure) => finding("settings", Verdict::Bad, failure.message())
-            .hint("correct or remove the file; until then, defaults are used"),
+        Err(failure) => new_finding("settings", Verdict::Bad, failure.message())
+            .with_hint("correct or remove the file; until then, defaults are used"),
     }
 }
 
 /// Adds the findings about the current workspace, if there is one.
-fn workspace(context: &Context, findings: &mut Vec<Finding>) -> Result<(), CommandFailure> {
-    let Ok(workspace) = context.workspace() else {
-        findings.push(finding("workspace", Verdict::Note, "nothing is recorded in this directory yet"));
+fn check_workspace(context: &Context, findings: &mut Vec<Finding>) -> Result<(), CommandFailure> {
+    let Ok(workspace) = context.open_workspace() else {
+        findings.push(new_finding("workspace", Verdict::Note, "nothing is recorded in this directory yet"));
         return Ok(());
     };
     let started = Instant::now();
-    let present = workspace.look()?;
+    let present = workspace.scan_for_display()?;
     let took: Duration = started.elapsed();
-    findings.push(finding(
+    findings.push(new_finding(
         "workspace",
         Verdict::Good,
         format!("{}, a scan of every file took {}", workspace.root.display(), output::duration(took)),
     ));
-    for trouble in &present.troubles {
+    for trouble in &present.skipped_paths {
         let text = format!("{} is not covered: {}", trouble.path, trouble.reason);
-        findings.push(finding("workspace", Verdict::Note, text));
+        findings.push(new_finding("workspace", Verdict::Note, text));
     }
-    let gaps = status::recent_gaps(context, &workspace)?;
+    let gaps = status::count_recent_gaps(context, &workspace)?;
     if gaps > 0 {
         let text = format!("{} could not be recorded in the last day", output::count(gaps, "event"));
-        findings.push(finding("hooks", Verdict::Bad, text).hint("\"stepback log --kind gap\" shows why"));
+        findings.push(
+            new_finding("hooks", Verdict::Bad, text).with_hint("\"stepback log --kind gap\" shows why"),
+        );
     }
     Ok(())
 }
 
-fn watcher(state: &WatcherState, now: Timestamp) -> Finding {
-    match (state.line(now), state.why_not()) {
-        (Some(line), _) => finding("watcher", Verdict::Good, line),
+fn check_watcher(state: &WatcherState, now: Timestamp) -> Finding {
+    match (state.process_summary(now), state.unavailable_reason()) {
+        (Some(line), _) => new_finding("watcher", Verdict::Good, line),
         (None, why) => {
             let verdict = if state.is_failing() { Verdict::Bad } else { Verdict::Note };
-            let found = finding("watcher", verdict, why.unwrap_or_default());
+            let found = new_finding("watcher", verdict, why.unwrap_or_default());
             match verdict {
-                Verdict::Bad => found.hint("hooks scan every file instead"),
+                Verdict::Bad => found.with_hint("hooks scan every file instead"),
                 _ => found,
             }
         }
@@ -142,7 +146,7 @@ fn watcher(state: &WatcherState, now: Timestamp) -> Finding {
 }
 
 /// Checks the system's inotify limits, which restrict watching.
-fn inotify() -> Option<Finding> {
+fn check_inotify_limits() -> Option<Finding> {
     let limit = |name: &str| -> Option<u64> {
         std::fs::read_to_string(format!("/proc/sys/fs/inotify/{name}")).ok()?.trim().parse().ok()
     };
@@ -153,9 +157,9 @@ fn inotify() -> Option<Finding> {
         output::grouped(instances)
     );
     let few = watches < 20_000;
-    let found = finding("inotify", if few { Verdict::Note } else { Verdict::Good }, text);
+    let found = new_finding("inotify", if few { Verdict::Note } else { Verdict::Good }, text);
     Some(match few {
-        true => found.hint("for large workspaces: sudo sysctl fs.inotify.max_user_watches=524288"),
+        true => found.with_hint("for large workspaces: sudo sysctl fs.inotify.max_user_watches=524288"),
         false => found,
     })
 }

@@ -21,20 +21,20 @@ use stepback_worktree::apply::ChangeOutcome;
 
 /// Returns a step, with the hash of its detail.
 pub fn step(stored: &StepRow) -> Value {
-    let mut value = json!(StepDocument::of(stored));
+    let mut value = json!(StepDocument::from_row(stored));
     value["detail"] = json!(stored.step.meta.detail);
     value
 }
 
 /// Returns an operation, with everything about the move that it made.
 pub fn operation(operation: &Operation) -> Value {
-    let mut value = json!(OperationDocument::of(operation));
+    let mut value = json!(OperationDocument::from_operation(operation));
     value["moved"] = json!(operation.action.moved());
     value
 }
 
 /// Returns a document about a path, with the path as its id.
-fn about_path(document: impl Serialize) -> Value {
+fn with_path_id(document: impl Serialize) -> Value {
     let mut value = json!(document);
     value["id"] = value["path"].clone();
     value
@@ -51,22 +51,22 @@ fn adapt_node(value: &mut Value, node: Option<&TreeNode>) {
 
 /// Returns the file, directory or link at a path.
 pub fn file(path: &RelPath, node: &TreeNode) -> Value {
-    let mut value = about_path(FileDocument::of(path, node));
+    let mut value = with_path_id(FileDocument::from_node(path, node));
     adapt_node(&mut value, Some(node));
     value
 }
 
 /// Returns a change.
 pub fn change(change: &PathChange) -> Value {
-    let mut value = about_path(ChangeDocument::of(change));
+    let mut value = with_path_id(ChangeDocument::from_change(change));
     adapt_node(&mut value["before"], change.before.as_ref());
     adapt_node(&mut value["after"], change.after.as_ref());
     value
 }
 
 /// Returns a change with its number, which is its id.
-pub fn numbered(numbered: &NumberedChange) -> Value {
-    let mut value = json!(NumberedChangeDocument::of(numbered));
+pub fn numbered_change(numbered: &NumberedChange) -> Value {
+    let mut value = json!(NumberedChangeDocument::from_change(numbered));
     value["id"] = json!(numbered.number);
     adapt_node(&mut value["before"], numbered.change.before.as_ref());
     adapt_node(&mut value["after"], numbered.change.after.as_ref());
@@ -74,28 +74,28 @@ pub fn numbered(numbered: &NumberedChange) -> Value {
 }
 
 /// Returns a path that a plan changes.
-pub fn planned(change: &PlannedChange) -> Value {
-    let mut value = about_path(PlannedChangeDocument::of(change));
+pub fn planned_change(change: &PlannedChange) -> Value {
+    let mut value = with_path_id(PlannedChangeDocument::from_change(change));
     adapt_node(&mut value["now"], change.now.as_ref());
     adapt_node(&mut value["then"], change.then.as_ref());
     value
 }
 
 /// Returns the result for a path.
-pub fn outcome(outcome: &(PlannedChange, ChangeOutcome)) -> Value {
-    let document = ChangeOutcomeDocument::of(outcome);
+pub fn change_outcome(outcome: &(PlannedChange, ChangeOutcome)) -> Value {
+    let document = ChangeOutcomeDocument::from_outcome(outcome);
     let result = if document.done { "done" } else { "left alone" };
-    let mut value = about_path(document);
+    let mut value = with_path_id(document);
     value["result"] = json!(result);
     value
 }
 
 /// Returns a path that was left alone, and the reason.
-pub fn left_alone(item: &SkippedPath) -> Value {
-    about_path(SkippedPathDocument::of(item))
+pub fn skipped_path(item: &SkippedPath) -> Value {
+    with_path_id(SkippedPathDocument::from_skipped_path(item))
 }
 
 /// Returns a change that a rewind keeps.
-pub fn kept(change: &KeptChange) -> Value {
-    about_path(KeptChangeDocument::of(change))
+pub fn kept_change(change: &KeptChange) -> Value {
+    with_path_id(KeptChangeDocument::from_change(change))
 }

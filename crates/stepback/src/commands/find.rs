@@ -15,7 +15,7 @@ use stepback_model::time_expr;
 use stepback_store::port::{SearchRequest, StepQuery, StepRow};
 
 use super::{CommandResult, DONE, documents, sessions, titles};
-use crate::args::find::{self as args, Among};
+use crate::args::find::{self as args, StepFilterArgs};
 use crate::context::Context;
 use crate::failure::{CommandFailure, FailureKind};
 use crate::output::{self, Paint};
@@ -28,19 +28,19 @@ pub fn search(context: &Context, arguments: &args::SearchArgs) -> CommandResult 
     let text = arguments.words.join(" ");
     let pattern = match (&text, arguments.substring) {
         (text, _) if text.is_empty() && arguments.reindex => None,
-        (text, true) => Some(Pattern::substring(text).map_err(not_understood)?),
-        (text, false) => Some(Pattern::words(text).map_err(not_understood)?),
+        (text, true) => Some(Pattern::substring(text).map_err(pattern_failure)?),
+        (text, false) => Some(Pattern::words(text).map_err(pattern_failure)?),
     };
     let engine = context.engine();
-    let (workspace, among) = steps_of(context, engine, &arguments.among)?;
+    let (workspace, among) = build_step_query(context, engine, &arguments.among)?;
     if arguments.reindex {
         context.store().forget_index()?;
-        let told = engine.bring_index_up_to_date()?;
-        output::say_for_people(context.json, &format!("Indexed {}.", output::count(told, "step")));
+        let told = engine.update_index()?;
+        output::print_unless_json(context.json, &format!("Indexed {}.", output::count(told, "step")));
     }
     let Some(pattern) = pattern else {
         if context.json {
-            output::document(&json!({ "items": [], "total": 0, "total_is_exact": true, "next": null }));
+            output::print_document(&json!({ "items": [], "total": 0, "total_is_exact": true, "next": null }));
         }
         return DONE;
     };
@@ -53,44 +53,50 @@ pub fn search(context: &Context, arguments: &args::SearchArgs) -> CommandResult 
         limit: arguments.limit,
     };
     let found = engine.search(&search)?;
-    let mut places = Places::default();
+    let mut places = StepContextCache::default();
     if context.json {
         let mut items = Vec::new();
         for hit in &found.hits {
-            let mut value = places.value(engine, hit.workspace, &hit.stored)?;
+            let mut value = places.step_document(engine, hit.workspace, &hit.stored)?;
             value["score"] = json!(hit.score);
             value["snippets"] =
-                hit.snippets.iter().map(|snippet| json!(SnippetDocument::of(snippet))).collect();
+                hit.snippets.iter().map(|snippet| json!(SnippetDocument::from_snippet(snippet))).collect();
             items.push(value);
         }
         let (total, exact) = (found.total, !found.at_least);
-        output::document(
+        output::print_document(
             &json!({ "items": items, "total": total, "total_is_exact": exact, "next": found.next }),
         );
         return DONE;
     }
     let paint = Paint::stdout();
     for hit in &found.hits {
-        output::line(places.line(context, engine, hit.workspace, &hit.stored, workspace.is_none())?);
+        output::print_line(places.format_step(
+            context,
+            engine,
+            hit.workspace,
+            &hit.stored,
+            workspace.is_none(),
+        )?);
         for snippet in hit.snippets.iter().take(MAX_SNIPPETS) {
             let name = paint.dim(format!("{}:", snippet.field.as_str()));
-            output::line(format!("       {name} {}", marked(paint, snippet)));
+            output::print_line(format!("       {name} {}", highlight_matches(paint, snippet)));
         }
     }
     let shown = found.hits.len() as u64;
     match found.hits.first() {
         None if found.total == 0 => {
-            output::say_for_people(context.json, "No matches.");
+            output::print_unless_json(context.json, "No matches.");
         }
-        None => output::say_for_people(context.json, &format!("There are only {}.", found.total)),
+        None => output::print_unless_json(context.json, &format!("There are only {}.", found.total)),
         Some(first) => {
             let more = match found.next {
                 Some(next) => format!("; --skip {next} shows the next ones"),
                 None => String::new(),
             };
-            let all = counted(found.total, found.at_least);
-            output::say_for_people(context.json, &format!("{shown} of {all}{more}."));
-            go_there(context, &first.stored, workspace.is_some());
+            let all = format_step_count(found.total, found.at_least);
+            output::print_unless_json(context.json, &format!("{shown} of {all}{more}."));
+            print_navigation_hint(context, &first.stored, workspace.is_some());
         }
     }
     DONE
@@ -99,11 +105,11 @@ pub fn search(context: &Context, arguments: &args::SearchArgs) -> CommandResult 
 /// Runs `stepback query`.
 pub fn query(context: &Context, arguments: &args::QueryArgs) -> CommandResult {
     let engine = context.engine();
-    let (workspace, among) = steps_of(context, engine, &arguments.among)?;
+    let (workspace, among) = build_step_query(context, engine, &arguments.among)?;
     let usage = |what: &str, why: &str| CommandFailure::new(FailureKind::Usage, format!("{what}: {why}"));
     let state = match &arguments.state {
         Some(text) => Some(Hash::from_hex(text).ok_or_else(|| {
-            usage("--state", "a hash has 64 hex digits").hint("\"stepback query --json\" shows them")
+            usage("--state", "a hash has 64 hex digits").with_hint("\"stepback query --json\" shows them")
         })?),
         None => None,
     };
@@ -113,11 +119,11 @@ pub fn query(context: &Context, arguments: &args::QueryArgs) -> CommandResult {
     };
     let min_duration = match &arguments.min_duration {
         Some(text) => Some(time_expr::span_micros(text).ok_or_else(|| {
-            usage(&format!("--min-duration {text}"), "not a duration").hint("500ms, 30s, 2m, 1h")
+            usage(&format!("--min-duration {text}"), "not a duration").with_hint("500ms, 30s, 2m, 1h")
         })?),
         None => None,
     };
-    let (by, oldest_first) = arguments.order.meaning();
+    let (by, oldest_first) = arguments.order.sort_key();
     let query = StepQuery {
         worker: arguments.worker.clone(),
         tool: arguments.tool.clone(),
@@ -136,56 +142,62 @@ pub fn query(context: &Context, arguments: &args::QueryArgs) -> CommandResult {
         ..among
     };
     let page = context.store().find(workspace, &query)?;
-    let mut places = Places::default();
+    let mut places = StepContextCache::default();
     if context.json {
         let mut items = Vec::new();
         for placed in &page.steps {
-            items.push(places.value(engine, placed.workspace, &placed.stored)?);
+            items.push(places.step_document(engine, placed.workspace, &placed.stored)?);
         }
         let next = page.next.map(|cursor| cursor.to_string());
         let exact = !page.at_least;
-        output::document(
+        output::print_document(
             &json!({ "items": items, "total": page.total, "total_is_exact": exact, "next": next }),
         );
         return DONE;
     }
     if arguments.count {
-        output::line(page.total);
+        output::print_line(page.total);
         return DONE;
     }
     for placed in &page.steps {
-        output::line(places.line(context, engine, placed.workspace, &placed.stored, workspace.is_none())?);
+        output::print_line(places.format_step(
+            context,
+            engine,
+            placed.workspace,
+            &placed.stored,
+            workspace.is_none(),
+        )?);
     }
     let more = match page.next {
         Some(next) => format!("; --cursor {next} shows the next ones"),
         None => String::new(),
     };
-    let (shown, all) = (page.steps.len(), counted(page.total, page.at_least));
-    output::say_for_people(context.json, &format!("{shown} of {all}{more}."));
+    let (shown, all) = (page.steps.len(), format_step_count(page.total, page.at_least));
+    output::print_unless_json(context.json, &format!("{shown} of {all}{more}."));
     DONE
 }
 
 /// Returns the number of steps as text, marked if it is only a lower bound.
-fn counted(total: u64, at_least: bool) -> String {
+fn format_step_count(total: u64, at_least: bool) -> String {
     let steps = output::count(total, "step");
     if at_least { format!("at least {steps}") } else { steps }
 }
 
-fn not_understood(error: PatternError) -> CommandFailure {
+fn pattern_failure(error: PatternError) -> CommandFailure {
     let hint = match error {
         PatternError::NoWord { .. } => "--substring also matches punctuation",
         PatternError::Unclosed => "--substring matches quotation marks",
         _ => "word, \"a phrase\", begin*, -not; \"stepback search --help\" has examples",
     };
     let message = error.to_string();
-    CommandFailure::new(FailureKind::Usage, safe(&message)).hint(hint)
+    CommandFailure::new(FailureKind::Usage, safe(&message)).with_hint(hint)
 }
 
 /// Returns the workspace and the steps to search. Pending events of the workspace are recorded first.
-fn steps_of(
+fn build_step_query(
     context: &Context,
     engine: &Engine,
-    among: &Among,
+    among: &StepFilterArgs,
 ) -> Result<(Option<WorkspaceId>, StepQuery), CommandFailure> {
     let time = |name: &str, text: &Option<String>| {
         let parse = |text: &String| {
@@ -196,7 +208,7 @@ fn steps_of(
     };
     let mut query = StepQuery {
         agent: among.agent.clone(),
-        kinds: sessions::kinds(&among.kinds)?,
+        kinds: sessions::parse_kinds(&among.kinds)?,
         since: time("since", &among.since)?,
         until: time("until", &among.until)?,
         failed: among.errors.then_some(true),
@@ -205,15 +217,15 @@ fn steps_of(
     };
     if among.all_workspaces {
         query.session = match &among.session {
-            Some(text) => Some(engine.find_session_anywhere(text)?.id),
+            Some(text) => Some(engine.find_session_in_store(text)?.id),
             None => None,
         };
         // Pending events of other workspaces are not recorded: opening a workspace finishes interrupted work in it, which
         // the user did not ask for.
-        let _ = context.workspace();
+        let _ = context.open_workspace();
         return Ok((None, query));
     }
-    let workspace = context.workspace()?;
+    let workspace = context.open_workspace()?;
     query.session = match &among.session {
         Some(text) => Some(workspace.find_session(text)?.id),
         None => None,
@@ -223,12 +235,12 @@ fn steps_of(
 
 /// Sessions and workspace roots, each looked up once.
 #[derive(Default)]
-struct Places {
+struct StepContextCache {
     sessions: HashMap<SessionId, Option<Session>>,
     roots: HashMap<WorkspaceId, String>,
 }
 
-impl Places {
+impl StepContextCache {
     fn session(&mut self, engine: &Engine, id: SessionId) -> Result<Option<&Session>, CommandFailure> {
         if let std::collections::hash_map::Entry::Vacant(place) = self.sessions.entry(id) {
             place.insert(engine.store.session(id).map_err(EngineError::from)?);
@@ -245,7 +257,7 @@ impl Places {
         Ok(self.roots.get(&id).cloned().unwrap_or_default())
     }
 
-    fn value(
+    fn step_document(
         &mut self,
         engine: &Engine,
         workspace: WorkspaceId,
@@ -259,7 +271,7 @@ impl Places {
         Ok(value)
     }
 
-    fn line(
+    fn format_step(
         &mut self,
         context: &Context,
         engine: &Engine,
@@ -269,7 +281,7 @@ impl Places {
     ) -> Result<String, CommandFailure> {
         let paint = Paint::stdout();
         let step = &stored.step;
-        let session = self.session(engine, step.session)?.map_or(String::new(), sessions::name);
+        let session = self.session(engine, step.session)?.map_or(String::new(), sessions::display_name);
         let root = match with_root {
             true => format!("  {}", paint.dim(self.root(engine, workspace)?)),
             false => String::new(),
@@ -284,7 +296,7 @@ impl Places {
             "{:>6}  {}  {}  {}  {}{}{failed}{gone}{root}",
             paint.strong(format!("#{}", step.number)),
             paint.dim(step.kind.as_str()),
-            safe(&titles::title(stored)),
+            safe(&titles::step_title(stored)),
             paint.name(session),
             paint.dim(step.at.ago(context.now())),
             paint.dim(took),
@@ -293,7 +305,7 @@ impl Places {
 }
 
 /// Returns a snippet on one line, with the matches highlighted.
-fn marked(paint: Paint, snippet: &TextSnippet) -> String {
+fn highlight_matches(paint: Paint, snippet: &TextSnippet) -> String {
     // Line breaks and control characters are shown as visible escapes and never reach the terminal.
     let shown = |text: &str| {
         let joined = text.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -317,7 +329,7 @@ fn marked(paint: Paint, snippet: &TextSnippet) -> String {
 }
 
 /// Prints how to get to a step.
-fn go_there(context: &Context, stored: &StepRow, here: bool) {
+fn print_navigation_hint(context: &Context, stored: &StepRow, here: bool) {
     let step = &stored.step;
     let (number, session) = (step.number, step.session.short());
     let text = match here {
@@ -326,5 +338,5 @@ fn go_there(context: &Context, stored: &StepRow, here: bool) {
         ),
         false => format!("\"stepback replay {session}\" replays the session of the first one."),
     };
-    output::say_for_people(context.json, &text);
+    output::print_unless_json(context.json, &text);
 }

@@ -30,7 +30,7 @@ pub fn fsck(arguments: &Arguments, wanted: &Fsck) -> CommandResult {
         }
         Err(failure) => match (rebuildable(arguments), failure.kind()) {
             (Some((place, plan)), FailureKind::Store) => repair(arguments, wanted, &plan, || {
-                Ok(EmbeddedStore::open_to_repair(place.local())?.restore_lost_commits()?)
+                Ok(EmbeddedStore::open_to_repair(place.local_dir())?.restore_lost_commits()?)
             }),
             _ => Err(failure),
         },
@@ -56,9 +56,9 @@ fn repair(
     let hopeless = plan.len() as u64 - possible;
     if !arguments.json {
         for commit in plan {
-            output::line(commit.to_string());
+            output::print_line(commit.to_string());
         }
-        output::line(format!(
+        output::print_line(format!(
             "{} would be brought back{}",
             output::count(possible, "commit"),
             if hopeless == 0 {
@@ -70,28 +70,28 @@ fn repair(
     }
     if wanted.dry_run {
         if arguments.json {
-            output::document(&repair_document(false, plan));
+            output::print_document(&repair_document(false, plan));
         }
         return DONE;
     }
-    let is_confirmed = wanted.yes || (!arguments.json && output::ask("Continue?") == Some(true));
+    let is_confirmed = wanted.yes || (!arguments.json && output::confirm("Continue?") == Some(true));
     if !is_confirmed {
         return Err(CommandFailure::new(
             FailureKind::Refused,
             "confirmation required: the store would be changed",
         )
-        .hint(
+        .with_hint(
             "copy the store first if you can; then add --yes to confirm, or --dry-run to only show the plan",
         ));
     }
     let done = apply()?;
     if arguments.json {
-        output::document(&repair_document(true, &done));
+        output::print_document(&repair_document(true, &done));
         return DONE;
     }
     let back = done.iter().filter(|commit| commit.obstacle.is_none()).count() as u64;
-    output::line(format!("Brought back {}", output::count(back, "commit")));
-    output::say("Hint: \"stepback fsck\" verifies the result.");
+    output::print_line(format!("Brought back {}", output::count(back, "commit")));
+    output::print_status("Hint: \"stepback fsck\" verifies the result.");
     DONE
 }
 
@@ -101,12 +101,12 @@ fn repair_document(is_repaired: bool, lost: &[LostCommit]) -> Value {
 
 /// Verifies the store and reports what is damaged.
 fn check(context: &Context) -> CommandResult {
-    let health = context.engine().check()?;
+    let health = context.engine().verify_objects()?;
     let lost = context.store().lost_commits()?;
     let sound = health.problems.is_empty();
     if context.json {
         let items = health.problems.iter().enumerate();
-        output::document(&json!({
+        output::print_document(&json!({
             "ok": sound,
             "verified": health.verified,
             "bytes": health.bytes,
@@ -116,21 +116,21 @@ fn check(context: &Context) -> CommandResult {
     } else {
         let paint = Paint::stdout();
         for problem in &health.problems {
-            output::line(format!("{} {problem}", paint.bad("damaged:")));
+            output::print_line(format!("{} {problem}", paint.bad("damaged:")));
         }
-        output::line(format!(
+        output::print_line(format!(
             "Verified {} ({}): {}",
             output::count(health.verified, "object"),
             output::bytes(health.bytes),
             if sound { paint.good("no problems") } else { paint.bad("see above") }
         ));
         if !lost.is_empty() {
-            output::say(
+            output::print_status(
                 "Hint: commits that were acknowledged are missing; \"stepback fsck --repair\" shows which can be brought back.",
             );
         }
         if !sound {
-            output::say(
+            output::print_status(
                 "Hint: everything not listed above is intact; \"stepback restore POINT --into DIR\" restores it.",
             );
         }
@@ -141,7 +141,7 @@ fn check(context: &Context) -> CommandResult {
 /// Warns about commits that the store has lost, before a command shows what is left.
 pub fn warn_of_lost_commits(store: &dyn Store) {
     if store.has_lost_commits().unwrap_or(false) {
-        output::say(
+        output::print_status(
             "Warning: the store has lost commits that were acknowledged; nothing is recorded until \"stepback fsck --repair\" has brought them back.",
         );
     }

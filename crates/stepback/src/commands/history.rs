@@ -10,7 +10,7 @@ use stepback_model::ids::StepId;
 use stepback_model::record::{OpStatus, StepKind};
 use stepback_store::port::{StepQuery, StepRow};
 
-use self::graph::{Drawn, Lanes};
+use self::graph::{GraphStep, Lanes};
 use super::{CommandResult, DONE, documents, titles};
 use crate::context::Context;
 use crate::output::{self, Paint};
@@ -22,8 +22,8 @@ pub fn log(
     session: Option<&str>,
     kinds: &[String],
 ) -> CommandResult {
-    let kinds = super::sessions::kinds(kinds)?;
-    let workspace = context.workspace()?;
+    let kinds = super::sessions::parse_kinds(kinds)?;
+    let workspace = context.open_workspace()?;
     let session = session.map(|text| workspace.find_session(text)).transpose()?;
     let head = workspace.head_id()?;
     let query = StepQuery {
@@ -34,7 +34,7 @@ pub fn log(
         ..StepQuery::default()
     };
     let steps = workspace.store().steps(workspace.record.id, &query).map_err(EngineError::from)?;
-    let rolled_back = workspace.lines()?;
+    let rolled_back = workspace.load_lines()?;
     let is_head = |stored: &StepRow| Some(stored.step.id) == head;
     let shown = steps.iter();
     if context.json {
@@ -46,7 +46,7 @@ pub fn log(
                 value
             })
             .collect();
-        output::document(&json!({ "items": items }));
+        output::print_document(&json!({ "items": items }));
         return DONE;
     }
     let paint = Paint::stdout();
@@ -60,14 +60,14 @@ pub fn log(
             _ => format!("{}: ", step.kind.as_str()),
         };
         let failed = if step.meta.failed { paint.bad("  failed") } else { String::new() };
-        output::line(format!(
+        output::print_line(format!(
             "{} {:>5}  {}  {:>12}  {}{}{failed}{}",
             paint.good(mark),
             paint.strong(format!("#{}", step.number)),
             paint.name(step.id.short()),
             paint.dim(step.at.ago(now)),
             paint.dim(kind),
-            titles::title(stored),
+            titles::step_title(stored),
             paint.note(rolled)
         ));
     }
@@ -76,14 +76,14 @@ pub fn log(
 
 /// Runs `stepback timeline`.
 pub fn timeline(context: &Context) -> CommandResult {
-    let workspace = context.workspace()?;
+    let workspace = context.open_workspace()?;
     let head = workspace.head()?.step.id;
     let nodes = checkpoint_graph(&workspace)?;
     if context.json {
         let items: Vec<_> = nodes
             .iter()
             .map(|node| {
-                let mut value = json!(StepDocument::of(&node.stored));
+                let mut value = json!(StepDocument::from_row(&node.stored));
                 value["branch"] = json!(node.branch);
                 value["active"] = json!(node.is_on_line);
                 value["rolled_back"] = json!(node.is_rolled_back);
@@ -92,17 +92,17 @@ pub fn timeline(context: &Context) -> CommandResult {
                 value
             })
             .collect();
-        output::document(&json!({ "items": items, "head": head }));
+        output::print_document(&json!({ "items": items, "head": head }));
         return DONE;
     }
     let paint = Paint::stdout();
     let now = context.now();
-    let drawn: Vec<Drawn<StepId>> = nodes
+    let drawn: Vec<GraphStep<StepId>> = nodes
         .iter()
         .map(|node| {
             let (step, is_present) = (node.stored.step.id, node.is_on_line);
             let glyph = if step == head { '◉' } else { ['○', '●'][usize::from(is_present)] };
-            Drawn { step, before: node.follows.map(|(id, _)| id), is_present, glyph }
+            GraphStep { step, before: node.follows.map(|(id, _)| id), is_present, glyph }
         })
         .collect();
     for (node, Lanes { joins, row: (left, glyph, right), merge }) in nodes.iter().zip(graph::draw(&drawn)) {
@@ -118,7 +118,8 @@ pub fn timeline(context: &Context) -> CommandResult {
             StepKind::ToolEnd => "after ",
             _ => "",
         };
-        let text = format!("#{:<4} {:>12}  {side}{}", step.number, step.at.ago(now), titles::title(stored));
+        let text =
+            format!("#{:<4} {:>12}  {side}{}", step.number, step.at.ago(now), titles::step_title(stored));
         let text = if active { text } else { paint.dim(text) };
         let note = match &node.branch {
             _ if here => paint.good("  ← you are here"),
@@ -126,20 +127,20 @@ pub fn timeline(context: &Context) -> CommandResult {
             Some(name) => paint.dim(format!("  (branch {name})")),
             None => paint.dim("  (rolled back)"),
         };
-        joins.into_iter().for_each(|joins| output::line(paint.dim(joins)));
-        output::line(format!("{}{glyph} {}{text}{note}", paint.dim(left), paint.dim(right)));
-        merge.into_iter().for_each(|merge| output::line(paint.dim(merge)));
+        joins.into_iter().for_each(|joins| output::print_line(paint.dim(joins)));
+        output::print_line(format!("{}{glyph} {}{text}{note}", paint.dim(left), paint.dim(right)));
+        merge.into_iter().for_each(|merge| output::print_line(paint.dim(merge)));
     }
     DONE
 }
 
 /// Runs `stepback op log`.
 pub fn op_log(context: &Context) -> CommandResult {
-    let workspace = context.workspace()?;
+    let workspace = context.open_workspace()?;
     let operations = workspace.operations()?;
     if context.json {
         let items: Vec<_> = operations.iter().map(documents::operation).collect();
-        output::document(&json!({ "items": items }));
+        output::print_document(&json!({ "items": items }));
         return DONE;
     }
     let paint = Paint::stdout();
@@ -156,7 +157,7 @@ pub fn op_log(context: &Context) -> CommandResult {
             Some(session) => format!("  (by {} {})", session.agent, session.id.short()),
             None => String::new(),
         };
-        output::line(format!(
+        output::print_line(format!(
             "{:>4}  {}  {:>12}  {}{}{}",
             paint.strong(operation.number),
             paint.name(operation.id.short()),

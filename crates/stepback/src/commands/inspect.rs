@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use serde_json::{Value, json};
 use stepback_api::state::StateSlotsDocument;
-use stepback_engine::workspace::describe;
+use stepback_engine::workspace::describe_checkpoint;
 use stepback_engine::{EngineError, Workspace, diff};
 use stepback_model::escape::safe;
 use stepback_model::path::RelPath;
@@ -20,13 +20,13 @@ use crate::failure::{CommandFailure, FailureKind};
 use crate::output::{self, Paint};
 
 /// Runs `stepback at` and `stepback checkpoint show`.
-pub fn at(context: &Context, point: &str) -> CommandResult {
-    let workspace = context.workspace()?;
+pub fn show_point(context: &Context, point: &str) -> CommandResult {
+    let workspace = context.open_workspace()?;
     // The lock keeps a prune from freeing objects that are being read.
     let lock = workspace.lock_shared()?;
     let stored = context.resolve(&workspace, point)?;
-    let state = workspace.state_of(&stored)?;
-    let entries = diff::trees(workspace.store(), None, state.files).map_err(EngineError::from)?;
+    let state = workspace.load_state(&stored)?;
+    let entries = diff::compare_trees(workspace.store(), None, state.files).map_err(EngineError::from)?;
     let git = match state.git {
         Some(hash) => GitState::load(workspace.store(), hash).map_err(EngineError::from)?,
         None => GitState::default(),
@@ -46,27 +46,31 @@ pub fn at(context: &Context, point: &str) -> CommandResult {
             })
             .collect();
         let mut value = documents::step(&stored);
-        value["detail"] = json!(workspace.detail_of(&stored.step)?);
+        value["detail"] = json!(workspace.load_detail(&stored.step)?);
         value["files"] = json!(files);
         value["git"] = json!(repositories);
-        value["slots"] = json!(StateSlotsDocument::of(&state));
-        output::document(&value);
+        value["slots"] = json!(StateSlotsDocument::from_state(&state));
+        output::print_document(&value);
         return DONE;
     }
     let paint = Paint::stdout();
     let step = &stored.step;
     let noun = if stored.is_checkpoint() { "Checkpoint" } else { "Step" };
-    output::line(format!("{noun} {} {}", paint.strong(describe(&stored)), paint.name(step.id)));
-    output::line(format!("  made     {} ({})", step.at, step.at.ago(context.now())));
+    output::print_line(format!(
+        "{noun} {} {}",
+        paint.strong(describe_checkpoint(&stored)),
+        paint.name(step.id)
+    ));
+    output::print_line(format!("  made     {} ({})", step.at, step.at.ago(context.now())));
     if let Some(trigger) = stored.trigger {
-        output::line(format!("  trigger  {}", trigger.as_str()));
+        output::print_line(format!("  trigger  {}", trigger.as_str()));
     }
-    output::line(format!("  summary  {}", step.summary));
+    output::print_line(format!("  summary  {}", step.summary));
     if let Some(note) = &stored.annotation.note {
-        output::line(format!("  note     {}", safe(note)));
+        output::print_line(format!("  note     {}", safe(note)));
     }
     if !stored.annotation.tags.is_empty() {
-        output::line(format!("  tags     {}", stored.annotation.tags.join(", ")));
+        output::print_line(format!("  tags     {}", stored.annotation.tags.join(", ")));
     }
     if step.kind != StepKind::Checkpoint && step.kind != StepKind::Rewind {
         show_step(&workspace, &stored)?;
@@ -83,21 +87,21 @@ pub fn at(context: &Context, point: &str) -> CommandResult {
             _ => {}
         }
     }
-    output::line(format!(
+    output::print_line(format!(
         "  files    {}, {} ({skipped} not covered)",
         output::count(files, "file"),
         output::bytes(bytes)
     ));
     for repository in &git.repositories {
         let summary = &repository.summary;
-        output::line(format!(
+        output::print_line(format!(
             "  git      {}: {} at {}",
             stepback_model::path::display_bytes(&repository.path),
             summary.branch.as_deref().unwrap_or("detached HEAD"),
             summary.commit.as_deref().unwrap_or("no commit yet")
         ));
     }
-    output::say(paint.dim(format!(
+    output::print_status(paint.dim(format!(
         "\"stepback diff '#{0}'\" compares it with now, \"stepback rewind '#{0}'\" goes back to it.",
         step.number
     )));
@@ -112,20 +116,20 @@ fn show_step(workspace: &Workspace, stored: &StepRow) -> Result<(), CommandFailu
     let facts = &step.meta;
     let session = workspace.store().session(step.session).map_err(EngineError::from)?;
     if let Some(session) = session {
-        output::line(format!(
+        output::print_line(format!(
             "  session  {}, iteration {}",
-            super::sessions::name(&session),
+            super::sessions::display_name(&session),
             facts.iteration
         ));
     }
-    output::line(format!("  kind     {}", step.kind.as_str()));
+    output::print_line(format!("  kind     {}", step.kind.as_str()));
     if let Some(worker) = &facts.worker {
-        output::line(format!("  worker   {worker}"));
+        output::print_line(format!("  worker   {worker}"));
     }
     if let Some(micros) = facts.duration {
-        output::line(format!("  took     {:.1} ms", micros as f64 / 1000.0));
+        output::print_line(format!("  took     {:.1} ms", micros as f64 / 1000.0));
     }
-    let detail = workspace.detail_of(step)?.unwrap_or_default();
+    let detail = workspace.load_detail(step)?.unwrap_or_default();
     for name in ["input", "output", "error"] {
         let Some(value) = detail.get(name) else { continue };
         let text = match value {
@@ -133,12 +137,15 @@ fn show_step(workspace: &Workspace, stored: &StepRow) -> Result<(), CommandFailu
             other => serde_json::to_string_pretty(other).unwrap_or_default(),
         };
         let lines: Vec<&str> = text.lines().collect();
-        output::line(format!("  {name}"));
+        output::print_line(format!("  {name}"));
         for line in lines.iter().take(MAX_SHOWN_LINES) {
-            output::line(format!("    {}", safe(line)));
+            output::print_line(format!("    {}", safe(line)));
         }
         if lines.len() > MAX_SHOWN_LINES {
-            output::line(format!("    … and {} more lines (--json has all)", lines.len() - MAX_SHOWN_LINES));
+            output::print_line(format!(
+                "    … and {} more lines (--json has all)",
+                lines.len() - MAX_SHOWN_LINES
+            ));
         }
     }
     Ok(())
@@ -146,15 +153,18 @@ fn show_step(workspace: &Workspace, stored: &StepRow) -> Result<(), CommandFailu
 
 /// Runs `stepback cat`.
 pub fn cat(context: &Context, point: &str, path: &str) -> CommandResult {
-    let workspace = context.workspace()?;
+    let workspace = context.open_workspace()?;
     // The lock keeps a prune from freeing objects that are being read.
     let lock = workspace.lock_shared()?;
     let stored = context.resolve(&workspace, point)?;
-    let state = workspace.state_of(&stored)?;
-    let relative = parse_path(&context.relative(&workspace, path))?;
+    let state = workspace.load_state(&stored)?;
+    let relative = parse_path(&context.to_workspace_path(&workspace, path))?;
     let (node, bytes) = workspace.read_path(&state, &relative)?.ok_or_else(|| {
-        CommandFailure::new(FailureKind::Point, format!("{relative} did not exist at {}", describe(&stored)))
-            .hint(format!("\"stepback at '#{}' --json\" lists the files there", stored.step.number))
+        CommandFailure::new(
+            FailureKind::Point,
+            format!("{relative} did not exist at {}", describe_checkpoint(&stored)),
+        )
+        .with_hint(format!("\"stepback at '#{}' --json\" lists the files there", stored.step.number))
     })?;
     drop(lock);
     match &node {
@@ -170,7 +180,7 @@ pub fn cat(context: &Context, point: &str, path: &str) -> CommandResult {
     if context.json {
         let mut value = documents::file(&relative, &node);
         value["text"] = json!(String::from_utf8(bytes).ok());
-        output::document(&value);
+        output::print_document(&value);
         return DONE;
     }
     let _ = std::io::stdout().write_all(&bytes);
@@ -181,17 +191,17 @@ pub fn cat(context: &Context, point: &str, path: &str) -> CommandResult {
 fn parse_path(path: &str) -> Result<RelPath, CommandFailure> {
     RelPath::parse(path).map_err(|error| {
         CommandFailure::new(FailureKind::Usage, format!("{path}: {error}"))
-            .hint("use a path inside the workspace")
+            .with_hint("use a path inside the workspace")
     })
 }
 
 /// Runs `stepback restore`.
 pub fn restore(context: &Context, point: &str, into: &Path, git: bool) -> CommandResult {
-    let workspace = context.workspace()?;
+    let workspace = context.open_workspace()?;
     // The lock keeps a prune from freeing objects that are being read.
     let _lock = workspace.lock_shared()?;
     let stored = context.resolve(&workspace, point)?;
-    let state = workspace.state_of(&stored)?;
+    let state = workspace.load_state(&stored)?;
     let into = context.directory.join(into);
     let done = workspace.materialize_intact(&state, &into, git)?;
     // The directory exists now, so it has a path without "..".
@@ -202,36 +212,36 @@ pub fn restore(context: &Context, point: &str, into: &Path, git: bool) -> Comman
         false => Ok(ExitCode::from(FailureKind::Store as u8)),
     };
     if context.json {
-        output::document(&json!({
+        output::print_document(&json!({
             "id": stored.step.id,
             "into": into.display().to_string(),
             "files": done.files,
             "cloned": done.cloned,
             "bytes": done.bytes,
-            "missing": done.missing.iter().map(documents::left_alone).collect::<Vec<_>>(),
-            "damaged": done.damaged.iter().map(documents::left_alone).collect::<Vec<_>>(),
+            "missing": done.missing.iter().map(documents::skipped_path).collect::<Vec<_>>(),
+            "damaged": done.damaged.iter().map(documents::skipped_path).collect::<Vec<_>>(),
         }));
         return code;
     }
-    output::line(format!(
+    output::print_line(format!(
         "Wrote {} ({}) of {} to {}",
         output::count(done.files, "file"),
         output::bytes(done.bytes),
-        describe(&stored),
+        describe_checkpoint(&stored),
         into.display()
     ));
     for item in &done.missing {
-        output::say(format!("  not written: {} ({})", item.path, item.reason));
+        output::print_status(format!("  not written: {} ({})", item.path, item.reason));
     }
     for item in &done.damaged {
         let path = if item.path.as_bytes().is_empty() { ".".to_string() } else { item.path.to_string() };
-        output::say(format!("  damaged: {path} ({})", item.reason));
+        output::print_status(format!("  damaged: {path} ({})", item.reason));
     }
     if !done.damaged.is_empty() {
-        output::say("Hint: everything else was written; \"stepback fsck\" reports all damage.");
+        output::print_status("Hint: everything else was written; \"stepback fsck\" reports all damage.");
     }
     if inside {
-        output::say("The directory is inside the workspace, so the next checkpoint includes it.");
+        output::print_status("The directory is inside the workspace, so the next checkpoint includes it.");
     }
     code
 }

@@ -8,13 +8,13 @@ use stepback_engine::prune::{PrunePlan, Pruned, Rules};
 use stepback_store::port::StepQuery;
 
 use super::{CommandResult, DONE, titles};
-use crate::args::Prune;
+use crate::args::PruneArgs;
 use crate::context::Context;
 use crate::output::{self, Paint};
 
 /// Runs `stepback prune`.
-pub fn prune(context: &Context, arguments: &Prune) -> CommandResult {
-    let workspace = context.workspace()?;
+pub fn prune(context: &Context, arguments: &PruneArgs) -> CommandResult {
+    let workspace = context.open_workspace()?;
     let rules = Rules {
         keep_last: arguments.keep_last,
         keep_days: arguments.keep_days,
@@ -23,10 +23,10 @@ pub fn prune(context: &Context, arguments: &Prune) -> CommandResult {
         now: arguments.now,
     };
     let plan = workspace.plan_prune(rules)?;
-    let document = PruneReportDocument::planned(&plan);
+    let document = PruneReportDocument::from_plan(&plan);
     if arguments.dry_run {
         if context.json {
-            output::document(&json!(document));
+            output::print_document(&json!(document));
         } else {
             print_prune_plan(&plan);
         }
@@ -35,10 +35,10 @@ pub fn prune(context: &Context, arguments: &Prune) -> CommandResult {
     let size_before = plan.size_before;
     let pruned = workspace.prune(plan)?;
     if context.json {
-        let mut value = json!(document.applied(workspace.store(), &pruned)?);
+        let mut value = json!(document.with_result(workspace.store(), &pruned)?);
         value["id"] = json!(pruned.operation.as_ref().map(|operation| operation.id));
         value["hidden"] = json!(pruned.hidden);
-        output::document(&value);
+        output::print_document(&value);
         return DONE;
     }
     print_pruned(&pruned, size_before);
@@ -47,19 +47,19 @@ pub fn prune(context: &Context, arguments: &Prune) -> CommandResult {
 
 fn print_prune_plan(plan: &PrunePlan) {
     for stored in &plan.hide {
-        output::line(format!("would prune #{}  {}", stored.step.number, titles::title(stored)));
+        output::print_line(format!("would prune #{}  {}", stored.step.number, titles::step_title(stored)));
     }
     let freed: HashSet<_> = plan.purge.iter().collect();
     let undoable = plan.hide.iter().filter(|stored| !freed.contains(&stored.step.id)).count();
-    output::line(format!(
+    output::print_line(format!(
         "{} would be pruned, {} kept; the space of {} would be freed",
         output::count(plan.hide.len() as u64, "checkpoint"),
         output::grouped(plan.keep as u64),
         output::count(plan.purge.len() as u64, "checkpoint"),
     ));
-    output::line(size_line("The store would have", plan.size_before, plan.size_after));
+    output::print_line(size_line("The store would have", plan.size_before, plan.size_after));
     if undoable > 0 {
-        output::line(format!(
+        output::print_line(format!(
             "\"stepback undo\" would restore {}; a prune frees their space after 24 hours (--now: immediately).",
             output::count(undoable as u64, "checkpoint")
         ));
@@ -67,23 +67,23 @@ fn print_prune_plan(plan: &PrunePlan) {
 }
 
 fn print_pruned(pruned: &Pruned, size_before: u64) {
-    output::line(format!(
+    output::print_line(format!(
         "Pruned {}, kept {}; freed {} in {}",
         output::count(pruned.hidden as u64, "checkpoint"),
         output::grouped(pruned.kept as u64),
         output::bytes(pruned.swept.bytes),
         output::count(pruned.swept.objects, "object"),
     ));
-    output::line(size_line("The store has", size_before, pruned.size_after));
+    output::print_line(size_line("The store has", size_before, pruned.size_after));
     if pruned.reruns > 0 {
-        output::line(format!(
+        output::print_line(format!(
             "Removed the intermediate files of {}; branches of reruns are kept",
             output::count(pruned.reruns as u64, "rerun")
         ));
     }
     let paint = Paint::stdout();
     if pruned.undoable > 0 {
-        output::say(paint.dim(
+        output::print_status(paint.dim(
             "\"stepback undo\" restores them; a prune frees their space after 24 hours (--now: immediately).",
         ));
     }
@@ -96,7 +96,7 @@ fn size_line(subject: &str, before: u64, after: u64) -> String {
 /// Runs `stepback stats`.
 pub fn stats(context: &Context) -> CommandResult {
     let (engine, store) = (context.engine(), context.store());
-    for workspace in engine.every_workspace()? {
+    for workspace in engine.all_workspaces()? {
         // Pending hook events are counted too; those that cannot be recorded now stay pending.
         let _ = stepback_agents::record::record_inbox_if_free(&workspace);
     }
@@ -132,20 +132,20 @@ pub fn stats(context: &Context) -> CommandResult {
                 json!({ "id": id, "root": root, "checkpoints": visible, "steps": steps, "operations": operations, "agents": agents })
             })
             .collect();
-        output::document(&json!({
+        output::print_document(&json!({
             "store": context.store_path(), "usage": usage, "items": items, "reruns": reruns.len(),
         }));
         return DONE;
     }
-    output::line(format!("Store {}", context.store_path()));
-    output::line(format!(
+    output::print_line(format!("Store {}", context.store_path()));
+    output::print_line(format!(
         "  {}, {} uncompressed; {} on disk, with indexes",
         output::count(usage.objects, "object"),
         output::bytes(usage.raw_bytes),
         output::bytes(usage.total_bytes)
     ));
     for (_, root, visible, steps, operations, tally) in &rows {
-        output::line(format!(
+        output::print_line(format!(
             "  {root}: {}, {}, {}",
             output::count(*visible, "checkpoint"),
             output::count(*steps, "step"),
@@ -156,11 +156,11 @@ pub fn stats(context: &Context) -> CommandResult {
                 .iter()
                 .map(|one| format!("{} {}", output::grouped(one.steps), one.kind.as_str()))
                 .collect();
-            output::line(format!("    {}: {}", of_agent[0].agent, kinds.join(", ")));
+            output::print_line(format!("    {}: {}", of_agent[0].agent, kinds.join(", ")));
         }
     }
     if !reruns.is_empty() {
-        output::line(format!("  {}, not counted above", output::count(reruns.len() as u64, "rerun")));
+        output::print_line(format!("  {}, not counted above", output::count(reruns.len() as u64, "rerun")));
     }
     DONE
 }

@@ -7,22 +7,22 @@ use stepback_engine::Workspace;
 use stepback_mcp::{Host, SessionHint, ToolError, ToolServer, ToolServerOptions, stdio};
 
 use super::{CommandResult, DONE};
-use crate::args::mcp::Mcp;
+use crate::args::mcp::McpArgs;
 use crate::context::{self, Context};
 use crate::failure::CommandFailure;
 
 /// The workspace of the current directory.
-struct Here<'c>(&'c Context);
+struct CliHost<'c>(&'c Context);
 
-impl Host for Here<'_> {
+impl Host for CliHost<'_> {
     fn with_workspace(
         &self,
         make: bool,
         work: &mut dyn FnMut(&Workspace) -> Result<(), ToolError>,
     ) -> Result<(), ToolError> {
         let workspace = match make {
-            true => self.0.workspace_or_new().map_err(trouble)?,
-            false => self.0.workspace().map_err(trouble)?,
+            true => self.0.open_or_create_workspace().map_err(to_tool_error)?,
+            false => self.0.open_workspace().map_err(to_tool_error)?,
         };
         // Includes pending hook events, such as the call that is being made right now.
         stepback_agents::record::record_inbox(&workspace)?;
@@ -30,20 +30,20 @@ impl Host for Here<'_> {
     }
 }
 
-fn trouble(failure: CommandFailure) -> ToolError {
-    ToolError { message: failure.message().to_owned(), hint: failure.what_to_do().map(str::to_owned) }
+fn to_tool_error(failure: CommandFailure) -> ToolError {
+    ToolError { message: failure.message().to_owned(), hint: failure.hint_text().map(str::to_owned) }
 }
 
 /// Runs `stepback mcp`.
-pub fn mcp(context: &Context, arguments: &Mcp) -> CommandResult {
+pub fn mcp(context: &Context, arguments: &McpArgs) -> CommandResult {
     let variables = Agent::ALL.into_iter().filter_map(Agent::session_variable);
     let agent_session =
-        variables.filter_map(context::variable).map(|id| id.to_string_lossy().into_owned()).next();
+        variables.filter_map(context::path_variable).map(|id| id.to_string_lossy().into_owned()).next();
     let agents = Agent::ALL.map(Agent::name).to_vec();
     let whose = SessionHint { session: arguments.session.clone(), agent_session, agents };
     let desk = ToolServer::new(
-        Here(context),
-        ToolServerOptions { whose, allow_others: arguments.allow_others, allow_commands: true },
+        CliHost(context),
+        ToolServerOptions { session_hint: whose, allow_others: arguments.allow_others, allow_commands: true },
     );
     stdio::serve(&desk, BufReader::new(io::stdin().lock()), io::stdout())?;
     DONE

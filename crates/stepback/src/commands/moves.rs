@@ -6,7 +6,7 @@ use stepback_engine::Workspace;
 use stepback_engine::moves::{Confirmation, MoveAction, MoveKind, MoveRequest, PlannedMove};
 use stepback_model::record::{Operation, OperationAction};
 
-use super::rewind::{finish, nothing_to_do, plan_document, show};
+use super::rewind::{plan_document, print_plan, print_report, report_nothing_to_do};
 use super::{CommandResult, DONE, board};
 use crate::args::ConfirmArgs;
 use crate::context::Context;
@@ -15,44 +15,44 @@ use crate::output::{self, Paint};
 
 /// Runs `stepback undo`.
 pub fn undo(context: &Context, operation: Option<&str>, arguments: &ConfirmArgs) -> CommandResult {
-    let workspace = context.workspace()?;
+    let workspace = context.open_workspace()?;
     let operation = operation.map(|text| workspace.find_operation(text)).transpose();
     let operation = operation
-        .map_err(|error| CommandFailure::from(error).hint("\"stepback op log\" lists the operations"))?;
+        .map_err(|error| CommandFailure::from(error).with_hint("\"stepback op log\" lists the operations"))?;
     let request =
-        MoveRequest { force: arguments.force, ..MoveRequest::by_user(MoveAction::Undo { operation }) };
-    carry_out(context, &workspace, workspace.plan_move(&request)?, arguments)
+        MoveRequest { force: arguments.force, ..MoveRequest::from_user(MoveAction::Undo { operation }) };
+    confirm_and_apply(context, &workspace, workspace.plan_move(&request)?, arguments)
 }
 
 /// Runs `stepback redo`.
 pub fn redo(context: &Context, arguments: &ConfirmArgs) -> CommandResult {
-    let workspace = context.workspace()?;
-    let request = MoveRequest { force: arguments.force, ..MoveRequest::by_user(MoveAction::Redo) };
-    carry_out(context, &workspace, workspace.plan_move(&request)?, arguments)
+    let workspace = context.open_workspace()?;
+    let request = MoveRequest { force: arguments.force, ..MoveRequest::from_user(MoveAction::Redo) };
+    confirm_and_apply(context, &workspace, workspace.plan_move(&request)?, arguments)
 }
 
 /// Shows a plan, asks for confirmation, applies it, and prints what was done.
-pub fn carry_out(
+pub fn confirm_and_apply(
     context: &Context,
     workspace: &Workspace,
     planned: PlannedMove,
     arguments: &ConfirmArgs,
 ) -> CommandResult {
     if planned.files.is_none() {
-        return reverse_log(context, workspace, planned, arguments);
+        return apply_without_files(context, workspace, planned, arguments);
     }
     let kind = planned.request.action.kind();
     let moves_board = planned.request.board.is_some();
-    let Some(planned) = agree(context, workspace, planned, arguments)? else { return DONE };
+    let Some(planned) = confirm_plan(context, workspace, planned, arguments)? else { return DONE };
     let Some(mut report) = workspace.apply_move(planned)?.into_files() else { return DONE };
     if moves_board && !context.json {
-        board::tell_moved(context, report.board.take())?;
+        board::print_moved_board(context, report.board.take())?;
     }
-    finish(context, workspace, report, kind, None)
+    print_report(context, workspace, report, kind, None)
 }
 
 /// Undoes or redoes an operation that changed no file.
-fn reverse_log(
+fn apply_without_files(
     context: &Context,
     workspace: &Workspace,
     planned: PlannedMove,
@@ -64,19 +64,19 @@ fn reverse_log(
         workspace.apply_move(planned)?;
     }
     if context.json {
-        output::document(&json!({
+        output::print_document(&json!({
             "id": operation.map(|operation| operation.id), "summary": summary, "applied": !arguments.dry_run,
             "items": [], "left_alone": []
         }));
         return DONE;
     }
     let done = if arguments.dry_run { "Planned" } else { "Done" };
-    output::line(format!("{done}: {summary}; no files changed"));
-    let other = kind.reversed_by().name();
-    output::say(Paint::stderr().dim(format!("\"stepback {other}\" reverses this.")));
+    output::print_line(format!("{done}: {summary}; no files changed"));
+    let other = kind.reversal_kind().name();
+    output::print_status(Paint::stderr().dim(format!("\"stepback {other}\" reverses this.")));
     let created = |operation: Operation| matches!(operation.action, OperationAction::CheckpointCreate { .. });
     if kind == MoveKind::Undo && operation.is_some_and(created) {
-        output::say(
+        output::print_status(
             "To take back changes of the files instead: \"stepback redo\", then \"stepback rewind @\".",
         );
     }
@@ -84,7 +84,7 @@ fn reverse_log(
 }
 
 /// Shows the plan and asks for confirmation. Returns `None` if nothing is to be done and everything was printed.
-pub fn agree(
+pub fn confirm_plan(
     context: &Context,
     workspace: &Workspace,
     planned: PlannedMove,
@@ -106,10 +106,10 @@ fn show_and_ask(
     let Some(prepared) = &planned.files else { return Ok(Some(planned)) };
     if arguments.dry_run {
         if context.json {
-            output::document(&plan_document(prepared));
+            output::print_document(&plan_document(prepared));
         } else {
-            show(context, prepared, true);
-            output::say("Nothing was changed (dry run).");
+            print_plan(context, prepared, true);
+            output::print_status("Nothing was changed (dry run).");
         }
         return Ok(None);
     }
@@ -121,58 +121,58 @@ fn show_and_ask(
                 FailureKind::Refused,
                 "confirmation required: several files would change",
             )
-            .hint("add --yes to confirm, or --dry-run to only show the plan")),
+            .with_hint("add --yes to confirm, or --dry-run to only show the plan")),
         };
     }
-    show(context, prepared, false);
+    print_plan(context, prepared, false);
     if needs_no_question {
         return Ok(Some(planned));
     }
-    planned.release();
-    match output::ask("Continue?") {
+    planned.release_lock();
+    match output::confirm("Continue?") {
         Some(true) => Ok(Some(planned)),
         Some(false) => Err(CommandFailure::new(FailureKind::Refused, "nothing was changed")),
         None => Err(CommandFailure::new(
             FailureKind::Refused,
             "confirmation required: several files would change, and standard input is not a terminal",
         )
-        .hint("add --yes to confirm, or --dry-run to only show the plan")),
+        .with_hint("add --yes to confirm, or --dry-run to only show the plan")),
     }
 }
 
 /// Applies a plan that a server showed, to the user or to an agent.
-pub fn apply_shown(
+pub fn apply_shown_plan(
     context: &Context,
     workspace: &Workspace,
     id: &str,
     arguments: &ConfirmArgs,
 ) -> CommandResult {
-    let shown = workspace.engine.shown_plan(id)?.filter(|shown| shown.workspace == workspace.record.id);
+    let shown = workspace.engine.load_shown_plan(id)?.filter(|shown| shown.workspace == workspace.record.id);
     let shown = shown.ok_or_else(|| {
         CommandFailure::new(FailureKind::Nothing, format!("this workspace has no plan {id}"))
-            .hint("plans are kept for a day; plan again")
+            .with_hint("plans are kept for a day; plan again")
     })?;
     let mut planned = match workspace.confirm_move(&shown)? {
         Confirmation::Same(planned) => planned,
         Confirmation::Changed(planned) => {
             if let Some(prepared) = planned.files.as_ref().filter(|_| !context.json) {
-                show(context, prepared, false);
+                print_plan(context, prepared, false);
             }
-            workspace.keep_plan(&planned, Value::Null)?;
+            workspace.save_plan(&planned, Value::Null)?;
             let what = "the workspace changed since the plan was made; nothing was done";
             let hint = format!("\"stepback rewind --plan {}\" applies the new plan", planned.id);
-            return Err(CommandFailure::new(FailureKind::Refused, what).hint(hint));
+            return Err(CommandFailure::new(FailureKind::Refused, what).with_hint(hint));
         }
     };
     if arguments.force {
         planned.force();
     }
     if let Some(prepared) = planned.files.as_ref().filter(|_| planned.is_empty()) {
-        return nothing_to_do(context, prepared, arguments.dry_run);
+        return report_nothing_to_do(context, prepared, arguments.dry_run);
     }
-    let applied = carry_out(context, workspace, planned, arguments)?;
+    let applied = confirm_and_apply(context, workspace, planned, arguments)?;
     if !arguments.dry_run {
-        workspace.engine.forget_plan(id)?;
+        workspace.engine.delete_plan(id)?;
     }
     Ok(applied)
 }

@@ -11,7 +11,7 @@ use crate::output;
 pub fn completions(shell: Shell) -> CommandResult {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Arguments::command(), "stepback", &mut script);
-    output::raw(&script);
+    output::write_raw(&script);
     DONE
 }
 
@@ -19,7 +19,7 @@ pub fn completions(shell: Shell) -> CommandResult {
 pub fn man() -> CommandResult {
     let mut page = Vec::new();
     clap_mangen::Man::new(Arguments::command()).render(&mut page)?;
-    output::raw(&page);
+    output::write_raw(&page);
     DONE
 }
 

@@ -17,12 +17,12 @@ use stepback_history::compare::{self, ComparedRun, Comparison};
 use stepback_model::escape::safe;
 use stepback_model::record::StepRow;
 use stepback_model::record::{Session, StepKind};
-use stepback_rerun::replay_responder::Parted;
+use stepback_rerun::replay_responder::Divergence;
 use stepback_rerun::scratch::ScratchDirectory;
 use stepback_rerun::{RerunError, RerunHost, RerunOptions, RerunResult};
 
-use super::agents::binary;
-use super::compare::Steps;
+use super::agents::current_exe_path;
+use super::compare::ShownSteps;
 use super::proxy::{on_difference, timing};
 use super::{CommandResult, sessions};
 use crate::args::proxy::{RerunArgs, ToolMode};
@@ -38,13 +38,13 @@ pub fn rerun(context: &Context, arguments: &RerunArgs) -> CommandResult {
         signal_hook::flag::register(signal, interrupted.clone())?;
     }
     let engine = context.engine();
-    let workspace = context.workspace()?;
+    let workspace = context.open_workspace()?;
     let from = arguments.from.as_ref().map(|point| context.resolve(&workspace, point)).transpose()?;
-    let session = session(&workspace, arguments, from.as_ref())?;
+    let session = resolve_session(&workspace, arguments, from.as_ref())?;
     let options = RerunOptions {
         from,
         set: arguments.set.clone(),
-        until: arguments.until.as_deref().map(kind).transpose()?,
+        until: arguments.until.as_deref().map(parse_kind).transpose()?,
         max_steps: arguments.max_steps,
         timeout: arguments.timeout,
         tools: match arguments.tools {
@@ -58,9 +58,9 @@ pub fn rerun(context: &Context, arguments: &RerunArgs) -> CommandResult {
     };
     let scratch = ScratchDirectory::create(workspace.store().local_dir())?;
     let environment: Vec<(OsString, OsString)> = std::env::vars_os().collect();
-    let (program, home) = (binary()?, context::home().unwrap_or_default());
-    let store = context.place().argument();
-    let (prices, certificates) = (context.prices()?, context::variable("NODE_EXTRA_CA_CERTS"));
+    let (program, home) = (current_exe_path()?, context::home_dir().unwrap_or_default());
+    let store = context.store_location().argument();
+    let (prices, certificates) = (context.load_prices()?, context::path_variable("NODE_EXTRA_CA_CERTS"));
     let around = RerunHost {
         dir: scratch.path(),
         program: &program,
@@ -71,10 +71,10 @@ pub fn rerun(context: &Context, arguments: &RerunArgs) -> CommandResult {
         certificates: certificates.as_deref(),
         interrupted: &interrupted,
     };
-    let name = sessions::name(&session);
+    let name = sessions::display_name(&session);
     let begun = Instant::now();
     let mut announce = |rerun: &stepback_engine::reruns::Rerun| {
-        output::say_for_people(
+        output::print_unless_json(
             context.json,
             &format!("Rerunning {name} as branch {} (Ctrl-C stops it) …", rerun.branch),
         );
@@ -83,13 +83,13 @@ pub fn rerun(context: &Context, arguments: &RerunArgs) -> CommandResult {
     // Done before anything is printed, because a closed output ends the program there.
     if arguments.keep {
         let kept = scratch.keep();
-        output::say_for_people(context.json, &format!("Its directory is {}.", apart(&kept).display()));
+        output::print_unless_json(context.json, &format!("Its directory is {}.", apart(&kept).display()));
     } else {
         drop(scratch);
     }
-    let done = done.map_err(refused)?;
-    let compared = compared(engine, &workspace, &done)?;
-    show(context, &done, begun.elapsed().as_secs_f64(), compared.as_ref(), arguments.compare);
+    let done = done.map_err(rerun_failure)?;
+    let compared = compare_with_original(engine, &workspace, &done)?;
+    print_result(context, &done, begun.elapsed().as_secs_f64(), compared.as_ref(), arguments.compare);
     Ok(match done.rerun.status {
         RerunStatus::Completed | RerunStatus::Diverged => ExitCode::SUCCESS,
         _ => ExitCode::from(FailureKind::Partial as u8),
@@ -97,7 +97,7 @@ pub fn rerun(context: &Context, arguments: &RerunArgs) -> CommandResult {
 }
 
 /// Returns the session to rerun: the named one, else the one that the point is a step of, else the last.
-fn session(
+fn resolve_session(
     workspace: &Workspace,
     arguments: &RerunArgs,
     from: Option<&StepRow>,
@@ -114,9 +114,9 @@ fn session(
             match of_step.filter(|other| other.id != session.id) {
                 Some(other) => Err(CommandFailure::new(
                     FailureKind::Usage,
-                    format!("the point belongs to another session, {}", sessions::name(&other)),
+                    format!("the point belongs to another session, {}", sessions::display_name(&other)),
                 )
-                .hint("omit the session, or use one of its points")),
+                .with_hint("omit the session, or use one of its points")),
                 None => Ok(session),
             }
         }
@@ -124,17 +124,17 @@ fn session(
 }
 
 /// Compares the original from the point on with the rerun.
-fn compared(
+fn compare_with_original(
     engine: &Engine,
     workspace: &Workspace,
     done: &RerunResult,
 ) -> Result<Option<Comparison>, CommandFailure> {
-    let Some(session) = &done.ran.session else { return Ok(None) };
-    let scratch = engine.workspace_of(session)?;
+    let Some(session) = &done.run.session else { return Ok(None) };
+    let scratch = engine.open_session_workspace(session)?;
     let original = workspace.store().session(done.rerun.of).map_err(EngineError::from)?;
     let Some(original) = original else { return Ok(None) };
-    let mut a = ComparedRun::of_session(workspace, &original)?;
-    let mut b = ComparedRun::of_session(&scratch, session)?;
+    let mut a = ComparedRun::from_session(workspace, &original)?;
+    let mut b = ComparedRun::from_session(&scratch, session)?;
     // Each side may name the directory of the other: recorded answers name the original directory.
     let both = [a.directories.clone(), b.directories.clone()].concat();
     (a.directories, b.directories) = (both.clone(), both);
@@ -142,31 +142,37 @@ fn compared(
     Ok(Some(compare::compare(workspace.store(), &a, &b)?))
 }
 
-fn kind(name: &str) -> Result<StepKind, CommandFailure> {
+fn parse_kind(name: &str) -> Result<StepKind, CommandFailure> {
     StepKind::parse(name).ok_or_else(|| {
         let all: Vec<&str> = StepKind::ALL.iter().map(|kind| kind.as_str()).collect();
         CommandFailure::new(FailureKind::Usage, format!("unknown kind of step \"{name}\""))
-            .hint(format!("known kinds are {}", all.join(", ")))
+            .with_hint(format!("known kinds are {}", all.join(", ")))
     })
 }
 
 /// Turns the reason why a rerun is not possible into a failure with hints.
-pub fn refused(error: RerunError) -> CommandFailure {
-    let (kind, hint) = error.advice();
+pub fn rerun_failure(error: RerunError) -> CommandFailure {
+    let (kind, hint) = error.kind_and_hint();
     if let RerunError::Engine(error) = error {
         return error.into();
     }
     let failure = CommandFailure::new(kind, error.to_string());
     match hint {
-        Some(hint) => failure.hint(hint),
+        Some(hint) => failure.with_hint(hint),
         None => failure,
     }
 }
 
-fn show(context: &Context, done: &RerunResult, seconds: f64, compared: Option<&Comparison>, whole: bool) {
-    let RerunResult { rerun, ran, tip, from } = done;
+fn print_result(
+    context: &Context,
+    done: &RerunResult,
+    seconds: f64,
+    compared: Option<&Comparison>,
+    full_comparison: bool,
+) {
+    let RerunResult { rerun, run: ran, tip, from } = done;
     if context.json {
-        output::document(&json!({
+        output::print_document(&json!({
             "id": rerun.branch,
             "branch": rerun.branch,
             "status": rerun.status,
@@ -177,12 +183,12 @@ fn show(context: &Context, done: &RerunResult, seconds: f64, compared: Option<&C
             "tip": tip.step.id,
             "changes": rerun.changes,
             "ended": ran.ended,
-            "fence": ran.strength,
-            "model_calls": ran.tally,
+            "fence": ran.isolation,
+            "model_calls": ran.counts,
             "seconds": seconds,
             "output": (rerun.status == RerunStatus::Failed).then_some(&ran.output),
             "summary": compared.map(|found| &found.summary),
-            "comparison": compared.filter(|_| whole).map(super::compare::document),
+            "comparison": compared.filter(|_| full_comparison).map(super::compare::comparison_document),
         }));
         return;
     }
@@ -193,28 +199,30 @@ fn show(context: &Context, done: &RerunResult, seconds: f64, compared: Option<&C
         _ => paint.bad("failed"),
     };
     let reason = rerun.reason.as_ref().map_or_else(String::new, |reason| format!(": {reason}"));
-    output::line(format!("{} {status}{reason}", paint.strong(&rerun.branch)));
-    output::line(format!(
+    output::print_line(format!("{} {status}{reason}", paint.strong(&rerun.branch)));
+    output::print_line(format!(
         "  {} answered from the recording, {} by a model, {} refused; {seconds:.1} s",
-        ran.tally.recorded, ran.tally.live, ran.tally.refused
+        ran.counts.recorded, ran.counts.live, ran.counts.refused
     ));
-    output::line(format!("  sandbox: {}", ran.strength.describe()));
-    if let Some(parted) = &ran.tally.parted {
-        show_parted(parted);
+    output::print_line(format!("  sandbox: {}", ran.isolation.describe()));
+    if let Some(parted) = &ran.counts.parted {
+        print_divergence(parted);
     } else if rerun.status == RerunStatus::Failed && !ran.output.is_empty() {
-        output::line("  the agent's last message:");
+        output::print_line("  the agent's last message:");
         for line in ran.output.lines() {
-            output::line(format!("    {}", paint.dim(safe(line))));
+            output::print_line(format!("    {}", paint.dim(safe(line))));
         }
     }
     if let Some(found) = compared {
-        output::line("");
-        match whole {
-            true => super::compare::show(found, Steps::Different),
-            false => found.summary.iter().for_each(|sentence| output::line(crate::diff_view::safe(sentence))),
+        output::print_line("");
+        match full_comparison {
+            true => super::compare::print_comparison(found, ShownSteps::Different),
+            false => {
+                found.summary.iter().for_each(|sentence| output::print_line(crate::diff_view::safe(sentence)))
+            }
         }
     }
-    output::say(Paint::stderr().dim(format!(
+    output::print_status(Paint::stderr().dim(format!(
         "\"stepback diff branch:{0}\" shows its files, \"stepback branch switch {0}\" switches to them, \"stepback undo\" deletes \
          the branch.",
         rerun.branch
@@ -222,14 +230,14 @@ fn show(context: &Context, done: &RerunResult, seconds: f64, compared: Option<&C
 }
 
 /// Prints where a run diverged from the recording.
-pub fn show_parted(parted: &Parted) {
+pub fn print_divergence(parted: &Divergence) {
     let paint = Paint::stdout();
-    output::line(format!("  model call {} has no recorded match:", parted.call));
+    output::print_line(format!("  model call {} has no recorded match:", parted.call));
     for difference in &parted.differences {
-        output::line(format!("    {}", paint.name(safe(&difference.path))));
+        output::print_line(format!("    {}", paint.name(safe(&difference.path))));
         let side = |sign: &str, text: &Option<String>| {
             for line in text.iter().flat_map(|text| text.lines()).take(6) {
-                output::line(format!("      {sign} {}", safe(line)));
+                output::print_line(format!("      {sign} {}", safe(line)));
             }
         };
         side("-", &difference.recorded);

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use serde_json::{Value, json};
-use stepback_engine::kept::{Audience, list_paths};
+use stepback_engine::kept::{Audience, format_path_list};
 use stepback_engine::moves::{MoveAction, MoveKind, MoveRequest};
 use stepback_engine::rewind::{PreparedRewind, RewindReport, RewindRequest};
 use stepback_engine::{EngineError, Workspace};
@@ -11,9 +11,9 @@ use stepback_model::plan::{PlannedChange, RewindPlan, SkippedPath};
 use stepback_model::record::StepRow;
 use stepback_model::state::WorkspaceState;
 
-use super::conversation::{self, Continued};
+use super::conversation::{self, ContinuedConversation};
 use super::{CommandResult, DONE, board, documents, moves};
-use crate::args::Rewind;
+use crate::args::RewindArgs;
 use crate::context::Context;
 use crate::failure::{CommandFailure, FailureKind};
 use crate::output::{self, Paint};
@@ -24,20 +24,20 @@ const MAX_PLAN_LINES: usize = 40;
 const MAX_KEPT_LINES: usize = 8;
 
 /// Runs `stepback rewind`.
-pub fn rewind(context: &Context, arguments: &Rewind) -> CommandResult {
-    let workspace = context.workspace()?;
+pub fn rewind(context: &Context, arguments: &RewindArgs) -> CommandResult {
+    let workspace = context.open_workspace()?;
     if let Some(id) = &arguments.plan {
-        return moves::apply_shown(context, &workspace, id, &arguments.agree);
+        return moves::apply_shown_plan(context, &workspace, id, &arguments.agree);
     }
     let session = arguments.session.as_ref().map(|text| workspace.find_session(text)).transpose()?;
     let target = arguments
         .point
         .as_ref()
-        .map(|point| context.resolve_within(&workspace, point, session.as_ref()))
+        .map(|point| context.resolve_in_session(&workspace, point, session.as_ref()))
         .transpose()?;
     let request = RewindRequest {
         target,
-        paths: arguments.paths.iter().map(|path| context.relative(&workspace, path)).collect(),
+        paths: arguments.paths.iter().map(|path| context.to_workspace_path(&workspace, path)).collect(),
         changes: arguments.changes.clone(),
         last: arguments.last,
         all: arguments.all,
@@ -50,93 +50,97 @@ pub fn rewind(context: &Context, arguments: &Rewind) -> CommandResult {
     };
     if arguments.resume.is_some() && !arguments.conversation && !arguments.both {
         return Err(CommandFailure::new(FailureKind::Usage, "--resume continues a conversation")
-            .hint("add --conversation, or --both for files and conversation"));
+            .with_hint("add --conversation, or --both for files and conversation"));
     }
     let spoken = match (&request.target, arguments.conversation || arguments.both) {
-        (Some(target), true) => Some(conversation::point_in(&workspace, target, session.as_ref())?),
+        (Some(target), true) => Some(conversation::last_session_step(&workspace, target, session.as_ref())?),
         _ => None,
     };
     if let (true, Some(spoken)) = (arguments.conversation, &spoken) {
-        return conversation_alone(context, &workspace, spoken, arguments);
+        return rewind_conversation(context, &workspace, spoken, arguments);
     }
     let target = request.target.clone();
     let board = match &target {
-        Some(target) if arguments.reasoning => Some(board::session_at(context, &workspace, target)?),
+        Some(target) if arguments.reasoning => Some(board::find_board_session(context, &workspace, target)?),
         _ => None,
     };
     let request = MoveRequest {
         board: board.as_ref().map(|session| session.id),
         force: arguments.agree.force,
-        ..MoveRequest::by_user(MoveAction::Rewind(Box::new(request)))
+        ..MoveRequest::from_user(MoveAction::Rewind(Box::new(request)))
     };
     let mut planned = workspace.plan_move(&request)?;
     if let Some(prepared) = &mut planned.files {
         if prepared.plan.is_empty() && !arguments.both {
-            let answer = nothing_to_do(context, prepared, arguments.agree.dry_run);
+            let answer = report_nothing_to_do(context, prepared, arguments.agree.dry_run);
             drop(planned);
             if let (Some(target), Some(session)) = (&target, &board) {
-                board::go_back(context, &workspace, target, session, arguments.agree.dry_run)?;
+                board::rewind_board(context, &workspace, target, session, arguments.agree.dry_run)?;
             }
             return answer;
         }
         if !context.json {
-            prepared.warnings.extend(uncommitted(&workspace, &prepared.plan));
+            prepared.warnings.extend(uncommitted_warning(&workspace, &prepared.plan));
         }
     }
     // Checked before anything is written: a conversation that cannot continue must not leave half a rewind.
     let conversation = spoken
-        .map(|spoken| conversation::plan_at(context, &workspace, &spoken, None, arguments.resume.as_deref()))
+        .map(|spoken| {
+            conversation::plan_fork_at(context, &workspace, &spoken, None, arguments.resume.as_deref())
+        })
         .transpose()?;
-    let Some(planned) = moves::agree(context, &workspace, planned, &arguments.agree)? else { return DONE };
+    let Some(planned) = moves::confirm_plan(context, &workspace, planned, &arguments.agree)? else {
+        return DONE;
+    };
     let Some(mut report) = workspace.apply_move(planned)?.into_files() else { return DONE };
-    board::tell_moved(context, report.board.take())?;
+    board::print_moved_board(context, report.board.take())?;
     match conversation {
         Some(planned) => {
             // Files go first: the agent compares what it knows with the files when it continues.
-            let continued = conversation::carry_out(context, &workspace, planned)?;
-            let code = finish(context, &workspace, report, MoveKind::Rewind, Some(&continued))?;
-            let ran = conversation::go_on(context, &continued, arguments.resume.is_some())?;
+            let continued = conversation::apply_fork(context, &workspace, planned)?;
+            let code = print_report(context, &workspace, report, MoveKind::Rewind, Some(&continued))?;
+            let ran = conversation::resume_conversation(context, &continued, arguments.resume.is_some())?;
             Ok(if code == ExitCode::SUCCESS { ran } else { code })
         }
         None => {
-            let code = finish(context, &workspace, report, MoveKind::Rewind, None)?;
-            hint_conversation(context, &workspace, target.as_ref())?;
+            let code = print_report(context, &workspace, report, MoveKind::Rewind, None)?;
+            print_conversation_hint(context, &workspace, target.as_ref())?;
             Ok(code)
         }
     }
 }
 
 /// Rewinds only the conversation; no file is touched.
-fn conversation_alone(
+fn rewind_conversation(
     context: &Context,
     workspace: &Workspace,
     target: &StepRow,
-    arguments: &Rewind,
+    arguments: &RewindArgs,
 ) -> CommandResult {
     if arguments.agree.dry_run {
         let plan = "the conversation would continue from there under a new id";
         match context.json {
-            true => {
-                output::document(&json!({ "summary": plan, "applied": false, "items": [], "left_alone": [] }))
-            }
+            true => output::print_document(
+                &json!({ "summary": plan, "applied": false, "items": [], "left_alone": [] }),
+            ),
             false => {
-                output::line(format!("{}.", output::capitalized(plan)));
-                output::say("Nothing was changed (dry run).");
+                output::print_line(format!("{}.", output::capitalize(plan)));
+                output::print_status("Nothing was changed (dry run).");
             }
         }
         return DONE;
     }
     let continued = conversation::fork_at(context, workspace, target, None, arguments.resume.as_deref())?;
     if context.json {
-        output::document(
-            &json!({ "id": continued.ready.session, "conversation": conversation::document(&continued) }),
+        output::print_document(
+            &json!({ "id": continued.ready.session, "conversation": conversation::fork_document(&continued) }),
         );
     }
-    conversation::go_on(context, &continued, arguments.resume.is_some())
+    conversation::resume_conversation(context, &continued, arguments.resume.is_some())
 }
 
 /// Prints how to rewind the conversation too, if there is one.
-fn hint_conversation(
+fn print_conversation_hint(
     context: &Context,
     workspace: &Workspace,
     target: Option<&StepRow>,
@@ -145,7 +149,7 @@ fn hint_conversation(
     let state = WorkspaceState::load(workspace.store(), target.step.state).map_err(EngineError::from)?;
     if state.conversation.is_some() {
         let number = target.step.number;
-        output::say_for_people(
+        output::print_unless_json(
             context.json,
             &format!(
                 "Only files were rewound; \"stepback rewind '#{number}' --conversation\" continues the conversation from there."
@@ -156,19 +160,22 @@ fn hint_conversation(
 }
 
 /// Reports that the workspace already matches the target, as far as that is possible.
-pub fn nothing_to_do(context: &Context, prepared: &PreparedRewind, dry_run: bool) -> CommandResult {
+pub fn report_nothing_to_do(context: &Context, prepared: &PreparedRewind, dry_run: bool) -> CommandResult {
     if context.json {
-        output::document(&plan_document(prepared));
+        output::print_document(&plan_document(prepared));
     } else {
-        show(context, prepared, dry_run);
+        print_plan(context, prepared, dry_run);
         match &prepared.unchanged_because {
-            Some(because) => output::line(format!("Nothing to change: {because}.")),
-            None => output::line("Nothing to change."),
+            Some(because) => output::print_line(format!("Nothing to change: {because}.")),
+            None => output::print_line("Nothing to change."),
         }
         if !prepared.everything_changes.is_empty() {
             let paths = &prepared.everything_changes;
             let count = output::count(paths.len() as u64, "path");
-            output::line(format!("--everything would change {count}: {}.", list_paths(paths.iter())));
+            output::print_line(format!(
+                "--everything would change {count}: {}.",
+                format_path_list(paths.iter())
+            ));
         }
     }
     match has_conflict(&prepared.plan.left_alone) && !dry_run {
@@ -179,7 +186,7 @@ pub fn nothing_to_do(context: &Context, prepared: &PreparedRewind, dry_run: bool
 
 /// Says how many of the files that will change have changes that are not committed to git. They are saved first, but the
 /// user should know.
-fn uncommitted(workspace: &Workspace, plan: &RewindPlan) -> Option<String> {
+fn uncommitted_warning(workspace: &Workspace, plan: &RewindPlan) -> Option<String> {
     let count = workspace.count_uncommitted(plan) as u64;
     let have = if count == 1 { "has" } else { "have" };
     let shown = output::grouped(count);
@@ -189,11 +196,11 @@ fn uncommitted(workspace: &Workspace, plan: &RewindPlan) -> Option<String> {
 }
 
 /// Prints a plan: as data on stdout if the plan is the result, as narration before it is carried out.
-pub fn show(context: &Context, prepared: &PreparedRewind, is_data: bool) {
+pub fn print_plan(context: &Context, prepared: &PreparedRewind, is_data: bool) {
     let paint = if is_data { Paint::stdout() } else { Paint::stderr() };
-    let tell = |text: String| output::tell(is_data, &text);
+    let tell = |text: String| output::print_data_or_status(is_data, &text);
     let PreparedRewind { plan, warnings, summary, .. } = prepared;
-    let title = output::capitalized(summary);
+    let title = output::capitalize(summary);
     tell(format!("{title}: {}", output::count(plan.changes.len() as u64, "path")));
     let (inside_git, files): (Vec<_>, Vec<_>) = plan.changes.iter().partition(|change| is_inside_git(change));
     for change in files.iter().take(MAX_PLAN_LINES) {
@@ -216,8 +223,8 @@ pub fn show(context: &Context, prepared: &PreparedRewind, is_data: bool) {
         let count = output::count(inside_git.len() as u64, "path");
         tell(format!("  {} {count} inside .git (branches, HEAD, index, objects)", paint.note("restore")));
     }
-    show_left_alone(&plan.left_alone, is_data);
-    show_kept(context, prepared, is_data);
+    print_skipped_paths(&plan.left_alone, is_data);
+    print_kept_changes(context, prepared, is_data);
     for warning in warnings {
         tell(format!("{} {warning}.", paint.note("Warning:")));
     }
@@ -228,18 +235,24 @@ fn is_inside_git(change: &PlannedChange) -> bool {
     change.path.components().any(|name| name == b".git")
 }
 
-fn show_left_alone(items: &[SkippedPath], is_data: bool) {
+fn print_skipped_paths(items: &[SkippedPath], is_data: bool) {
     let paint = if is_data { Paint::stdout() } else { Paint::stderr() };
     for item in items.iter().take(MAX_PLAN_LINES) {
-        output::tell(is_data, &format!("  {} {} ({})", paint.note("leave"), item.path, item.reason));
+        output::print_data_or_status(
+            is_data,
+            &format!("  {} {} ({})", paint.note("leave"), item.path, item.reason),
+        );
     }
     if items.len() > MAX_PLAN_LINES {
-        output::tell(is_data, &format!("  … and {} more left alone", items.len() - MAX_PLAN_LINES));
+        output::print_data_or_status(
+            is_data,
+            &format!("  … and {} more left alone", items.len() - MAX_PLAN_LINES),
+        );
     }
 }
 
 /// Prints one line with what is kept and who changed it.
-fn show_kept(context: &Context, prepared: &PreparedRewind, is_data: bool) {
+fn print_kept_changes(context: &Context, prepared: &PreparedRewind, is_data: bool) {
     let kept = &prepared.kept;
     if kept.is_empty() {
         return;
@@ -254,9 +267,9 @@ fn show_kept(context: &Context, prepared: &PreparedRewind, is_data: bool) {
         items.push(format!("and {} more (--dry-run --json lists all)", kept.len() - MAX_KEPT_LINES));
     }
     let paint = if is_data { Paint::stdout() } else { Paint::stderr() };
-    output::tell(is_data, &format!("  {} {}", paint.note("kept:"), items.join(", ")));
+    output::print_data_or_status(is_data, &format!("  {} {}", paint.note("kept:"), items.join(", ")));
     if !prepared.plan.is_empty() {
-        output::say(Paint::stderr().dim("  With --everything, these would be reverted too."));
+        output::print_status(Paint::stderr().dim("  With --everything, these would be reverted too."));
     }
 }
 
@@ -265,9 +278,9 @@ pub fn plan_document(prepared: &PreparedRewind) -> Value {
     json!({
         "summary": prepared.summary,
         "applied": false,
-        "items": prepared.plan.changes.iter().map(documents::planned).collect::<Vec<_>>(),
-        "left_alone": prepared.plan.left_alone.iter().map(documents::left_alone).collect::<Vec<_>>(),
-        "kept": prepared.kept.iter().map(documents::kept).collect::<Vec<_>>(),
+        "items": prepared.plan.changes.iter().map(documents::planned_change).collect::<Vec<_>>(),
+        "left_alone": prepared.plan.left_alone.iter().map(documents::skipped_path).collect::<Vec<_>>(),
+        "kept": prepared.kept.iter().map(documents::kept_change).collect::<Vec<_>>(),
         "everything_changes": prepared.everything_changes,
         "unchanged_because": prepared.unchanged_because,
         "warnings": prepared.warnings,
@@ -275,56 +288,56 @@ pub fn plan_document(prepared: &PreparedRewind) -> Value {
 }
 
 /// Prints what was done and how to undo it.
-pub fn finish(
+pub fn print_report(
     context: &Context,
     workspace: &Workspace,
     report: RewindReport,
     kind: MoveKind,
-    continued: Option<&Continued>,
+    continued: Option<&ContinuedConversation>,
 ) -> CommandResult {
     let (conflicts, left) = (report.conflicts(), report.all_left_alone());
     let done = report.outcomes.len() - conflicts.len();
     if context.json {
         let after = workspace.head()?;
-        output::document(&json!({
+        output::print_document(&json!({
             "id": report.operation.id,
             "summary": report.operation.summary,
             "applied": true,
             "before": report.before,
             "after": report.after,
             "head": after.step.id,
-            "items": report.outcomes.iter().map(documents::outcome).collect::<Vec<_>>(),
-            "left_alone": left.iter().map(documents::left_alone).collect::<Vec<_>>(),
-            "kept": report.kept.iter().map(documents::kept).collect::<Vec<_>>(),
-            "conversation": continued.map(conversation::document),
+            "items": report.outcomes.iter().map(documents::change_outcome).collect::<Vec<_>>(),
+            "left_alone": left.iter().map(documents::skipped_path).collect::<Vec<_>>(),
+            "kept": report.kept.iter().map(documents::kept_change).collect::<Vec<_>>(),
+            "conversation": continued.map(conversation::fork_document),
             "board": report.board,
         }));
     } else {
         let paint = Paint::stdout();
-        output::line(format!(
+        output::print_line(format!(
             "{} {}, verified; you are at step {}",
             paint.good("Done:"),
             output::count(done as u64, "path"),
             paint.strong(format!("#{}", report.after))
         ));
         if !conflicts.is_empty() {
-            show_left_alone(&conflicts, false);
+            print_skipped_paths(&conflicts, false);
         }
         for change in report.board.iter().flat_map(|board| &board.diff.changes) {
-            output::line(&change.sentence);
+            output::print_line(&change.sentence);
         }
-        output::say(paint.dim(format!(
+        output::print_status(paint.dim(format!(
             "The previous state is step #{}; \"stepback {other}\" restores it.",
             report.before,
-            other = kind.reversed_by().name(),
+            other = kind.reversal_kind().name(),
         )));
     }
-    if left.is_empty() { DONE } else { Ok(partial(&conflicts, &report)) }
+    if left.is_empty() { DONE } else { Ok(exit_code(&conflicts, &report)) }
 }
 
 /// Returns the exit code. Leaving excluded paths alone was announced and is not a failure; leaving alone what another
 /// author changed has its own exit code.
-fn partial(conflicts: &[SkippedPath], report: &RewindReport) -> ExitCode {
+fn exit_code(conflicts: &[SkippedPath], report: &RewindReport) -> ExitCode {
     if conflicts.is_empty() && !has_conflict(&report.left_alone) {
         return ExitCode::SUCCESS;
     }

@@ -24,7 +24,7 @@ use stepback_model::record::LaunchCommand;
 use stepback_proxy::{Listen, Proxy, ProxyAccess, ProxyConfig, ProxyLimits, Upstreams};
 
 use super::CommandResult;
-use super::agents::{binary, place, refused};
+use super::agents::{current_exe_path, find_settings_paths, install_failure};
 use crate::args::Arguments;
 use crate::args::live::RunArgs;
 use crate::context::{self, Context, CreateStore};
@@ -36,31 +36,31 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Runs `stepback run`.
 pub fn run(arguments: &Arguments, wanted: &RunArgs) -> CommandResult {
-    let directory = &arguments.here()?;
-    let agent = install::agent_of(&wanted.command).ok_or_else(|| {
+    let directory = &arguments.working_directory()?;
+    let agent = install::detect_agent(&wanted.command).ok_or_else(|| {
         let command =
             wanted.command.first().map(|word| word.to_string_lossy().into_owned()).unwrap_or_default();
         CommandFailure::new(FailureKind::Usage, format!("\"{command}\" is not an agent stepback knows"))
-            .hint("stepback run -- claude … (or codex, gemini, opencode)")
+            .with_hint("stepback run -- claude … (or codex, gemini, opencode)")
     })?;
-    let place = place(&context::natural_root(directory))?;
+    let place = find_settings_paths(&context::natural_root(directory))?;
     let temp = stepback_rerun::scratch::private_directory("stepback-run-")?;
     let environment: Vec<(OsString, OsString)> = std::env::vars_os().collect();
-    let binary = binary()?;
+    let binary = current_exe_path()?;
     let run = install::HookedCommand {
         argv: &wanted.command,
         cwd: directory,
         environment: &environment,
-        place: &place,
+        paths: &place,
         binary: &binary,
         strict: wanted.strict,
         temp_dir: temp.path(),
     };
-    let mut plan = install::run_command(agent, &run).map_err(refused)?;
-    let hindrance = install::in_the_way(&run);
+    let mut plan = install::plan_run(agent, &run).map_err(install_failure)?;
+    let hindrance = install::find_blocking_variable(&run);
     let routes = match wanted.no_proxy || hindrance.is_some() {
         true => Vec::new(),
-        false => install::routes(agent, &run),
+        false => install::find_routes(agent, &run),
     };
     let status = if routes.is_empty() {
         if !wanted.no_proxy {
@@ -70,9 +70,9 @@ pub fn run(arguments: &Arguments, wanted: &RunArgs) -> CommandResult {
             };
             plan.notes.push(format!("Its model calls are not recorded: {why}."));
         }
-        with_hooks(&plan, &place, &binary, directory)?
+        run_with_hooks(&plan, &place, &binary, directory)?
     } else {
-        carried(arguments, wanted, agent, &run, routes, plan, directory)?
+        run_with_proxy(arguments, wanted, agent, &run, routes, plan, directory)?
     };
     // A signal that ended the agent is reported as shells do.
     let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default());
@@ -81,7 +81,7 @@ pub fn run(arguments: &Arguments, wanted: &RunArgs) -> CommandResult {
 
 /// Runs the agent with its model calls through a proxy. If the proxy cannot start, the agent runs without it: recording
 /// must never prevent the work.
-fn carried(
+fn run_with_proxy(
     arguments: &Arguments,
     wanted: &RunArgs,
     agent: Agent,
@@ -91,31 +91,31 @@ fn carried(
     directory: &Path,
 ) -> Result<ExitStatus, CommandFailure> {
     let without = |why: String| {
-        output::say(format!("Warning: model calls are not recorded in this run: {why}"));
+        output::print_status(format!("Warning: model calls are not recorded in this run: {why}"));
     };
     let context = match Context::open(arguments, CreateStore::Yes, "") {
         Ok(context) => context,
         Err(failure) => {
             without(failure.message().to_owned());
-            return with_hooks(&plan, run.place, run.binary, directory);
+            return run_with_hooks(&plan, run.paths, run.binary, directory);
         }
     };
-    let prepared = context.workspace_or_new().and_then(|workspace| {
-        let recorder = recorder(&context, &workspace, agent, wanted, directory)?;
+    let prepared = context.open_or_create_workspace().and_then(|workspace| {
+        let recorder = create_recorder(&context, &workspace, agent, wanted, directory)?;
         Ok((workspace, recorder))
     });
     let (workspace, (recorder, taken)) = match prepared {
         Ok(prepared) => prepared,
         Err(failure) => {
             without(failure.message().to_owned());
-            return with_hooks(&plan, run.place, run.binary, directory);
+            return run_with_hooks(&plan, run.paths, run.binary, directory);
         }
     };
     let recorder = Arc::new(recorder);
     let mut proxies = Vec::new();
     let mut told = Vec::new();
     for route in routes {
-        match start(&route, &recorder) {
+        match start_proxy(&route, &recorder) {
             Ok(proxy) => {
                 told.push((route, proxy.url()));
                 proxies.push(proxy);
@@ -123,11 +123,11 @@ fn carried(
             Err(error) => without(format!("{}: {error}", stepback_redact::redact(&route.upstream))),
         }
     }
-    install::through(agent, run, &told, &mut plan).map_err(refused)?;
+    install::route_through_proxy(agent, run, &told, &mut plan).map_err(install_failure)?;
     plan.env.push((model_call_inbox::VARIABLE.to_owned(), "1".to_owned()));
     let status = std::thread::scope(|scope| {
-        scope.spawn(|| take_in(&workspace, taken));
-        let status = with_hooks(&plan, run.place, run.binary, directory);
+        scope.spawn(|| record_until_closed(&workspace, taken));
+        let status = run_with_hooks(&plan, run.paths, run.binary, directory);
         for proxy in proxies {
             proxy.shutdown(SHUTDOWN_TIMEOUT);
         }
@@ -143,7 +143,7 @@ fn carried(
     status
 }
 
-fn recorder(
+fn create_recorder(
     context: &Context,
     workspace: &Workspace,
     agent: Agent,
@@ -153,13 +153,15 @@ fn recorder(
     let text = |word: &OsString| stepback_redact::redact(&word.to_string_lossy()).into_owned();
     let mut argv: Vec<String> = wanted.command.iter().map(text).collect();
     // Another executable may be first on the PATH when the session is continued.
-    if let (Some(word), Some(found)) = (argv.first_mut(), wanted.command.first().and_then(context::on_path)) {
+    if let (Some(word), Some(found)) =
+        (argv.first_mut(), wanted.command.first().and_then(context::find_on_path))
+    {
         *word = found.display().to_string();
     }
     let started = LaunchCommand {
         argv,
         directory: directory.display().to_string(),
-        home: context::home().map(|home| home.display().to_string()).unwrap_or_default(),
+        home: context::home_dir().map(|home| home.display().to_string()).unwrap_or_default(),
         temp: std::env::temp_dir().display().to_string(),
     };
     let writer = ModelCallWriter {
@@ -168,34 +170,34 @@ fn recorder(
         session: None,
         started: Some(started),
         since: context.now(),
-        prices: context.prices()?,
+        prices: context.load_prices()?,
     };
     Ok(ModelCallSink::new(writer))
 }
 
-fn start(route: &Route, recorder: &Arc<ModelCallSink>) -> std::io::Result<Proxy> {
+fn start_proxy(route: &Route, recorder: &Arc<ModelCallSink>) -> std::io::Result<Proxy> {
     stepback_proxy::start(ProxyConfig {
         listen: Listen::Addr(([127, 0, 0, 1], 0).into()),
         upstreams: Upstreams { default: Some(route.upstream.clone()), ..Upstreams::default() },
         sink: recorder.clone(),
         answers: None,
         limits: ProxyLimits::default(),
-        certificates: context::variable("NODE_EXTRA_CA_CERTS"),
+        certificates: context::path_variable("NODE_EXTRA_CA_CERTS"),
         access: ProxyAccess::default(),
     })
 }
 
 /// Records what the proxy notes, until the proxy has ended.
-pub fn take_in(workspace: &Workspace, taken: Receiver<()>) {
-    while taken.recv().is_ok() {
-        while taken.try_recv().is_ok() {}
+pub fn record_until_closed(workspace: &Workspace, notifications: Receiver<()>) {
+    while notifications.recv().is_ok() {
+        while notifications.try_recv().is_ok() {}
         // On failure, the next event or command tries again.
         let _ = record::record_inbox(workspace);
     }
 }
 
 /// Runs a planned command with the settings it needs, for the duration of the run.
-fn with_hooks(
+fn run_with_hooks(
     plan: &RunPlan,
     place: &SettingsPaths,
     binary: &Path,
@@ -205,9 +207,9 @@ fn with_hooks(
         std::fs::write(path, bytes)?;
     }
     for note in &plan.notes {
-        output::say(Paint::stderr().dim(note));
+        output::print_status(Paint::stderr().dim(note));
     }
-    let guard = Edits::make(&plan.edits, place, binary)?;
+    let guard = TemporarySettings::apply(&plan.edits, place, binary)?;
     let (program, rest) =
         plan.argv.split_first().ok_or_else(|| CommandFailure::new(FailureKind::Usage, "no command"))?;
     // Interrupt keys are meant for the agent, as in a shell; this process ends when the agent ends.
@@ -222,7 +224,7 @@ fn with_hooks(
         .and_then(|mut child| {
             let over = Arc::new(AtomicBool::new(false));
             for (number, signal) in [(SIGTERM, Signal::TERM), (SIGHUP, Signal::HUP)] {
-                pass_on(&child, number, signal, over.clone())?;
+                forward_signal(&child, number, signal, over.clone())?;
             }
             let status = child.wait();
             over.store(true, Ordering::SeqCst);
@@ -231,13 +233,13 @@ fn with_hooks(
     drop(guard);
     status.map_err(|error| {
         CommandFailure::new(FailureKind::System, format!("cannot run {}: {error}", program.to_string_lossy()))
-            .hint("check that the agent is installed and on the PATH")
+            .with_hint("check that the agent is installed and on the PATH")
     })
 }
 
 /// Forwards a terminating signal to the agent: a signal to a wrapper is meant for the program in it, and settings still
 /// have to be restored.
-fn pass_on(child: &Child, number: i32, signal: Signal, over: Arc<AtomicBool>) -> std::io::Result<()> {
+fn forward_signal(child: &Child, number: i32, signal: Signal, over: Arc<AtomicBool>) -> std::io::Result<()> {
     let Some(agent) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) else { return Ok(()) };
     let (mut heard, told) = UnixStream::pair()?;
     signal_hook::low_level::pipe::register(number, told)?;
@@ -251,22 +253,22 @@ fn pass_on(child: &Child, number: i32, signal: Signal, over: Arc<AtomicBool>) ->
 }
 
 /// Changes of settings for the duration of a run.
-struct Edits<'a> {
-    made: Vec<&'a InstallPlan>,
+struct TemporarySettings<'a> {
+    applied: Vec<&'a InstallPlan>,
     place: &'a SettingsPaths,
     binary: &'a Path,
 }
 
-impl<'a> Edits<'a> {
-    fn make(
+impl<'a> TemporarySettings<'a> {
+    fn apply(
         plans: &'a [InstallPlan],
         place: &'a SettingsPaths,
         binary: &'a Path,
     ) -> Result<Self, CommandFailure> {
-        let mut edits = Self { made: Vec::new(), place, binary };
+        let mut edits = Self { applied: Vec::new(), place, binary };
         for plan in plans {
-            install::carry_out(plan).map_err(refused)?;
-            edits.made.push(plan);
+            install::apply_plan(plan).map_err(install_failure)?;
+            edits.applied.push(plan);
         }
         Ok(edits)
     }
@@ -280,21 +282,21 @@ impl<'a> Edits<'a> {
             false,
             InstallDirection::Uninstall,
         )?;
-        install::carry_out(&plan)
+        install::apply_plan(&plan)
     }
 }
 
-impl Drop for Edits<'_> {
+impl Drop for TemporarySettings<'_> {
     fn drop(&mut self) {
-        for plan in std::mem::take(&mut self.made).into_iter().rev() {
-            let back = match install::take_back(plan) {
-                Ok(Some(back)) => install::carry_out(&back),
+        for plan in std::mem::take(&mut self.applied).into_iter().rev() {
+            let back = match install::plan_undo(plan) {
+                Ok(Some(back)) => install::apply_plan(&back),
                 // The file was edited by the user or another process meanwhile: only our part is removed.
                 Ok(None) => self.uninstall(plan.agent),
                 Err(error) => Err(error),
             };
             if let Err(error) = back {
-                output::say(format!(
+                output::print_status(format!(
                     "Warning: {error}; \"stepback init --user --uninstall\" removes the hooks."
                 ));
             }

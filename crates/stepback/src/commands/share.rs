@@ -12,7 +12,7 @@ use stepback_model::record::Session;
 use stepback_store::new_file::{Durability, NewFile};
 
 use super::{CommandResult, DONE, sessions};
-use crate::args::share::{Export, ExportFormat};
+use crate::args::share::{ExportArgs, ExportFormat};
 use crate::context::Context;
 use crate::failure::{CommandFailure, FailureKind};
 use crate::output::{self, Paint};
@@ -21,7 +21,7 @@ use crate::output::{self, Paint};
 const FORMAT_PROBE_BYTES: u64 = 64 << 10;
 
 /// Runs `stepback export`.
-pub fn export(context: &Context, arguments: &Export) -> CommandResult {
+pub fn export(context: &Context, arguments: &ExportArgs) -> CommandResult {
     let engine = context.engine();
     let chosen = match arguments.sessions.as_slice() {
         [] => vec![sessions::find(context, None)?.1],
@@ -37,22 +37,22 @@ pub fn export(context: &Context, arguments: &Export) -> CommandResult {
                 FailureKind::Usage,
                 "a bundle is binary and cannot be written to a terminal",
             )
-            .hint("write it to a file with -o FILE, or use --format jsonl"));
+            .with_hint("write it to a file with -o FILE, or use --format jsonl"));
         }
         if context.json {
             return Err(CommandFailure::new(FailureKind::Usage, "--json requires -o FILE"));
         }
-        write(engine, arguments.format, &chosen, stdout.lock())?;
+        write_export(engine, arguments.format, &chosen, stdout.lock())?;
         return DONE;
     }
     let path = context.directory.join(&arguments.output);
-    let exported = into_file(&path, |file| write(engine, arguments.format, &chosen, file))?;
+    let exported = write_atomically(&path, |file| write_export(engine, arguments.format, &chosen, file))?;
     let bytes = fs::metadata(&path).map_or(0, |metadata| metadata.len());
     if context.json {
-        output::document(&json!({ "file": path, "bytes": bytes, "exported": exported }));
+        output::print_document(&json!({ "file": path, "bytes": bytes, "exported": exported }));
         return DONE;
     }
-    output::line(format!(
+    output::print_line(format!(
         "Wrote {} with {} to {} ({}).",
         output::count(exported.sessions, "session"),
         output::count(exported.steps, "step"),
@@ -61,12 +61,12 @@ pub fn export(context: &Context, arguments: &Export) -> CommandResult {
     ));
     if arguments.format == ExportFormat::Bundle {
         let hint = "It contains the recorded files and conversations; \"stepback import FILE\" imports it.";
-        output::say(Paint::stderr().dim(hint));
+        output::print_status(Paint::stderr().dim(hint));
     }
     DONE
 }
 
-fn write(
+fn write_export(
     engine: &Engine,
     format: ExportFormat,
     chosen: &[Session],
@@ -79,21 +79,21 @@ fn write(
 }
 
 /// Writes beside the target and renames, so that no incomplete file appears under its name.
-fn into_file<T>(
+fn write_atomically<T>(
     path: &Path,
     write: impl FnOnce(&File) -> Result<T, BundleError>,
 ) -> Result<T, CommandFailure> {
     let refused = |error: io::Error| {
-        let (kind, hint) = stepback_api::failure::of_io(&error);
+        let (kind, hint) = stepback_api::failure::classify_io_error(&error);
         let failure = CommandFailure::new(kind, format!("cannot write {}: {error}", path.display()));
         match hint {
-            Some(hint) => failure.hint(hint),
+            Some(hint) => failure.with_hint(hint),
             None => failure,
         }
     };
     if path.is_dir() {
         return Err(CommandFailure::new(FailureKind::Usage, format!("{} is a directory", path.display()))
-            .hint("-o FILE"));
+            .with_hint("-o FILE"));
     }
     // It contains what was recorded, files included.
     let new = NewFile::create(path, 0o600, Durability::Synced).map_err(refused)?;
@@ -113,7 +113,7 @@ pub enum ImportFormat {
 }
 
 /// Detects the format of a file from its beginning.
-pub fn look(path: &Path) -> io::Result<ImportFormat> {
+pub fn detect_format(path: &Path) -> io::Result<ImportFormat> {
     if !path.is_file() {
         return Ok(ImportFormat::Other);
     }
@@ -126,33 +126,41 @@ pub fn look(path: &Path) -> io::Result<ImportFormat> {
     let mut start = Vec::new();
     (&file).take(FORMAT_PROBE_BYTES).read_to_end(&mut start)?;
     file.rewind()?;
-    Ok(if stepback_bundle::is_lines(&start) { ImportFormat::Lines(file) } else { ImportFormat::Other })
+    Ok(if stepback_bundle::is_json_lines_export(&start) {
+        ImportFormat::Lines(file)
+    } else {
+        ImportFormat::Other
+    })
 }
 
 /// Runs `stepback import` for a bundle.
-pub fn import(context: &Context, path: &Path, file: File) -> CommandResult {
+pub fn import_bundle(context: &Context, path: &Path, file: File) -> CommandResult {
     let engine = context.engine();
-    let bundle = Bundle::open(file, engine.progress.as_deref()).map_err(|error| about(path, error))?;
-    told(context, &stepback_bundle::import(engine, &bundle).map_err(|error| about(path, error))?)
+    let bundle =
+        Bundle::open(file, engine.progress.as_deref()).map_err(|error| bundle_failure(path, error))?;
+    print_import_report(
+        context,
+        &stepback_bundle::import(engine, &bundle).map_err(|error| bundle_failure(path, error))?,
+    )
 }
 
 /// Runs `stepback import` for lines.
 pub fn import_lines(context: &Context, path: &Path, file: File) -> CommandResult {
     let engine = context.engine();
-    let imported =
-        stepback_bundle::import_lines(engine, BufReader::new(file)).map_err(|error| about(path, error))?;
+    let imported = stepback_bundle::import_lines(engine, BufReader::new(file))
+        .map_err(|error| bundle_failure(path, error))?;
     if !context.json {
-        output::say(
+        output::print_status(
             Paint::stderr().dim(
                 "JSON lines contain no files: the sessions can be searched and replayed, but not rewound.",
             ),
         );
     }
-    told(context, &imported)
+    print_import_report(context, &imported)
 }
 
 /// Prints what was imported.
-fn told(context: &Context, imported: &ImportReport) -> CommandResult {
+fn print_import_report(context: &Context, imported: &ImportReport) -> CommandResult {
     let roots = context.store().workspaces()?;
     let mut items = Vec::new();
     for (session, workspace) in &imported.sessions {
@@ -166,23 +174,23 @@ fn told(context: &Context, imported: &ImportReport) -> CommandResult {
         }));
     }
     if context.json {
-        output::document(&json!({ "items": items, "imported": imported }));
+        output::print_document(&json!({ "items": items, "imported": imported }));
         return DONE;
     }
     let count = output::count(imported.sessions.len() as u64, "session");
     match imported.new_steps {
-        0 => output::line(format!("Already imported: {count}.")),
-        new => output::line(format!(
+        0 => output::print_line(format!("Already imported: {count}.")),
+        new => output::print_line(format!(
             "Imported {count} with {}, {new} of them new.",
             output::count(imported.steps, "step")
         )),
     }
     let paint = Paint::stdout();
     for (session, workspace) in &imported.sessions {
-        output::line(format!("  {} in workspace {}", paint.name(session.short()), workspace.short()));
+        output::print_line(format!("  {} in workspace {}", paint.name(session.short()), workspace.short()));
     }
     if let Some((session, workspace)) = imported.sessions.first() {
-        output::say(Paint::stderr().dim(format!(
+        output::print_status(Paint::stderr().dim(format!(
             "\"stepback replay {}\" replays it; \"stepback --workspace {} log\" lists its steps.",
             session.short(),
             workspace.short()
@@ -192,8 +200,8 @@ fn told(context: &Context, imported: &ImportReport) -> CommandResult {
 }
 
 /// Adds the file's path to an error about a bundle.
-fn about(path: &Path, error: BundleError) -> CommandFailure {
+fn bundle_failure(path: &Path, error: BundleError) -> CommandFailure {
     let is_about_file = !matches!(error, BundleError::NoDirectoryForGit | BundleError::Engine(_));
     let failure = CommandFailure::from(error);
-    if is_about_file { failure.about(&path.display().to_string()) } else { failure }
+    if is_about_file { failure.with_subject(&path.display().to_string()) } else { failure }
 }

@@ -8,7 +8,7 @@ use stepback_api::steps::StepDocument;
 use stepback_engine::authorship::{Attribution, Author};
 use stepback_engine::changes::NumberedChange;
 use stepback_engine::path_filter::PathFilter;
-use stepback_engine::workspace::{PresentState, describe};
+use stepback_engine::workspace::{PresentState, describe_checkpoint};
 use stepback_engine::{EngineError, Workspace, diff};
 use stepback_model::change::{ChangeKind, PathChange};
 use stepback_model::ids::StepId;
@@ -28,18 +28,18 @@ use crate::output::{self, Paint};
 
 /// Runs `stepback status`.
 pub fn status(context: &Context, show_excluded: bool) -> CommandResult {
-    let workspace = context.workspace()?;
+    let workspace = context.open_workspace()?;
     // The lock keeps a prune from freeing objects that are being read.
     let lock = workspace.lock_shared()?;
     let head = workspace.head()?;
     let started = Instant::now();
-    let present = workspace.look()?;
+    let present = workspace.scan_for_display()?;
     let is_slow = started.elapsed() > SLOW_SCAN;
-    let last = workspace.state_of(&head)?;
-    let changes = diff::visible(workspace.store(), &last, &present.state)?;
+    let last = workspace.load_state(&head)?;
+    let changes = diff::compare_visible_files(workspace.store(), &last, &present.state)?;
     let mut skipped: Vec<(RelPath, SkipReason)> = Vec::new();
     if show_excluded {
-        for change in diff::trees(workspace.store(), None, present.state.files)? {
+        for change in diff::compare_trees(workspace.store(), None, present.state.files)? {
             if let Some(TreeNode::Skipped { reason }) = change.after
                 && reason != SkipReason::GitDir
             {
@@ -52,12 +52,22 @@ pub fn status(context: &Context, show_excluded: bool) -> CommandResult {
         None => GitState::default(),
     };
     drop(lock);
-    let moves = workspace.head_moves(&present.state, &last)?;
+    let moves = workspace.git_head_warnings(&present.state, &last)?;
     let excluded = show_excluded.then_some(skipped);
     let watcher = WatcherState::find(context);
-    let report = StatusReport { workspace, head, present, is_slow, changes, excluded, git, moves, watcher };
+    let report = StatusReport {
+        workspace,
+        head,
+        present,
+        is_slow,
+        changes,
+        excluded,
+        git,
+        head_warnings: moves,
+        watcher,
+    };
     match context.json {
-        true => output::document(&report.document(context)),
+        true => output::print_document(&report.document(context)),
         false => report.print(context)?,
     }
     DONE
@@ -75,7 +85,7 @@ struct StatusReport {
     excluded: Option<Vec<(RelPath, SkipReason)>>,
     git: GitState,
     /// Warnings about repositories whose HEAD moved.
-    moves: Vec<String>,
+    head_warnings: Vec<String>,
     watcher: WatcherState,
 }
 
@@ -88,13 +98,13 @@ impl StatusReport {
             "id": self.workspace.record.id,
             "workspace": self.workspace.root.display().to_string(),
             "store": context.store_path(),
-            "head": json!(StepDocument::of(&self.head)),
+            "head": json!(StepDocument::from_row(&self.head)),
             "items": self.changes.iter().map(documents::change).collect::<Vec<_>>(),
-            "not_covered": self.present.troubles.iter().map(documents::left_alone).collect::<Vec<_>>(),
+            "not_covered": self.present.skipped_paths.iter().map(documents::skipped_path).collect::<Vec<_>>(),
             "git": repositories.collect::<Vec<_>>(),
-            "warnings": self.moves,
+            "warnings": self.head_warnings,
             "watcher": self.watcher.document(Some(&self.workspace.root)),
-            "not_watched": self.watcher.why_not(),
+            "not_watched": self.watcher.unavailable_reason(),
         });
         if let Some(excluded) = &self.excluded {
             let excluded = excluded.iter();
@@ -107,45 +117,49 @@ impl StatusReport {
 
     fn print(&self, context: &Context) -> Result<(), CommandFailure> {
         let paint = Paint::stdout();
-        output::line(format!("Workspace {}", self.workspace.root.display()));
-        output::line(format!(
+        output::print_line(format!("Workspace {}", self.workspace.root.display()));
+        output::print_line(format!(
             "Last checkpoint {} {}, {}",
-            paint.strong(describe(&self.head)),
+            paint.strong(describe_checkpoint(&self.head)),
             paint.name(self.head.step.id.short()),
             self.head.step.at.ago(context.now())
         ));
         self.print_repositories(&paint);
         self.print_watcher(context, &paint);
         if self.changes.is_empty() {
-            output::line("Nothing changed since.");
+            output::print_line("Nothing changed since.");
         } else {
-            output::line("Changed since:");
+            output::print_line("Changed since:");
             for change in &self.changes {
-                output::line(format!("  {:<12} {}", paint.change(change), titles::change_path(change)));
+                output::print_line(format!(
+                    "  {:<12} {}",
+                    paint.change_kind(change),
+                    titles::change_path(change)
+                ));
             }
-            output::say(
+            output::print_status(
                 paint.dim("\"stepback diff\" shows the lines; \"stepback rewind @\" reverts all of it."),
             );
         }
-        let gaps = recent_gaps(context, &self.workspace)?;
+        let gaps = count_recent_gaps(context, &self.workspace)?;
         if gaps > 0 {
-            output::say(format!(
+            output::print_status(format!(
                 "{} {} could not be recorded in the last day; \"stepback log --kind gap\" shows why.",
                 paint.note("Warning:"),
                 output::count(gaps, "event")
             ));
         }
-        for warning in &self.moves {
-            output::say(format!("{} {warning}.", paint.note("Warning:")));
+        for warning in &self.head_warnings {
+            output::print_status(format!("{} {warning}.", paint.note("Warning:")));
         }
-        for trouble in &self.present.troubles {
+        for trouble in &self.present.skipped_paths {
             let (path, reason) = (&trouble.path, &trouble.reason);
-            output::say(format!("{} {path} is not covered: {reason}.", paint.note("Warning:")));
+            output::print_status(format!("{} {path} is not covered: {reason}.", paint.note("Warning:")));
         }
         if let Some(excluded) = &self.excluded {
-            output::line(if excluded.is_empty() { "Nothing is excluded." } else { "Not covered:" });
+            output::print_line(if excluded.is_empty() { "Nothing is excluded." } else { "Not covered:" });
             for (path, reason) in excluded {
-                output::line(format!("  {path}  {}", paint.dim(format!("({})", reason.describe()))));
+                output::print_line(format!("  {path}  {}", paint.dim(format!("({})", reason.describe()))));
             }
         }
         Ok(())
@@ -160,7 +174,7 @@ impl StatusReport {
             let progress =
                 summary.in_progress.as_ref().map_or(String::new(), |what| format!(", {what} in progress"));
             let path = stepback_model::path::display_bytes(&repository.path);
-            output::line(paint.dim(format!("Git {path}: {branch} at {commit}{progress}")));
+            output::print_line(paint.dim(format!("Git {path}: {branch} at {commit}{progress}")));
         }
     }
 
@@ -168,13 +182,15 @@ impl StatusReport {
         let watcher = &self.watcher;
         match watcher.report().map(|report| report.sight_of(&self.workspace.root)) {
             Some(Ok(directories)) => {
-                let process = watcher.line(context.now()).unwrap_or_default();
+                let process = watcher.process_summary(context.now()).unwrap_or_default();
                 let directories = output::grouped(directories);
-                output::line(paint.dim(format!("Watched: {directories} directories, by {process}")));
+                output::print_line(paint.dim(format!("Watched: {directories} directories, by {process}")));
             }
-            Some(Err(reason)) => output::line(paint.dim(format!("Not watched: {reason}"))),
-            None if watcher.is_failing() || (self.is_slow && watcher.starts_any()) => {
-                output::line(paint.dim(format!("Not watched: {}", watcher.why_not().unwrap_or_default())));
+            Some(Err(reason)) => output::print_line(paint.dim(format!("Not watched: {reason}"))),
+            None if watcher.is_failing() || (self.is_slow && watcher.can_start()) => {
+                output::print_line(
+                    paint.dim(format!("Not watched: {}", watcher.unavailable_reason().unwrap_or_default())),
+                );
             }
             None => {}
         }
@@ -182,7 +198,7 @@ impl StatusReport {
 }
 
 /// Returns how many agent events could not be recorded in the last day.
-pub fn recent_gaps(context: &Context, workspace: &Workspace) -> Result<u64, CommandFailure> {
+pub fn count_recent_gaps(context: &Context, workspace: &Workspace) -> Result<u64, CommandFailure> {
     const DAY: i64 = 86_400_000_000;
     let query = StepQuery { kinds: vec![StepKind::Gap], limit: Some(1000), ..StepQuery::default() };
     let gaps = workspace.store().steps(workspace.record.id, &query).map_err(EngineError::from)?;
@@ -191,7 +207,7 @@ pub fn recent_gaps(context: &Context, workspace: &Workspace) -> Result<u64, Comm
 }
 
 /// Which changes to list.
-pub struct Wanted<'a> {
+pub struct ChangeListQuery<'a> {
     /// Only changes after this point.
     pub point: Option<&'a str>,
     /// Only changes of these paths; all paths if empty.
@@ -203,31 +219,33 @@ pub struct Wanted<'a> {
 }
 
 /// Runs `stepback changes`.
-pub fn changes(context: &Context, wanted: &Wanted<'_>) -> CommandResult {
-    let workspace = context.workspace()?;
+pub fn changes(context: &Context, wanted: &ChangeListQuery<'_>) -> CommandResult {
+    let workspace = context.open_workspace()?;
     if wanted.point == Some("clear") {
         let operation = workspace.clear_changes()?;
         match context.json {
-            true => output::document(&documents::operation(&operation)),
+            true => output::print_document(&documents::operation(&operation)),
             false => {
-                output::line(
+                output::print_line(
                     "Started a new list of changes; earlier changes can still be taken back by point.",
                 );
-                output::say(Paint::stderr().dim("\"stepback undo\" restores the list."));
+                output::print_status(Paint::stderr().dim("\"stepback undo\" restores the list."));
             }
         }
         return DONE;
     }
     let session = wanted.session.map(|text| workspace.find_session(text)).transpose()?;
-    let since =
-        wanted.point.map(|point| context.resolve_within(&workspace, point, session.as_ref())).transpose()?;
+    let since = wanted
+        .point
+        .map(|point| context.resolve_in_session(&workspace, point, session.as_ref()))
+        .transpose()?;
     let since = since.map(|stored| workspace.nearest_checkpoint(&stored)).transpose()?;
     list_changes(context, &workspace, since.as_ref(), session.as_ref(), wanted)
 }
 
 /// Prints the changes one session made.
-pub fn changes_of(context: &Context, workspace: &Workspace, session: &Session) -> CommandResult {
-    let wanted = Wanted { point: None, paths: &[], session: None, all: false };
+pub fn list_session_changes(context: &Context, workspace: &Workspace, session: &Session) -> CommandResult {
+    let wanted = ChangeListQuery { point: None, paths: &[], session: None, all: false };
     list_changes(context, workspace, None, Some(session), &wanted)
 }
 
@@ -236,24 +254,25 @@ fn list_changes(
     workspace: &Workspace,
     since: Option<&StepRow>,
     session: Option<&Session>,
-    wanted: &Wanted<'_>,
+    wanted: &ChangeListQuery<'_>,
 ) -> CommandResult {
     let filter = PathFilter::new(
-        &wanted.paths.iter().map(|path| context.relative(workspace, path)).collect::<Vec<_>>(),
+        &wanted.paths.iter().map(|path| context.to_workspace_path(workspace, path)).collect::<Vec<_>>(),
     )?;
     let lock = workspace.lock_shared()?;
     let mut listed = workspace.numbered_changes(since)?;
     let cleared = workspace.session.info.cleared.unwrap_or(0);
     listed.retain(|numbered| {
         filter.matches(&numbered.change.path)
-            && session.is_none_or(|session| numbered.who.is_session(session.id))
+            && session.is_none_or(|session| numbered.who.is_certainly_by(session.id))
             && (wanted.all || numbered.is_open(cleared))
     });
     let totals = |kind: ChangeKind| listed.iter().filter(|numbered| numbered.change.kind() == kind).count();
     drop(lock);
     if context.json {
-        let items: Vec<_> = listed.iter().rev().map(|numbered| document(workspace, numbered)).collect();
-        output::document(&json!({ "items": items }));
+        let items: Vec<_> =
+            listed.iter().rev().map(|numbered| change_document(workspace, numbered)).collect();
+        output::print_document(&json!({ "items": items }));
         return DONE;
     }
     let paint = Paint::stdout();
@@ -262,64 +281,64 @@ fn list_changes(
         let step =
             numbered.step.map_or("not in a checkpoint yet".to_string(), |(_, number)| format!("#{number}"));
         let gone = if numbered.taken_back { ", taken back" } else { "" };
-        output::line(format!(
+        output::print_line(format!(
             "{:>6} {} ({}) {}",
             paint.strong(format!("[{}]", numbered.number)),
             titles::change_path(&numbered.change),
-            paint.change(&numbered.change),
+            paint.change_kind(&numbered.change),
             paint.dim(format!("– {}, {step}{gone}", numbered.at.ago(now)))
         ));
-        if let Some(behind) = behind(workspace, &numbered.who, numbered.step.map(|(id, _)| id)) {
-            output::line(paint.dim(format!("         {behind}")));
+        if let Some(behind) = describe_cause(workspace, &numbered.who, numbered.step.map(|(id, _)| id)) {
+            output::print_line(paint.dim(format!("         {behind}")));
         }
     }
     if listed.is_empty() {
-        output::line("No changes.");
+        output::print_line("No changes.");
         return DONE;
     }
     let of = |kind: ChangeKind| format!("{} {}", totals(kind), kind.as_str());
     let kinds = [ChangeKind::Created, ChangeKind::Modified, ChangeKind::Deleted, ChangeKind::Renamed];
-    output::line(kinds.map(of).join(", "));
-    output::say(
+    output::print_line(kinds.map(of).join(", "));
+    output::print_status(
         paint.dim("Take one back with \"stepback rewind --change N\", the last two with \"--last 2\"."),
     );
     DONE
 }
 
-fn document(workspace: &Workspace, numbered: &NumberedChange) -> Value {
+fn change_document(workspace: &Workspace, numbered: &NumberedChange) -> Value {
     let found = numbered.step.map(|(id, _)| id);
     let summary = |id: StepId| Some(workspace.store().step(id).ok().flatten()?.step.summary);
     let author = |author: &Author| {
-        let mut value = json!(ChangeAuthorDocument::of(author));
-        value["call"] = json!(call(workspace, author, found));
+        let mut value = json!(ChangeAuthorDocument::from_author(author));
+        value["call"] = json!(call_summary(workspace, author, found));
         value["prompt"] = json!(author.prompt.and_then(summary));
         value
     };
-    let mut value = documents::numbered(numbered);
+    let mut value = documents::numbered_change(numbered);
     value["authors"] = numbered.who.candidates().iter().map(author).collect();
     value
 }
 
 /// Returns the call and the prompt that caused the changes a step found.
-pub fn behind_step(workspace: &Workspace, detail: Option<&Value>) -> Option<String> {
+pub fn describe_step_cause(workspace: &Workspace, detail: Option<&Value>) -> Option<String> {
     let call = detail?.pointer("/authors/calls/0")?;
     let author = serde_json::from_value(call.clone()).ok()?;
-    behind(workspace, &Attribution::Call(author), None)
+    describe_cause(workspace, &Attribution::Call(author), None)
 }
 
 /// Returns a call as it ran, which differs from what the model asked for if its input was edited. `found` is the step
 /// that found the change.
-fn call(workspace: &Workspace, author: &Author, found: Option<StepId>) -> Option<String> {
+fn call_summary(workspace: &Workspace, author: &Author, found: Option<StepId>) -> Option<String> {
     let step = |id: StepId| Some(workspace.store().step(id).ok().flatten()?.step);
     let ended = found.and_then(step).filter(|end| {
-        let detail = workspace.detail_of(end).ok().flatten();
+        let detail = workspace.load_detail(end).ok().flatten();
         detail.is_some_and(|detail| detail["start"] == json!(author.step)) && !end.meta.failed
     });
     ended.or_else(|| step(author.step)).map(|step| step.summary)
 }
 
 /// Returns the call and the prompt that caused a change, on one line.
-fn behind(workspace: &Workspace, who: &Attribution, found: Option<StepId>) -> Option<String> {
+fn describe_cause(workspace: &Workspace, who: &Attribution, found: Option<StepId>) -> Option<String> {
     let summary = |id: StepId| {
         let stored = workspace.store().step(id).ok().flatten()?;
         Some((stored.step.number, stored.step.summary))
@@ -329,7 +348,7 @@ fn behind(workspace: &Workspace, who: &Attribution, found: Option<StepId>) -> Op
         Attribution::Call(author) => author,
         Attribution::OneOf(authors) if authors.iter().all(|author| author.session == authors[0].session) => {
             let session = workspace.store().session(authors[0].session).ok().flatten()?;
-            let name = super::sessions::name(&session);
+            let name = super::sessions::display_name(&session);
             return Some(format!("by {name}, whose call was interrupted, or by you since"));
         }
         Attribution::OneOf(authors) => {
@@ -338,7 +357,7 @@ fn behind(workspace: &Workspace, who: &Attribution, found: Option<StepId>) -> Op
     };
     let session = workspace.store().session(author.session).ok().flatten()?;
     let number = summary(author.step).map(|(number, _)| format!(" (#{number})")).unwrap_or_default();
-    let call = call(workspace, author, found).unwrap_or_default() + &number;
+    let call = call_summary(workspace, author, found).unwrap_or_default() + &number;
     let prompt =
         author.prompt.and_then(summary).map(|(_, text)| format!(" for \"{text}\"")).unwrap_or_default();
     Some(format!("{} {}: {call}{prompt}", session.agent, session.id.short()))

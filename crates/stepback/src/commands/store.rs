@@ -14,7 +14,7 @@ use crate::store_location::StoreLocation;
 
 /// Runs `stepback store copy`.
 pub fn copy(from: &Path, to: &Path, json: bool) -> CommandResult {
-    let (from, to) = (StoreLocation::read(from)?, StoreLocation::read(to)?);
+    let (from, to) = (StoreLocation::parse(from)?, StoreLocation::parse(to)?);
     if from == to {
         return Err(CommandFailure::new(FailureKind::Usage, "a store cannot be copied onto itself"));
     }
@@ -38,12 +38,14 @@ pub fn copy(from: &Path, to: &Path, json: bool) -> CommandResult {
     };
     let copied = copy::copy(&*source, &*target, &mut progress);
     drop(shown);
-    let copied = copied.map_err(|error| failure(error, &to))?;
+    let copied = copied.map_err(|error| copy_failure(error, &to))?;
     if json {
-        output::document(&json!({ "from": from.shown(), "to": to.shown(), "copied": copied }));
+        output::print_document(
+            &json!({ "from": from.display_text(), "to": to.display_text(), "copied": copied }),
+        );
         return DONE;
     }
-    output::line(format!(
+    output::print_line(format!(
         "Copied {} ({}), {}, {}, {} and {} to {}, and verified the copy.",
         output::count(copied.objects, "object"),
         output::bytes(copied.bytes),
@@ -51,27 +53,27 @@ pub fn copy(from: &Path, to: &Path, json: bool) -> CommandResult {
         output::count(copied.sessions, "session"),
         output::count(copied.steps, "step"),
         output::count(copied.operations, "operation"),
-        to.shown()
+        to.display_text()
     ));
-    output::line(format!(
+    output::print_line(format!(
         "To use it from now on: export STEPBACK_HOME='{}' where you and your agents work. {} is unchanged.",
-        to.shown(),
-        from.shown()
+        to.display_text(),
+        from.display_text()
     ));
     DONE
 }
 
-fn failure(error: CopyError, to: &StoreLocation) -> CommandFailure {
+fn copy_failure(error: CopyError, to: &StoreLocation) -> CommandFailure {
     let message = error.to_string();
     match error {
         CopyError::Store(error) => CommandFailure::from(error),
         CopyError::NotEmpty { .. } => {
-            CommandFailure::new(FailureKind::Refused, format!("{}: {message}", to.shown()))
-                .hint("choose a directory that does not exist, or an empty database")
+            CommandFailure::new(FailureKind::Refused, format!("{}: {message}", to.display_text()))
+                .with_hint("choose a directory that does not exist, or an empty database")
         }
         CopyError::Disturbed(_) => CommandFailure::new(FailureKind::Busy, message)
-            .hint("remove the target, and copy again while no agent and no stepback process is running"),
+            .with_hint("remove the target, and copy again while no agent and no stepback process is running"),
         CopyError::Differs(_) => CommandFailure::new(FailureKind::Store, message)
-            .hint("\"stepback fsck\" checks the original; do not use the target"),
+            .with_hint("\"stepback fsck\" checks the original; do not use the target"),
     }
 }

@@ -11,11 +11,11 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use stepback_engine::control::is_running;
+use stepback_engine::control::is_process_running;
 use stepback_store::new_file::{Durability, replace_file};
 
 use super::{CommandResult, DONE, serve};
-use crate::args::proxy::{Serve, Studio};
+use crate::args::proxy::{ServeArgs, StudioArgs};
 use crate::context::Context;
 use crate::failure::{CommandFailure, FailureKind};
 use crate::output::{self, Paint};
@@ -25,7 +25,7 @@ const SERVER_FILE: &str = "server.json";
 /// How long a server may take to answer.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
 /// The longest answer that is read, in bytes.
-const LONGEST: u64 = 64 << 10;
+const MAX_RESPONSE_BYTES: u64 = 64 << 10;
 
 /// The file that says where a server of this store listens. Removed when dropped.
 #[derive(Debug)]
@@ -33,7 +33,7 @@ pub(super) struct ServerFile(Option<PathBuf>);
 
 impl ServerFile {
     /// Writes the file. If that fails, `studio` cannot find the server, which otherwise works normally.
-    pub(super) fn leave(dir: &Path, url: &str) -> Self {
+    pub(super) fn create(dir: &Path, url: &str) -> Self {
         let path = dir.join(SERVER_FILE);
         let text = json!({ "url": url, "pid": std::process::id() }).to_string();
         let written = replace_file(&path, text.as_bytes(), 0o600, Durability::Unsynced);
@@ -43,7 +43,7 @@ impl ServerFile {
     /// Returns the address of a running server.
     fn find(dir: &Path) -> Option<String> {
         let said: Value = serde_json::from_slice(&fs::read(dir.join(SERVER_FILE)).ok()?).ok()?;
-        let is_running = is_running(u32::try_from(said["pid"].as_u64()?).ok()?);
+        let is_running = is_process_running(u32::try_from(said["pid"].as_u64()?).ok()?);
         said["url"].as_str().filter(|_| is_running).map(str::to_owned)
     }
 }
@@ -60,53 +60,53 @@ impl Drop for ServerFile {
 }
 
 /// Runs `stepback studio`.
-pub fn studio(context: &Context, arguments: &Studio) -> CommandResult {
-    let dir = context.place().local();
+pub fn studio(context: &Context, arguments: &StudioArgs) -> CommandResult {
+    let dir = context.store_location().local_dir();
     if let Some(url) = &arguments.server {
-        return at(context, arguments, url, &sign_in(dir, url)?);
+        return open_running(context, arguments, url, &request_sign_in_url(dir, url)?);
     }
     if let Some(url) = ServerFile::find(dir)
-        && let Ok(address) = sign_in(dir, &url)
+        && let Ok(address) = request_sign_in_url(dir, &url)
     {
-        return at(context, arguments, &url, &address);
+        return open_running(context, arguments, &url, &address);
     }
-    let ended = serve::ending()?;
-    let listening = serve::listen(context, &Serve::at(free_address(&arguments.listen)))?;
+    let ended = serve::register_stop_flag()?;
+    let listening = serve::listen(context, &ServeArgs::listening_on(choose_address(&arguments.listen)))?;
     let (url, address) = (listening.server.url(), listening.server.sign_in_url()?);
-    show(context, arguments, &url, &address, true)?;
-    output::say_for_people(context.json, "Press Ctrl-C to stop.");
-    serve::until_ended(listening, &ended);
+    show_link(context, arguments, &url, &address, true)?;
+    output::print_unless_json(context.json, "Press Ctrl-C to stop.");
+    serve::run_until_stopped(listening, &ended);
     DONE
 }
 
 /// Opens the browser at a server that was already running; the server is left unchanged.
-fn at(context: &Context, arguments: &Studio, url: &str, address: &str) -> CommandResult {
-    show(context, arguments, url, address, false)?;
+fn open_running(context: &Context, arguments: &StudioArgs, url: &str, address: &str) -> CommandResult {
+    show_link(context, arguments, url, address, false)?;
     DONE
 }
 
-fn show(
+fn show_link(
     context: &Context,
-    arguments: &Studio,
+    arguments: &StudioArgs,
     url: &str,
     address: &str,
     started: bool,
 ) -> Result<(), CommandFailure> {
     if context.json {
-        output::document(&json!({ "url": url, "sign_in_url": address, "started": started }));
+        output::print_document(&json!({ "url": url, "sign_in_url": address, "started": started }));
         let _ = io::stdout().flush();
     } else {
-        output::line(format!("Studio at {}", Paint::stdout().strong(url)));
-        output::line(format!("One-time link: {address}"));
+        output::print_line(format!("Studio at {}", Paint::stdout().strong(url)));
+        output::print_line(format!("One-time link: {address}"));
     }
-    if !arguments.no_open && !context.json && !open(address) {
-        output::say("Could not start a browser; open the link yourself.");
+    if !arguments.no_open && !context.json && !open_browser(address) {
+        output::print_status("Could not start a browser; open the link yourself.");
     }
     Ok(())
 }
 
 /// Returns the requested address, or one with a free port if another process uses that port.
-fn free_address(wanted: &str) -> String {
+fn choose_address(wanted: &str) -> String {
     match wanted.parse::<SocketAddr>() {
         Ok(address) if TcpListener::bind(address).is_err() => SocketAddr::new(address.ip(), 0).to_string(),
         _ => wanted.to_owned(),
@@ -114,10 +114,10 @@ fn free_address(wanted: &str) -> String {
 }
 
 /// Returns an address that signs a browser in to the server at `url`, once.
-fn sign_in(dir: &Path, url: &str) -> Result<String, CommandFailure> {
+fn request_sign_in_url(dir: &Path, url: &str) -> Result<String, CommandFailure> {
     let refused = |why: String| {
         CommandFailure::new(FailureKind::System, format!("cannot reach the server at {url}: {why}"))
-            .hint("is it running, and for this store? Without --server, \"stepback studio\" starts one")
+            .with_hint("is it running, and for this store? Without --server, \"stepback studio\" starts one")
     };
     let token = fs::read_to_string(dir.join("server.token"))
         .map_err(|error| refused(format!("its token is missing ({error})")))?;
@@ -149,7 +149,7 @@ fn post(host: &str, path: &str, token: &str) -> io::Result<(u16, Vec<u8>)> {
         "POST {path} HTTP/1.1\r\nhost: {host}\r\nauthorization: Bearer {token}\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
     )?;
     let mut answer = Vec::new();
-    stream.take(LONGEST).read_to_end(&mut answer)?;
+    stream.take(MAX_RESPONSE_BYTES).read_to_end(&mut answer)?;
     let head = answer.windows(4).position(|window| window == b"\r\n\r\n");
     let (head, body) = match head {
         Some(at) => answer.split_at(at + 4),
@@ -160,7 +160,7 @@ fn post(host: &str, path: &str, token: &str) -> io::Result<(u16, Vec<u8>)> {
 }
 
 /// Starts the user's browser; returns whether that worked.
-fn open(address: &str) -> bool {
+fn open_browser(address: &str) -> bool {
     let own = std::env::var_os("BROWSER").filter(|browser| !browser.is_empty());
     let usual = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
     let mut command = Command::new(own.unwrap_or_else(|| usual.into()));
@@ -176,7 +176,7 @@ mod tests {
     fn a_server_is_found_while_it_is_there() {
         let dir = tempfile::tempdir().unwrap();
         assert_eq!(ServerFile::find(dir.path()), None);
-        let notice = ServerFile::leave(dir.path(), "http://127.0.0.1:1");
+        let notice = ServerFile::create(dir.path(), "http://127.0.0.1:1");
         assert_eq!(ServerFile::find(dir.path()).as_deref(), Some("http://127.0.0.1:1"));
         drop(notice);
         assert_eq!(ServerFile::find(dir.path()), None);
@@ -190,9 +190,9 @@ mod tests {
     fn a_port_that_is_taken_is_not_waited_for() {
         let taken = TcpListener::bind("127.0.0.1:0").unwrap();
         let wanted = taken.local_addr().unwrap().to_string();
-        assert_eq!(free_address(&wanted), "127.0.0.1:0");
+        assert_eq!(choose_address(&wanted), "127.0.0.1:0");
         drop(taken);
-        assert_eq!(free_address(&wanted), wanted);
-        assert_eq!(free_address("nonsense"), "nonsense");
+        assert_eq!(choose_address(&wanted), wanted);
+        assert_eq!(choose_address("nonsense"), "nonsense");
     }
 }

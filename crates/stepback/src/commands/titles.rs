@@ -6,7 +6,7 @@ use stepback_model::record::StepRow;
 use stepback_model::tree::TreeNode;
 
 /// Returns label, note and tags on one line.
-pub fn title(stored: &StepRow) -> String {
+pub fn step_title(stored: &StepRow) -> String {
     let annotation = &stored.annotation;
     let mut parts = Vec::new();
     match &annotation.label {

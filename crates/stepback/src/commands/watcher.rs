@@ -33,8 +33,8 @@ pub struct WatcherState {
 impl WatcherState {
     /// Queries the watcher, and reads what hooks recorded about starting one.
     pub fn find(context: &Context) -> Self {
-        let dir = context.place().local();
-        let mode = WatcherMode::find(&Settings::load_or_default(dir));
+        let dir = context.store_location().local_dir();
+        let mode = WatcherMode::detect(&Settings::load_or_default(dir));
         let presence = match mode {
             WatcherMode::Off(_) => WatcherPresence::Absent,
             _ => WatcherClient::new(dir).presence(),
@@ -54,18 +54,18 @@ impl WatcherState {
     pub fn is_failing(&self) -> bool {
         match self.presence {
             WatcherPresence::Running(_) => false,
-            WatcherPresence::Absent => self.starts_any() && self.record.failure.is_some(),
+            WatcherPresence::Absent => self.can_start() && self.record.failure.is_some(),
             WatcherPresence::Silent | WatcherPresence::OtherVersion => true,
         }
     }
 
     /// Whether slow scans start a watcher.
-    pub fn starts_any(&self) -> bool {
+    pub fn can_start(&self) -> bool {
         matches!(self.mode, WatcherMode::Start | WatcherMode::StartAlways)
     }
 
     /// Returns in one line why no watcher answers; `None` if one does.
-    pub fn why_not(&self) -> Option<String> {
+    pub fn unavailable_reason(&self) -> Option<String> {
         let process = self.holder.map(|pid| format!(" (process {pid})")).unwrap_or_default();
         Some(match (&self.presence, self.mode) {
             (WatcherPresence::Running(_), _) => return None,
@@ -76,23 +76,23 @@ impl WatcherState {
             (WatcherPresence::OtherVersion, _) => {
                 format!("a watcher of another stepback version is running{process}; it is not used")
             }
-            (WatcherPresence::Absent, WatcherMode::Ask(why)) => format!("not started: {why}"),
-            (WatcherPresence::Absent, _) => self.why_absent(),
+            (WatcherPresence::Absent, WatcherMode::QueryOnly(why)) => format!("not started: {why}"),
+            (WatcherPresence::Absent, _) => self.absence_reason(),
         })
     }
 
-    fn why_absent(&self) -> String {
+    fn absence_reason(&self) -> String {
         let slow = SLOW_SCAN.as_millis();
         let LaunchRecord { tries, failure, .. } = &self.record;
         let wait = self.record.pause().as_secs();
         match (tries, failure) {
             (0, _) => format!("not running; it starts after a scan that takes more than {slow} ms"),
-            (_, Some(failure)) => format!("{failure}; retry {}", after(wait)),
+            (_, Some(failure)) => format!("{failure}; retry {}", format_retry_delay(wait)),
             (1, None) if wait > 0 => "starting".to_owned(),
             (tries, None) => format!(
                 "it exited shortly after its start, {}; retry {}",
                 if *tries == 1 { "once".to_owned() } else { format!("{tries} times") },
-                after(wait)
+                format_retry_delay(wait)
             ),
         }
     }
@@ -119,7 +119,7 @@ impl WatcherState {
             "pid": report.pid,
             "version": report.version,
             "automatic": report.automatic,
-            "since": since(report),
+            "since": started_at(report),
             "memory_bytes": report.memory,
             "questions": report.questions,
             "roots": roots,
@@ -131,14 +131,14 @@ impl WatcherState {
     }
 
     /// Returns the watcher process on one line, for the user.
-    pub fn line(&self, now: Timestamp) -> Option<String> {
+    pub fn process_summary(&self, now: Timestamp) -> Option<String> {
         let report = self.report()?;
         let what = if report.automatic { "process" } else { "server, process" };
         Some(format!(
             "{what} {}, {}, started {}, queried {}",
             report.pid,
             output::bytes(report.memory),
-            since(report).ago(now),
+            started_at(report).ago(now),
             if report.questions == 1 {
                 "once".to_owned()
             } else {
@@ -148,11 +148,11 @@ impl WatcherState {
     }
 }
 
-fn since(report: &WatcherReport) -> Timestamp {
+fn started_at(report: &WatcherReport) -> Timestamp {
     Timestamp::from_micros(i64::try_from(report.since).unwrap_or(0).saturating_mul(1_000_000))
 }
 
-fn after(seconds: u64) -> String {
+fn format_retry_delay(seconds: u64) -> String {
     match seconds {
         0 => "at the next slow scan".to_owned(),
         1..=90 => format!("in {seconds} s"),
@@ -164,13 +164,15 @@ fn after(seconds: u64) -> String {
 pub fn show(context: &Context) -> CommandResult {
     let state = WatcherState::find(context);
     if context.json {
-        output::document(&json!({ "watcher": state.document(None), "not_watched": state.why_not() }));
+        output::print_document(
+            &json!({ "watcher": state.document(None), "not_watched": state.unavailable_reason() }),
+        );
         return DONE;
     }
     let paint = Paint::stdout();
-    match (state.line(context.now()), state.report()) {
+    match (state.process_summary(context.now()), state.report()) {
         (Some(line), Some(report)) => {
-            output::line(format!("Watcher: {line}"));
+            output::print_line(format!("Watcher: {line}"));
             for known in &report.roots {
                 let shown = match &known.sight {
                     Ok(directories) => {
@@ -178,36 +180,36 @@ pub fn show(context: &Context) -> CommandResult {
                     }
                     Err(reason) => format!("not watched: {reason}"),
                 };
-                output::line(format!("  {}  {}", known.root.display(), paint.dim(shown)));
+                output::print_line(format!("  {}  {}", known.root.display(), paint.dim(shown)));
             }
         }
-        _ => output::line(format!("Watcher: {}", state.why_not().unwrap_or_default())),
+        _ => output::print_line(format!("Watcher: {}", state.unavailable_reason().unwrap_or_default())),
     }
     DONE
 }
 
 /// Runs `stepback watcher stop`.
 pub fn stop(context: &Context) -> CommandResult {
-    let dir = context.place().local();
-    let pid = stop_in(dir)?;
+    let dir = context.store_location().local_dir();
+    let pid = stop_watcher(dir)?;
     if context.json {
-        output::document(&json!({ "stopped": pid.is_some(), "pid": pid }));
+        output::print_document(&json!({ "stopped": pid.is_some(), "pid": pid }));
         return DONE;
     }
     match pid {
         Some(pid) => {
-            output::line(format!("Stopped the watcher, process {pid}."));
-            output::say(Paint::stderr().dim(
+            output::print_line(format!("Stopped the watcher, process {pid}."));
+            output::print_status(Paint::stderr().dim(
                 "The next slow scan starts another one; \"stepback settings watcher 0\" prevents this.",
             ));
         }
-        None => output::line("No watcher is running."),
+        None => output::print_line("No watcher is running."),
     }
     DONE
 }
 
 /// Ends the watcher of the store in `dir`, if a hook started it. Returns its process id.
-pub fn stop_in(dir: &Path) -> Result<Option<u32>, CommandFailure> {
+pub fn stop_watcher(dir: &Path) -> Result<Option<u32>, CommandFailure> {
     let client = WatcherClient::new(dir);
     let holder = match client.presence() {
         WatcherPresence::Absent => return Ok(None),
@@ -217,7 +219,7 @@ pub fn stop_in(dir: &Path) -> Result<Option<u32>, CommandFailure> {
     match client.stop() {
         Ok(false) => {
             return Err(CommandFailure::new(FailureKind::Refused, "the watcher is part of a server")
-                .hint("stop that server, or start it with --no-watcher"));
+                .with_hint("stop that server, or start it with --no-watcher"));
         }
         Ok(true) => {
             let started = Instant::now();
@@ -235,7 +237,7 @@ pub fn stop_in(dir: &Path) -> Result<Option<u32>, CommandFailure> {
                 FailureKind::System,
                 format!("the watcher is not responding: {error}"),
             )
-            .hint("if it is part of a server, stop that server"));
+            .with_hint("if it is part of a server, stop that server"));
         }
     }
     Ok(holder)

@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::stage::GLANCE;
+use super::stage::POLL_INTERVAL;
 
 /// How long an agent that was asked to end may take to record its state.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A running agent process.
 #[derive(Debug)]
-pub struct Actor {
+pub struct AgentProcess {
     child: Child,
     lines: Receiver<String>,
 }
@@ -31,17 +31,17 @@ pub enum OutputWait {
     Ended,
 }
 
-impl Actor {
+impl AgentProcess {
     /// Starts the agent in its own process group: Ctrl-C reaches only the demo, which then ends the agent in an orderly
     /// way.
     pub fn start(mut command: Command) -> io::Result<Self> {
         let mut child = command.process_group(0).spawn()?;
         let (send, lines) = channel();
         if let Some(out) = child.stdout.take() {
-            pass_on(out, send.clone());
+            forward_lines(out, send.clone());
         }
         if let Some(err) = child.stderr.take() {
-            pass_on(err, send);
+            forward_lines(err, send);
         }
         Ok(Self { child, lines })
     }
@@ -56,12 +56,12 @@ impl Actor {
     }
 
     /// Waits until the process has ended.
-    pub fn end(mut self) -> io::Result<ExitStatus> {
+    pub fn wait(mut self) -> io::Result<ExitStatus> {
         self.child.wait()
     }
 }
 
-impl Drop for Actor {
+impl Drop for AgentProcess {
     fn drop(&mut self) {
         let Some(id) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) else { return };
         let is_over = |child: &mut Child| !matches!(child.try_wait(), Ok(None));
@@ -76,13 +76,13 @@ impl Drop for Actor {
                 let _ = self.child.wait();
                 return;
             }
-            std::thread::sleep(GLANCE);
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
 }
 
 /// Forwards lines as they arrive, until the end of the output.
-fn pass_on(from: impl Read + Send + 'static, to: Sender<String>) {
+fn forward_lines(from: impl Read + Send + 'static, to: Sender<String>) {
     std::thread::spawn(move || {
         for line in BufReader::new(from).lines() {
             if !line.is_ok_and(|line| to.send(line).is_ok()) {

@@ -72,7 +72,7 @@ exit 1
 "#;
 
 /// The command that runs the tests, used by the agent and by the user.
-pub const TEST: &str = "sh tests/run.sh";
+pub const TEST_COMMAND: &str = "sh tests/run.sh";
 /// The user's first prompt.
 pub const PROMPT: &str = "refactor the auth module";
 /// The user's second prompt. The script recognizes it by `numbers`.
@@ -86,7 +86,7 @@ pub const DISASTER: &str = "rm -rf ./* .git .gitignore .env";
 const EXPIRY_CHECK: &str = "[ \"$expires\" -gt \"$2\" ]\n}\n";
 
 /// Creates the project in `root`.
-pub fn make(root: &Path) -> io::Result<()> {
+pub fn create(root: &Path) -> io::Result<()> {
     for (path, text) in FILES {
         let path = root.join(path);
         if let Some(parent) = path.parent() {
@@ -100,7 +100,7 @@ pub fn make(root: &Path) -> io::Result<()> {
 /// Returns the model's answers as a script for the built-in agent, with `thinks_ms` of delay before each.
 ///
 /// Plan A takes the seconds apart as text. Nothing about it looks wrong, and it works until a number gets one more digit.
-pub fn script(thinks_ms: u64) -> Value {
+pub fn agent_script(thinks_ms: u64) -> Value {
     let clock = "# What time it is, in seconds.\n\nnow() {\n    date +%s\n}\n";
     let hour = "# A session is a token for an hour.\nHOUR=3600\n";
     let by_sorting = "[ \"$(printf '%s\\n' \"$2\" \"$expires\" | sort | head -n 1)\" = \"$2\" ]\n}\n";
@@ -110,20 +110,20 @@ pub fn script(thinks_ms: u64) -> Value {
         "model": "scripted-1",
         "turns": [
             turn("First I look at the module, and whether its tests pass.", &[
-                call("read", &[("path", "src/auth.sh")]),
-                call("bash", &[("command", TEST)]),
+                tool_call("read", &[("path", "src/auth.sh")]),
+                tool_call("bash", &[("command", TEST_COMMAND)]),
             ]),
             turn("They do. The clock gets a file of its own.", &[
-                call("write", &[("path", "src/clock.sh"), ("content", clock)]),
-                edit("src/session.sh", "# A session is a token for an hour.\n", hour),
+                tool_call("write", &[("path", "src/clock.sh"), ("content", clock)]),
+                edit_call("src/session.sh", "# A session is a token for an hour.\n", hour),
             ]),
             turn("Now the check in valid(), and a word about it in the README.", &[
-                edit("src/auth.sh", EXPIRY_CHECK, by_sorting),
-                edit("README.md", "in shell.", "in readable shell."),
+                edit_call("src/auth.sh", EXPIRY_CHECK, by_sorting),
+                edit_call("README.md", "in shell.", "in readable shell."),
             ]),
-            turn("That reads well. The tests, to be sure.", &[call("bash", &[("command", TEST)])]),
+            turn("That reads well. The tests, to be sure.", &[tool_call("bash", &[("command", TEST_COMMAND)])]),
             turn("My code is right, so this must be old state. I start over, clean.", &[
-                call("bash", &[("command", CLEAN_UP)]),
+                tool_call("bash", &[("command", CLEAN_UP)]),
             ]),
             turn("Then I leave it as it is. The tests still fail.", &[]),
         ],
@@ -131,8 +131,8 @@ pub fn script(thinks_ms: u64) -> Value {
             "says": "numbers",
             "turns": [
                 turn("Good point: as text, 12600 would come before 9001. Numbers it is.", &[
-                    edit("src/auth.sh", EXPIRY_CHECK, by_number),
-                    call("bash", &[("command", TEST)]),
+                    edit_call("src/auth.sh", EXPIRY_CHECK, by_number),
+                    tool_call("bash", &[("command", TEST_COMMAND)]),
                 ]),
                 turn("All tests pass.", &[]),
             ],
@@ -140,16 +140,16 @@ pub fn script(thinks_ms: u64) -> Value {
     })
 }
 
-fn call(tool: &str, input: &[(&str, &str)]) -> Value {
+fn tool_call(tool: &str, input: &[(&str, &str)]) -> Value {
     json!({ "tool": tool, "input": input.iter().copied().collect::<BTreeMap<_, _>>() })
 }
 
-fn edit(path: &str, old: &str, new: &str) -> Value {
-    call("edit", &[("path", path), ("old", old), ("new", new)])
+fn edit_call(path: &str, old: &str, new: &str) -> Value {
+    tool_call("edit", &[("path", path), ("old", old), ("new", new)])
 }
 
 /// Returns every file, including git's, with its mode and content, to compare before and after.
-pub fn manifest(root: &Path) -> io::Result<BTreeMap<PathBuf, (u32, Vec<u8>)>> {
+pub fn read_manifest(root: &Path) -> io::Result<BTreeMap<PathBuf, (u32, Vec<u8>)>> {
     let mut files = BTreeMap::new();
     let mut open = vec![root.to_path_buf()];
     while let Some(dir) = open.pop() {

@@ -12,7 +12,7 @@ use super::{FileDiff, PathSide};
 
 /// How long to search for a small edit before accepting a coarse one. Only the appearance of a diff depends on it: any
 /// edit script is correct.
-const SEARCH: Duration = Duration::from_millis(1500);
+const DIFF_TIMEOUT: Duration = Duration::from_millis(1500);
 
 /// How many leading bytes decide whether content is text, as in git.
 const TEXT_PROBE_BYTES: usize = 8000;
@@ -29,7 +29,7 @@ pub(super) struct Blob<'a> {
 }
 
 /// A pair of blobs of the same type, or one that was created or removed.
-pub(super) struct Part<'a> {
+pub(super) struct BlobPair<'a> {
     /// The blob before; `None` if it was created.
     pub old: Option<Blob<'a>>,
     /// The blob after; `None` if it was removed.
@@ -37,17 +37,17 @@ pub(super) struct Part<'a> {
 }
 
 /// What happened to the content of a part.
-pub(super) enum Body<'a> {
+pub(super) enum ContentChange<'a> {
     /// The content is unchanged.
-    Same,
+    Unchanged,
     /// It changed and cannot be shown as lines.
     Opaque,
     /// It changed by lines.
-    Text(Text<'a>),
+    Text(LineDiff<'a>),
 }
 
 /// Two lists of lines and the edits between them. A line includes its `\n`.
-pub(super) struct Text<'a> {
+pub(super) struct LineDiff<'a> {
     /// Lines before.
     pub old: Vec<&'a [u8]>,
     /// Lines after.
@@ -57,14 +57,14 @@ pub(super) struct Text<'a> {
 }
 
 /// Splits a difference into notes about items without content, and parts.
-pub(super) fn parts(diff: &FileDiff) -> (Vec<String>, Vec<Part<'_>>) {
-    let notes = note(&diff.old, &diff.new).into_iter().collect();
-    let parts = match (blob(&diff.old), blob(&diff.new)) {
+pub(super) fn split_parts(diff: &FileDiff) -> (Vec<String>, Vec<BlobPair<'_>>) {
+    let notes = describe_special_change(&diff.old, &diff.new).into_iter().collect();
+    let parts = match (to_blob(&diff.old), to_blob(&diff.new)) {
         (None, None) => vec![],
         (Some(old), Some(new)) if is_link(old.mode) != is_link(new.mode) => {
-            vec![Part { old: Some(old), new: None }, Part { old: None, new: Some(new) }]
+            vec![BlobPair { old: Some(old), new: None }, BlobPair { old: None, new: Some(new) }]
         }
-        (old, new) => vec![Part { old, new }],
+        (old, new) => vec![BlobPair { old, new }],
     };
     (notes, parts)
 }
@@ -73,7 +73,7 @@ fn is_link(mode: u32) -> bool {
     mode & 0o170_000 == 0o120_000
 }
 
-fn blob(side: &PathSide) -> Option<Blob<'_>> {
+fn to_blob(side: &PathSide) -> Option<Blob<'_>> {
     match side {
         PathSide::File { mode, bytes } => {
             Some(Blob { mode: 0o100_000 | mode, bytes: Some(bytes), size: bytes.len() as u64 })
@@ -87,7 +87,7 @@ fn blob(side: &PathSide) -> Option<Blob<'_>> {
 }
 
 /// Describes a change of something that has no content.
-fn note(old: &PathSide, new: &PathSide) -> Option<String> {
+fn describe_special_change(old: &PathSide, new: &PathSide) -> Option<String> {
     let name = |side: &PathSide| match side {
         PathSide::Dir { mode } => Some(format!("directory (mode {mode:o})")),
         PathSide::Other(what) => Some(what.clone()),
@@ -108,19 +108,21 @@ fn note(old: &PathSide, new: &PathSide) -> Option<String> {
     }
 }
 
-impl<'a> Part<'a> {
+impl<'a> BlobPair<'a> {
     /// Compares the contents.
     ///
     /// `renamed` says that the part comes from a rename. Two contents of a rename that were not loaded are assumed to be
     /// equal if their lengths are, because only exact renames are detected.
-    pub fn body(&self, renamed: bool) -> Body<'a> {
+    pub fn compare_contents(&self, renamed: bool) -> ContentChange<'a> {
         const EMPTY: Blob<'static> = Blob { mode: 0, bytes: Some(&[]), size: 0 };
         let (old, new) = (self.old.unwrap_or(EMPTY), self.new.unwrap_or(EMPTY));
         match (old.bytes, new.bytes) {
-            (Some(a), Some(b)) if a == b => Body::Same,
-            (Some(a), Some(b)) if !is_binary(a) && !is_binary(b) => Body::Text(Text::compare(a, b)),
-            (None, None) if renamed && old.size == new.size => Body::Same,
-            _ => Body::Opaque,
+            (Some(a), Some(b)) if a == b => ContentChange::Unchanged,
+            (Some(a), Some(b)) if !is_binary(a) && !is_binary(b) => {
+                ContentChange::Text(LineDiff::compare(a, b))
+            }
+            (None, None) if renamed && old.size == new.size => ContentChange::Unchanged,
+            _ => ContentChange::Opaque,
         }
     }
 }
@@ -135,7 +137,7 @@ pub(super) fn is_binary(bytes: &[u8]) -> bool {
     invalid * 10 > head.len() * 3
 }
 
-impl<'a> Text<'a> {
+impl<'a> LineDiff<'a> {
     fn compare(old: &'a [u8], new: &'a [u8]) -> Self {
         let split = |bytes: &'a [u8]| bytes.split_inclusive(|byte| *byte == b'\n').collect::<Vec<_>>();
         let (old, new) = (split(old), split(new));
@@ -150,7 +152,7 @@ impl<'a> Text<'a> {
                 .collect()
         };
         let (a, b) = (number(&old), number(&new));
-        let deadline = Instant::now().checked_add(SEARCH);
+        let deadline = Instant::now().checked_add(DIFF_TIMEOUT);
         let ops = similar::capture_diff_slices_deadline(Algorithm::Myers, &a, &b, deadline);
         Self { old, new, ops }
     }
@@ -162,7 +164,7 @@ impl<'a> Text<'a> {
     }
 
     /// Lines added and removed.
-    pub fn counts(&self) -> (usize, usize) {
+    pub fn count_changes(&self) -> (usize, usize) {
         self.ops.iter().filter(|op| op.tag() != DiffTag::Equal).fold((0, 0), |(added, removed), op| {
             (added + op.new_range().len(), removed + op.old_range().len())
         })

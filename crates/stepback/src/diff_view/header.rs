@@ -7,14 +7,14 @@ use std::io::{self, Write};
 
 use stepback_model::quantity;
 
-use super::compare::{Body, Part};
+use super::compare::{BlobPair, ContentChange};
 use super::paint::{Palette, write_styled};
-use super::{FileDiff, Style};
+use super::{DiffStyle, FileDiff};
 
 /// Undoes the escaping of `RelPath::display`.
 ///
 /// That escaping is unambiguous: a backslash in a name is always doubled. Text that it cannot have made is kept.
-pub(super) fn exact_bytes(shown: &str) -> Vec<u8> {
+pub(super) fn unescape_display(shown: &str) -> Vec<u8> {
     let mut out = Vec::with_capacity(shown.len());
     let mut rest = shown;
     while let Some(at) = rest.find('\\') {
@@ -29,7 +29,7 @@ pub(super) fn exact_bytes(shown: &str) -> Vec<u8> {
                 Some(byte) => (vec![byte], 3),
                 None => (vec![b'\\'], 0),
             },
-            Some(b'u') => match unicode_escape(tail) {
+            Some(b'u') => match parse_unicode_escape(tail) {
                 Some((c, used)) => (c.to_string().into_bytes(), used),
                 None => (vec![b'\\'], 0),
             },
@@ -43,7 +43,7 @@ pub(super) fn exact_bytes(shown: &str) -> Vec<u8> {
 }
 
 /// Reads `u{1b}`; returns the character and the length.
-fn unicode_escape(text: &str) -> Option<(char, usize)> {
+fn parse_unicode_escape(text: &str) -> Option<(char, usize)> {
     let hex = text.strip_prefix("u{")?;
     let end = hex.find('}')?;
     let c = char::from_u32(u32::from_str_radix(&hex[..end], 16).ok()?)?;
@@ -51,7 +51,7 @@ fn unicode_escape(text: &str) -> Option<(char, usize)> {
 }
 
 /// Quotes a name as git does: plain if it can be, else in double quotes with octal escapes.
-pub(super) fn quoted(prefix: &str, name: &[u8]) -> String {
+pub(super) fn quote_git_path(prefix: &str, name: &[u8]) -> String {
     let plain = |byte: &u8| (b' '..=b'~').contains(byte) && !matches!(byte, b'"' | b'\\');
     if name.iter().all(plain) {
         return format!("{prefix}{}", String::from_utf8_lossy(name));
@@ -77,23 +77,27 @@ pub(super) fn quoted(prefix: &str, name: &[u8]) -> String {
 }
 
 /// The two names of a difference, ready to print.
-pub(super) struct Names {
+pub(super) struct HeaderNames {
     old: String,
     new: String,
     /// Without the `a/` and `b/`, for `rename from` and `rename to`.
-    moved: Option<(String, String)>,
+    renamed: Option<(String, String)>,
 }
 
-impl Names {
-    pub fn of(diff: &FileDiff, style: &Style) -> Self {
+impl HeaderNames {
+    pub fn new(diff: &FileDiff, style: &DiffStyle) -> Self {
         let show = |prefix: &str, shown: &str| {
-            if style.for_people() { format!("{prefix}{shown}") } else { quoted(prefix, &exact_bytes(shown)) }
+            if style.is_for_terminal() {
+                format!("{prefix}{shown}")
+            } else {
+                quote_git_path(prefix, &unescape_display(shown))
+            }
         };
         let before = diff.old_path.as_deref().unwrap_or(&diff.path);
         Self {
             old: show("a/", before),
             new: show("b/", &diff.path),
-            moved: diff.old_path.as_deref().map(|from| (show("", from), show("", &diff.path))),
+            renamed: diff.old_path.as_deref().map(|from| (show("", from), show("", &diff.path))),
         }
     }
 }
@@ -103,10 +107,10 @@ impl Names {
 /// Writes nothing if nothing happened.
 pub(super) fn write(
     out: &mut dyn Write,
-    names: &Names,
-    part: &Part<'_>,
-    body: &Body<'_>,
-    style: &Style,
+    names: &HeaderNames,
+    part: &BlobPair<'_>,
+    body: &ContentChange<'_>,
+    style: &DiffStyle,
 ) -> io::Result<()> {
     let modes = match (&part.old, &part.new) {
         (Some(old), Some(new)) if old.mode != new.mode => {
@@ -116,8 +120,8 @@ pub(super) fn write(
         (Some(old), None) => vec![format!("deleted file mode {:06o}", old.mode)],
         _ => vec![],
     };
-    let moved = names.moved.as_ref().filter(|_| part.old.is_some() && part.new.is_some());
-    if modes.is_empty() && moved.is_none() && matches!(body, Body::Same) {
+    let moved = names.renamed.as_ref().filter(|_| part.old.is_some() && part.new.is_some());
+    if modes.is_empty() && moved.is_none() && matches!(body, ContentChange::Unchanged) {
         return Ok(());
     }
     // A part of a type change has no counterpart under the other name.
@@ -129,7 +133,7 @@ pub(super) fn write(
     let mut lines = vec![format!("diff --git {old} {new}")];
     lines.extend(modes);
     if let Some((from, to)) = moved {
-        if matches!(body, Body::Same) {
+        if matches!(body, ContentChange::Unchanged) {
             lines.push("similarity index 100%".to_owned());
         }
         lines.push(format!("rename from {from}"));
@@ -138,11 +142,11 @@ pub(super) fn write(
     let old = if part.old.is_some() { old } else { "/dev/null".to_owned() };
     let new = if part.new.is_some() { new } else { "/dev/null".to_owned() };
     match body {
-        Body::Same => {}
-        Body::Opaque => opaque(&mut lines, part, &old, &new, style),
-        Body::Text(_) => {
+        ContentChange::Unchanged => {}
+        ContentChange::Opaque => push_opaque_lines(&mut lines, part, &old, &new, style),
+        ContentChange::Text(_) => {
             // Like git, a tab after a name with spaces: older tools cut the name at the first space otherwise.
-            let end = |name: &str| if !style.for_people() && name.contains(' ') { "\t" } else { "" };
+            let end = |name: &str| if !style.is_for_terminal() && name.contains(' ') { "\t" } else { "" };
             lines.push(format!("--- {old}{}", end(&old)));
             lines.push(format!("+++ {new}{}", end(&new)));
         }
@@ -158,7 +162,7 @@ pub(super) fn write(
 ///
 /// In a patch the line must be git's own, so that `git apply` refuses the patch instead of creating an empty file; the
 /// sizes follow on a line that git skips.
-fn opaque(lines: &mut Vec<String>, part: &Part<'_>, old: &str, new: &str, style: &Style) {
+fn push_opaque_lines(lines: &mut Vec<String>, part: &BlobPair<'_>, old: &str, new: &str, style: &DiffStyle) {
     let blobs = [&part.old, &part.new];
     let unloaded = blobs.iter().any(|blob| blob.is_some_and(|blob| blob.bytes.is_none()));
     let what = if unloaded { "Files" } else { "Binary files" };
@@ -169,7 +173,7 @@ fn opaque(lines: &mut Vec<String>, part: &Part<'_>, old: &str, new: &str, style:
         [Some(size), None] | [None, Some(size)] => size,
         [None, None] => String::new(),
     };
-    if style.for_people() {
+    if style.is_for_terminal() {
         lines.push(format!("{what} {old} and {new} differ ({why}{sizes})"));
     } else {
         lines.push(format!("{what} {old} and {new} differ"));

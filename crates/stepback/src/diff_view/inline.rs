@@ -11,7 +11,7 @@ use similar::{Algorithm, DiffOp};
 const MAX_BYTES: usize = 8 << 10;
 
 /// For each line, the byte ranges that changed.
-pub(super) type Ranges = Vec<Vec<Range<usize>>>;
+pub(super) type ChangedRanges = Vec<Vec<Range<usize>>>;
 
 /// A word, a run of blanks, or one other character of a line.
 #[derive(Clone, Copy)]
@@ -22,14 +22,14 @@ struct Token<'a> {
 }
 
 /// The changed ranges of the lines of a replaced block, before and after.
-pub(super) fn changed_words(old: &[&[u8]], new: &[&[u8]]) -> (Ranges, Ranges) {
+pub(super) fn find_changed_words(old: &[&[u8]], new: &[&[u8]]) -> (ChangedRanges, ChangedRanges) {
     let mut marks = (vec![vec![]; old.len()], vec![vec![]; new.len()]);
     let size = |lines: &[&[u8]]| lines.iter().map(|line| line.len()).sum::<usize>();
     if size(old) > MAX_BYTES || size(new) > MAX_BYTES {
         return marks;
     }
     let (old_lines, new_lines) = (old, new);
-    let (old, new) = (tokens(old), tokens(new));
+    let (old, new) = (tokenize(old), tokenize(new));
     let text = |tokens: &[Token<'_>]| tokens.iter().map(|token| token.text.to_vec()).collect::<Vec<_>>();
     let ops = similar::capture_diff_slices(Algorithm::Myers, &text(&old), &text(&new));
     let weight = |tokens: &[Token<'_>]| -> usize {
@@ -44,8 +44,8 @@ pub(super) fn changed_words(old: &[&[u8]], new: &[&[u8]]) -> (Ranges, Ranges) {
         return marks;
     }
     for op in ops.iter().filter(|op| !matches!(op, DiffOp::Equal { .. })) {
-        mark(&mut marks.0, &old[op.old_range()]);
-        mark(&mut marks.1, &new[op.new_range()]);
+        mark_tokens(&mut marks.0, &old[op.old_range()]);
+        mark_tokens(&mut marks.1, &new[op.new_range()]);
     }
     drop_whole_lines(&mut marks.0, old_lines);
     drop_whole_lines(&mut marks.1, new_lines);
@@ -53,7 +53,7 @@ pub(super) fn changed_words(old: &[&[u8]], new: &[&[u8]]) -> (Ranges, Ranges) {
 }
 
 /// Removes the emphasis from lines that would be emphasised completely: their sign is enough.
-fn drop_whole_lines(marks: &mut Ranges, lines: &[&[u8]]) {
+fn drop_whole_lines(marks: &mut ChangedRanges, lines: &[&[u8]]) {
     for (ranges, line) in marks.iter_mut().zip(lines) {
         let rest = (0..line.trim_ascii_end().len()).filter(|at| !line[*at].is_ascii_whitespace());
         if rest.into_iter().all(|at| ranges.iter().any(|range| range.contains(&at))) {
@@ -62,7 +62,7 @@ fn drop_whole_lines(marks: &mut Ranges, lines: &[&[u8]]) {
     }
 }
 
-fn mark(marks: &mut Ranges, tokens: &[Token<'_>]) {
+fn mark_tokens(marks: &mut ChangedRanges, tokens: &[Token<'_>]) {
     for token in tokens.iter().filter(|token| token.text != b"\n") {
         let ranges = &mut marks[token.line];
         let end = token.start + token.text.len();
@@ -73,7 +73,7 @@ fn mark(marks: &mut Ranges, tokens: &[Token<'_>]) {
     }
 }
 
-fn tokens<'a>(lines: &[&'a [u8]]) -> Vec<Token<'a>> {
+fn tokenize<'a>(lines: &[&'a [u8]]) -> Vec<Token<'a>> {
     let class = |byte: u8| match byte {
         b'\n' => 0,
         byte if byte.is_ascii_whitespace() => 1,

@@ -10,11 +10,11 @@ use anstyle::{Ansi256Color, AnsiColor, Color, Style as Paint};
 use stepback_model::escape::{escape, is_hidden};
 use unicode_width::UnicodeWidthChar;
 
-use super::Style;
+use super::DiffStyle;
 
 /// The role of a line in a diff.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum LineKind {
     /// The line is unchanged.
     Context,
     /// The line exists only after the change.
@@ -23,7 +23,7 @@ pub(super) enum Kind {
     Removed,
 }
 
-impl Kind {
+impl LineKind {
     /// The character in front of the line.
     pub fn sign(self) -> char {
         match self {
@@ -39,7 +39,7 @@ pub(super) type Colors = [(usize, Option<Color>)];
 
 /// What a line looks like besides its text.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Marks<'a> {
+pub(super) struct LineMarks<'a> {
     /// Syntax colours.
     pub colors: &'a Colors,
     /// Ranges of changed words, in order.
@@ -51,17 +51,17 @@ pub(super) struct Palette;
 
 impl Palette {
     /// The lines above the hunks.
-    pub fn header(style: &Style) -> Paint {
+    pub fn header(style: &DiffStyle) -> Paint {
         if style.color { Paint::new().bold() } else { Paint::new() }
     }
 
     /// The `@@` lines.
-    pub fn hunk(style: &Style) -> Paint {
+    pub fn hunk(style: &DiffStyle) -> Paint {
         if style.color { AnsiColor::Cyan.on_default() } else { Paint::new() }
     }
 
     /// Line numbers and marks that are not content.
-    pub fn quiet(style: &Style) -> Paint {
+    pub fn dimmed(style: &DiffStyle) -> Paint {
         if style.color { Paint::new().dimmed() } else { Paint::new() }
     }
 
@@ -69,7 +69,7 @@ impl Palette {
     ///
     /// Highlighted syntax uses the foreground colours, so changes are shown by a background. Since the background is
     /// ours, the foreground must be ours too: a theme of the terminal could be unreadable on it.
-    pub fn line(kind: Kind, word: bool, style: &Style) -> Paint {
+    pub fn line(kind: LineKind, word: bool, style: &DiffStyle) -> Paint {
         if !style.color {
             return Paint::new();
         }
@@ -82,23 +82,23 @@ impl Palette {
             if word { paint.invert() } else { paint }
         };
         match (kind, style.highlight) {
-            (Kind::Context, _) => Paint::new(),
-            (Kind::Added, true) => back(22, 28),
-            (Kind::Removed, true) => back(52, 88),
-            (Kind::Added, false) => front(AnsiColor::Green),
-            (Kind::Removed, false) => front(AnsiColor::Red),
+            (LineKind::Context, _) => Paint::new(),
+            (LineKind::Added, true) => back(22, 28),
+            (LineKind::Removed, true) => back(52, 88),
+            (LineKind::Added, false) => front(AnsiColor::Green),
+            (LineKind::Removed, false) => front(AnsiColor::Red),
         }
     }
 }
 
 /// One printable unit with its colour.
 pub(super) struct Glyph {
-    pub shown: Shown,
+    pub text: GlyphText,
     pub paint: Paint,
 }
 
 /// What is printed.
-pub(super) enum Shown {
+pub(super) enum GlyphText {
     /// A character as it is.
     Char(char),
     /// An escape for something that must not be printed.
@@ -108,9 +108,9 @@ pub(super) enum Shown {
 impl Glyph {
     /// Columns it takes; a tab counts as one.
     pub fn width(&self) -> usize {
-        match &self.shown {
-            Shown::Char(c) => c.width().unwrap_or(1),
-            Shown::Escape(text) => text.len(),
+        match &self.text {
+            GlyphText::Char(c) => c.width().unwrap_or(1),
+            GlyphText::Escape(text) => text.len(),
         }
     }
 }
@@ -118,13 +118,13 @@ impl Glyph {
 /// A line, without its `\n`, as glyphs.
 ///
 /// The `\r` of a Windows line ending is shown on changed lines only: there it may be the change.
-pub(super) fn glyphs(line: &[u8], kind: Kind, marks: Marks<'_>, style: &Style) -> Vec<Glyph> {
+pub(super) fn to_glyphs(line: &[u8], kind: LineKind, marks: LineMarks<'_>, style: &DiffStyle) -> Vec<Glyph> {
     let line = line.strip_suffix(b"\n").unwrap_or(line);
-    let line = if kind == Kind::Context { line.strip_suffix(b"\r").unwrap_or(line) } else { line };
+    let line = if kind == LineKind::Context { line.strip_suffix(b"\r").unwrap_or(line) } else { line };
     let mut glyphs = Vec::with_capacity(line.len());
     let (mut at, mut color, mut word) = (0, 0, 0);
     let [plain, emphasised] = [false, true].map(|word| Palette::line(kind, word, style));
-    let mut push = |shown: Shown, len: usize| {
+    let mut push = |shown: GlyphText, len: usize| {
         while marks.colors.get(color).is_some_and(|(end, _)| *end <= at) {
             color += 1;
         }
@@ -136,18 +136,18 @@ pub(super) fn glyphs(line: &[u8], kind: Kind, marks: Marks<'_>, style: &Style) -
         if let Some((_, Some(color))) = marks.colors.get(color) {
             paint = paint.fg_color(Some(*color));
         }
-        if style.color && matches!(shown, Shown::Escape(_)) {
+        if style.color && matches!(shown, GlyphText::Escape(_)) {
             paint |= anstyle::Effects::INVERT;
         }
-        glyphs.push(Glyph { shown, paint });
+        glyphs.push(Glyph { text: shown, paint });
         at += len;
     };
     for chunk in line.utf8_chunks() {
         for c in chunk.valid().chars() {
-            push(if is_hidden(c) { Shown::Escape(escape(c)) } else { Shown::Char(c) }, c.len_utf8());
+            push(if is_hidden(c) { GlyphText::Escape(escape(c)) } else { GlyphText::Char(c) }, c.len_utf8());
         }
         for byte in chunk.invalid() {
-            push(Shown::Escape(format!("\\x{byte:02x}")), 1);
+            push(GlyphText::Escape(format!("\\x{byte:02x}")), 1);
         }
     }
     glyphs
@@ -160,9 +160,9 @@ pub(super) fn write_glyphs(out: &mut Vec<u8>, glyphs: &[Glyph]) {
         // Writing into memory cannot fail.
         let _ = write!(out, "{paint}");
         for glyph in run {
-            match &glyph.shown {
-                Shown::Char(c) => out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes()),
-                Shown::Escape(text) => out.extend_from_slice(text.as_bytes()),
+            match &glyph.text {
+                GlyphText::Char(c) => out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes()),
+                GlyphText::Escape(text) => out.extend_from_slice(text.as_bytes()),
             }
         }
         let _ = write!(out, "{paint:#}");

@@ -8,29 +8,29 @@ use similar::DiffTag;
 use stepback_model::quantity;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-use super::compare::{Body, parts};
+use super::compare::{ContentChange, split_parts};
 use super::paint::write_styled;
 use super::safe;
-use super::unified::hunk_place;
-use super::{FileDiff, Style};
+use super::unified::hunk_position;
+use super::{DiffStyle, FileDiff};
 
 /// Unchanged lines around each change in JSON.
 const JSON_CONTEXT: usize = 3;
 
 /// What the table shows about one file.
-enum Row {
+enum StatRow {
     /// Lines added and removed.
     Lines(usize, usize),
     /// A description, for anything that is not lines.
-    Words(String),
+    Description(String),
 }
 
 /// Lines added and removed; zero for what is not text.
-pub fn summary_counts(diff: &FileDiff) -> (usize, usize) {
+pub fn count_changed_lines(diff: &FileDiff) -> (usize, usize) {
     let mut total = (0, 0);
-    for part in parts(diff).1 {
-        if let Body::Text(text) = part.body(diff.old_path.is_some()) {
-            let (added, removed) = text.counts();
+    for part in split_parts(diff).1 {
+        if let ContentChange::Text(text) = part.compare_contents(diff.old_path.is_some()) {
+            let (added, removed) = text.count_changes();
             total = (total.0 + added, total.1 + removed);
         }
     }
@@ -45,14 +45,14 @@ pub fn summary_counts(diff: &FileDiff) -> (usize, usize) {
 /// and stand as U+FFFD.
 pub fn hunks_json(diff: &FileDiff) -> Value {
     let (mut binary, mut lossy, mut hunks) = (false, false, Vec::new());
-    for part in parts(diff).1 {
-        let text = match part.body(diff.old_path.is_some()) {
-            Body::Same => continue,
-            Body::Opaque => {
+    for part in split_parts(diff).1 {
+        let text = match part.compare_contents(diff.old_path.is_some()) {
+            ContentChange::Unchanged => continue,
+            ContentChange::Opaque => {
                 binary = true;
                 continue;
             }
-            Body::Text(text) => text,
+            ContentChange::Text(text) => text,
         };
         let mut line = |kind: &str, bytes: &[u8]| {
             let body = bytes.strip_suffix(b"\n");
@@ -64,7 +64,7 @@ pub fn hunks_json(diff: &FileDiff) -> Value {
             }
         };
         for hunk in text.hunks(JSON_CONTEXT) {
-            let (old_start, old_lines, new_start, new_lines) = hunk_place(&hunk);
+            let (old_start, old_lines, new_start, new_lines) = hunk_position(&hunk);
             let mut lines = Vec::new();
             for op in &hunk {
                 if op.tag() == DiffTag::Equal {
@@ -87,13 +87,14 @@ pub fn hunks_json(diff: &FileDiff) -> Value {
 }
 
 /// Writes a table with one row per file and a line of totals; nothing for no differences.
-pub fn stat(diffs: &[FileDiff], style: &Style, out: &mut dyn Write) -> io::Result<()> {
+pub fn write_stat(diffs: &[FileDiff], style: &DiffStyle, out: &mut dyn Write) -> io::Result<()> {
     if diffs.is_empty() {
         return Ok(());
     }
-    let rows: Vec<(String, Row)> = diffs.iter().map(|diff| (name(diff), row(diff))).collect();
+    let rows: Vec<(String, StatRow)> =
+        diffs.iter().map(|diff| (display_name(diff), build_row(diff))).collect();
     let longest = rows.iter().map(|(name, _)| name.width()).max().unwrap_or(0);
-    let most = rows.iter().map(|(_, row)| row.size()).max().unwrap_or(0);
+    let most = rows.iter().map(|(_, row)| row.changed_lines()).max().unwrap_or(0);
     let digits = most.to_string().len();
     // A leading blank, ` | `, the number, a blank.
     let room = style.width.saturating_sub(digits + 5);
@@ -102,21 +103,21 @@ pub fn stat(diffs: &[FileDiff], style: &Style, out: &mut dyn Write) -> io::Resul
     let bars = room.saturating_sub(names).max(1);
     let (mut added, mut removed) = (0, 0);
     for (name, row) in &rows {
-        let name = fit(name, names);
+        let name = truncate_left(name, names);
         let pad = names - name.width();
         write!(out, " {name}{:pad$} | ", "")?;
         match row {
-            Row::Words(words) => writeln!(out, "{words}")?,
-            Row::Lines(plus, minus) => {
+            StatRow::Description(words) => writeln!(out, "{words}")?,
+            StatRow::Lines(plus, minus) => {
                 added += plus;
                 removed += minus;
                 write!(out, "{:>digits$}", plus + minus)?;
-                let (plus, minus) = scaled(*plus, *minus, most, bars);
+                let (plus, minus) = scale_bars(*plus, *minus, most, bars);
                 if plus + minus > 0 {
                     out.write_all(b" ")?;
                 }
-                bar(out, "+", plus, AnsiColor::Green, style)?;
-                bar(out, "-", minus, AnsiColor::Red, style)?;
+                write_bar(out, "+", plus, AnsiColor::Green, style)?;
+                write_bar(out, "-", minus, AnsiColor::Red, style)?;
                 out.write_all(b"\n")?;
             }
         }
@@ -132,55 +133,55 @@ pub fn stat(diffs: &[FileDiff], style: &Style, out: &mut dyn Write) -> io::Resul
     out.write_all(b"\n")
 }
 
-impl Row {
-    fn size(&self) -> usize {
+impl StatRow {
+    fn changed_lines(&self) -> usize {
         match self {
             Self::Lines(added, removed) => added + removed,
-            Self::Words(_) => 0,
+            Self::Description(_) => 0,
         }
     }
 }
 
-fn name(diff: &FileDiff) -> String {
+fn display_name(diff: &FileDiff) -> String {
     match &diff.old_path {
         Some(from) => format!("{from} => {}", diff.path),
         None => diff.path.clone(),
     }
 }
 
-fn row(diff: &FileDiff) -> Row {
-    let (notes, parts) = parts(diff);
+fn build_row(diff: &FileDiff) -> StatRow {
+    let (notes, parts) = split_parts(diff);
     let (mut added, mut removed, mut words) = (0, 0, Vec::new());
     words.extend(notes.iter().map(|note| safe(note)));
     for part in &parts {
-        match part.body(diff.old_path.is_some()) {
-            Body::Same => {
+        match part.compare_contents(diff.old_path.is_some()) {
+            ContentChange::Unchanged => {
                 if let (Some(old), Some(new)) = (&part.old, &part.new)
                     && old.mode != new.mode
                 {
                     words.push(format!("mode {:o} → {:o}", old.mode & 0o7777, new.mode & 0o7777));
                 }
             }
-            Body::Opaque => {
+            ContentChange::Opaque => {
                 let [old, new] = [&part.old, &part.new].map(|blob| blob.map_or(0, |blob| blob.size));
                 words.push(format!("Bin {} → {}", quantity::bytes(old), quantity::bytes(new)));
             }
-            Body::Text(text) => {
-                let counts = text.counts();
+            ContentChange::Text(text) => {
+                let counts = text.count_changes();
                 added += counts.0;
                 removed += counts.1;
             }
         }
     }
     if added + removed > 0 || words.is_empty() {
-        Row::Lines(added, removed)
+        StatRow::Lines(added, removed)
     } else {
-        Row::Words(words.join(", "))
+        StatRow::Description(words.join(", "))
     }
 }
 
 /// Cuts a name from the left, because the end of a path is more informative.
-fn fit(name: &str, width: usize) -> String {
+fn truncate_left(name: &str, width: usize) -> String {
     if name.width() <= width {
         return name.to_owned();
     }
@@ -197,7 +198,7 @@ fn fit(name: &str, width: usize) -> String {
 }
 
 /// The lengths of the two bars, scaled as git does: what is not zero stays visible.
-fn scaled(added: usize, removed: usize, most: usize, width: usize) -> (usize, usize) {
+fn scale_bars(added: usize, removed: usize, most: usize, width: usize) -> (usize, usize) {
     if most <= width {
         return (added, removed);
     }
@@ -213,7 +214,13 @@ fn scaled(added: usize, removed: usize, most: usize, width: usize) -> (usize, us
     }
 }
 
-fn bar(out: &mut dyn Write, sign: &str, length: usize, color: AnsiColor, style: &Style) -> io::Result<()> {
+fn write_bar(
+    out: &mut dyn Write,
+    sign: &str,
+    length: usize,
+    color: AnsiColor,
+    style: &DiffStyle,
+) -> io::Result<()> {
     let paint = if style.color { color.on_default() } else { anstyle::Style::new() };
     if length == 0 { Ok(()) } else { write_styled(out, &sign.repeat(length), paint) }
 }

@@ -13,7 +13,7 @@ use syntect::highlighting::{Color as Rgb, HighlightIterator, HighlightState, Hig
 use syntect::parsing::{ParseState, ScopeStack, SyntaxSet};
 use two_face::theme::EmbeddedThemeName;
 
-use super::paint::Kind;
+use super::paint::LineKind;
 
 /// Bytes highlighted in one file.
 const MAX_FILE_BYTES: usize = 160 << 10;
@@ -24,17 +24,17 @@ const MAX_RENDERING_BYTES: usize = 320 << 10;
 /// A longer line is generated code, on which grammars are slow.
 const MAX_LINE_BYTES: usize = 2000;
 
-struct Assets {
+struct SyntaxAssets {
     syntaxes: SyntaxSet,
     terminal: Theme,
     dark: Theme,
 }
 
-fn assets() -> &'static Assets {
-    static ASSETS: OnceLock<Assets> = OnceLock::new();
+fn load_assets() -> &'static SyntaxAssets {
+    static ASSETS: OnceLock<SyntaxAssets> = OnceLock::new();
     ASSETS.get_or_init(|| {
         let themes = two_face::theme::extra();
-        Assets {
+        SyntaxAssets {
             syntaxes: two_face::syntax::extra_newlines(),
             terminal: themes.get(EmbeddedThemeName::Ansi).clone(),
             dark: themes.get(EmbeddedThemeName::MonokaiExtended).clone(),
@@ -42,45 +42,45 @@ fn assets() -> &'static Assets {
     })
 }
 
-type Runs = Vec<(usize, Option<Color>)>;
+type ColorRuns = Vec<(usize, Option<Color>)>;
 
 /// The colours of the lines of one file.
 #[derive(Default)]
-pub(super) struct Colored {
-    context: Vec<Runs>,
-    changed: Vec<Runs>,
+pub(super) struct FileColors {
+    context: Vec<ColorRuns>,
+    changed: Vec<ColorRuns>,
 }
 
-impl Colored {
+impl FileColors {
     /// The colours of a line; none if it was not highlighted.
-    pub fn line(&self, at: usize, kind: Kind) -> &[(usize, Option<Color>)] {
-        let lines = if kind == Kind::Context { &self.context } else { &self.changed };
+    pub fn line_colors(&self, at: usize, kind: LineKind) -> &[(usize, Option<Color>)] {
+        let lines = if kind == LineKind::Context { &self.context } else { &self.changed };
         lines.get(at).map_or(&[], Vec::as_slice)
     }
 }
 
 /// The number of bytes that may still be highlighted.
-pub(super) struct Budget(usize);
+pub(super) struct HighlightBudget(usize);
 
-impl Budget {
+impl HighlightBudget {
     /// Starts a rendering. With `on` false nothing is highlighted, and nothing is loaded.
-    pub fn new(on: bool) -> Self {
-        Self(if on { MAX_RENDERING_BYTES } else { 0 })
+    pub fn new(enabled: bool) -> Self {
+        Self(if enabled { MAX_RENDERING_BYTES } else { 0 })
     }
 
     /// Highlights `lines` of the file called `path`, if they fit.
-    pub fn highlight(&mut self, path: &str, lines: &[&[u8]]) -> Colored {
+    pub fn highlight(&mut self, path: &str, lines: &[&[u8]]) -> FileColors {
         let size: usize = lines.iter().map(|line| line.len()).sum();
         if lines.is_empty() || size > MAX_FILE_BYTES || size > self.0 {
-            return Colored::default();
+            return FileColors::default();
         }
-        let Some(colored) = highlight(assets(), path, lines) else { return Colored::default() };
+        let Some(colored) = highlight_lines(load_assets(), path, lines) else { return FileColors::default() };
         self.0 -= size;
         colored
     }
 }
 
-fn highlight(assets: &Assets, path: &str, lines: &[&[u8]]) -> Option<Colored> {
+fn highlight_lines(assets: &SyntaxAssets, path: &str, lines: &[&[u8]]) -> Option<FileColors> {
     let name = path.rsplit('/').next().unwrap_or(path);
     let extension = name.rsplit_once('.').map_or("", |(_, extension)| extension);
     let syntaxes = &assets.syntaxes;
@@ -94,7 +94,7 @@ fn highlight(assets: &Assets, path: &str, lines: &[&[u8]]) -> Option<Colored> {
     let mut parser = ParseState::new(syntax);
     let themes = [&assets.terminal, &assets.dark].map(Highlighter::new);
     let mut states = themes.each_ref().map(|theme| HighlightState::new(theme, ScopeStack::new()));
-    let mut colored = Colored::default();
+    let mut colored = FileColors::default();
     for line in lines {
         let text = std::str::from_utf8(line).ok().filter(|text| text.len() <= MAX_LINE_BYTES);
         // A grammar that fails, or a line it cannot read, costs the colours of that line only.
@@ -108,7 +108,7 @@ fn highlight(assets: &Assets, path: &str, lines: &[&[u8]]) -> Option<Colored> {
                 HighlightIterator::new(state, &ops, text.unwrap_or(""), theme)
                     .map(|(style, piece)| {
                         end += piece.len();
-                        (end, color(style.foreground))
+                        (end, to_terminal_color(style.foreground))
                     })
                     .collect(),
             );
@@ -119,7 +119,7 @@ fn highlight(assets: &Assets, path: &str, lines: &[&[u8]]) -> Option<Colored> {
 
 /// The colour for a terminal. Themes from `bat` mark the colours of the terminal's palette by their alpha: 0 is the
 /// palette colour in `r`, 1 the default colour.
-fn color(rgb: Rgb) -> Option<Color> {
+fn to_terminal_color(rgb: Rgb) -> Option<Color> {
     const PALETTE: [AnsiColor; 8] = [
         AnsiColor::Black,
         AnsiColor::Red,

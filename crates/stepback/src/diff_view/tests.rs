@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use stepback_model::path::display_bytes;
 
 use super::compare::is_binary;
-use super::header::{exact_bytes, quoted};
+use super::header::{quote_git_path, unescape_display};
 use super::*;
 
 fn file(text: impl AsRef<[u8]>) -> PathSide {
@@ -18,28 +18,28 @@ fn change(path: &str, old: PathSide, new: PathSide) -> FileDiff {
 }
 
 fn render(
-    how: fn(&[FileDiff], &Style, &mut dyn std::io::Write) -> std::io::Result<()>,
+    how: fn(&[FileDiff], &DiffStyle, &mut dyn std::io::Write) -> std::io::Result<()>,
     diffs: &[FileDiff],
-    style: &Style,
+    style: &DiffStyle,
 ) -> String {
     let mut out = Vec::new();
     how(diffs, style, &mut out).unwrap();
     String::from_utf8_lossy(&out).into_owned()
 }
 
-const PLAIN: Style = Style { color: false, escape: false, width: 80, highlight: false, context: 3 };
-const SAFE: Style = Style { escape: true, ..PLAIN };
-const COLOR: Style = Style { color: true, ..PLAIN };
+const PLAIN: DiffStyle = DiffStyle { color: false, escape: false, width: 80, highlight: false, context: 3 };
+const SAFE: DiffStyle = DiffStyle { escape: true, ..PLAIN };
+const COLOR: DiffStyle = DiffStyle { color: true, ..PLAIN };
 
-fn numbered(count: usize) -> String {
+fn numbered_lines(count: usize) -> String {
     (1..=count).map(|n| format!("line {n}\n")).collect()
 }
 
 #[test]
 fn an_edit_is_shown_with_three_lines_of_context() {
-    let (old, new) = (numbered(9), numbered(9).replace("line 5\n", "five\n"));
+    let (old, new) = (numbered_lines(9), numbered_lines(9).replace("line 5\n", "five\n"));
     assert_eq!(
-        render(unified, &[change("a.txt", file(old), file(new))], &PLAIN),
+        render(write_unified, &[change("a.txt", file(old), file(new))], &PLAIN),
         "diff --git a/a.txt b/a.txt\n--- a/a.txt\n+++ b/a.txt\n@@ -2,7 +2,7 @@\n line 2\n line 3\n line 4\n\
          -line 5\n+five\n line 6\n line 7\n line 8\n"
     );
@@ -47,11 +47,12 @@ fn an_edit_is_shown_with_three_lines_of_context() {
 
 #[test]
 fn context_may_be_nothing_or_everything() {
-    let (old, new) = (numbered(9), numbered(9).replace("line 5\n", "").replace("line 9\n", "nine\n"));
+    let (old, new) =
+        (numbered_lines(9), numbered_lines(9).replace("line 5\n", "").replace("line 9\n", "nine\n"));
     let diffs = [change("a.txt", file(old), file(new))];
-    let shown = render(unified, &diffs, &Style { context: 0, ..PLAIN });
+    let shown = render(write_unified, &diffs, &DiffStyle { context: 0, ..PLAIN });
     assert!(shown.ends_with("@@ -5 +4,0 @@\n-line 5\n@@ -9 +8 @@\n-line 9\n+nine\n"), "{shown}");
-    let shown = render(unified, &diffs, &Style { context: usize::MAX, ..PLAIN });
+    let shown = render(write_unified, &diffs, &DiffStyle { context: usize::MAX, ..PLAIN });
     assert!(shown.contains("@@ -1,9 +1,8 @@\n line 1\n"), "{shown}");
 }
 
@@ -64,7 +65,7 @@ fn things_that_git_does_not_know_are_notes_and_equal_sides_are_silent() {
         change("dir", PathSide::Dir { mode: 0o755 }, PathSide::Dir { mode: 0o755 }),
     ];
     assert_eq!(
-        render(unified, &diffs, &PLAIN),
+        render(write_unified, &diffs, &PLAIN),
         "# d: directory (mode 755) created\n# p: named\\u{1b} pipe removed\n"
     );
 }
@@ -75,7 +76,7 @@ fn binary_and_unloaded_contents_are_named_with_their_sizes() {
         change("b", file([0; 1200]), file([0; 3400])),
         change("l", PathSide::Absent, PathSide::TooLarge { mode: 0o644, size: 5_000_000_000 }),
     ];
-    let shown = render(unified, &diffs, &SAFE);
+    let shown = render(write_unified, &diffs, &SAFE);
     assert!(shown.contains("Binary files a/b and b/b differ (1.2 KB → 3.4 KB)\n"), "{shown}");
     assert!(shown.contains("Files /dev/null and b/l differ (too large to compare, 5.0 GB)\n"), "{shown}");
     assert!(is_binary(b"a\0b") && is_binary(&[0xfe; 40]) && !is_binary("größe\n".as_bytes()));
@@ -88,8 +89,8 @@ fn content_cannot_act_on_the_terminal() {
     let bytes = [evil, b"\xff\n"].concat();
     let link = PathSide::Symlink { target: b"\x1b[2J".to_vec() };
     let diffs = [change("x", file(""), file(&bytes)), change("l", PathSide::Absent, link)];
-    for style in [SAFE, COLOR, Style { highlight: true, ..COLOR }] {
-        for how in [unified, side_by_side] {
+    for style in [SAFE, COLOR, DiffStyle { highlight: true, ..COLOR }] {
+        for how in [write_unified, write_side_by_side] {
             let shown = render(how, &diffs, &style);
             // What is left after removing our own colours must hold no control character but line ends.
             let text = strip_colors(&shown);
@@ -98,7 +99,7 @@ fn content_cannot_act_on_the_terminal() {
             assert!(text.contains("\\u{1b}]0;owned\\u{7} \\u{9b}2J"), "{text}");
         }
     }
-    assert!(render(unified, &diffs, &SAFE).contains("+\\xff\n"));
+    assert!(render(write_unified, &diffs, &SAFE).contains("+\\xff\n"));
 }
 
 /// Removes `ESC [ … m` with digits and semicolons only: all that this module writes.
@@ -120,9 +121,9 @@ fn colours_do_not_change_the_text() {
     let old = "fn main() {\n    let x = 1; // größe\n}\n";
     let new = "fn main() {\n    let y = 1; // größe\n    /* more\n */\n}\n";
     let diffs = [change("src/main.rs", file(old), file(new))];
-    let plain = render(unified, &diffs, &PLAIN);
-    let colored = render(unified, &diffs, &COLOR);
-    let highlighted = render(unified, &diffs, &Style { highlight: true, ..COLOR });
+    let plain = render(write_unified, &diffs, &PLAIN);
+    let colored = render(write_unified, &diffs, &COLOR);
+    let highlighted = render(write_unified, &diffs, &DiffStyle { highlight: true, ..COLOR });
     assert_eq!(strip_colors(&colored), plain);
     assert_eq!(strip_colors(&highlighted), plain);
     // Only the changed word is emphasised.
@@ -135,8 +136,8 @@ fn columns_fit_the_width_with_wide_characters_tabs_and_long_lines() {
     let old = format!("same\n\t漢字漢字漢字漢字漢字漢字漢字漢字漢字漢字\n{}\n", "x".repeat(900));
     let new = "same\n\t漢字\nshort\nadded\n";
     let diffs = [change("a", file(old), file(new))];
-    let page = Style { width: 60, ..PLAIN };
-    let shown = render(side_by_side, &diffs, &page);
+    let page = DiffStyle { width: 60, ..PLAIN };
+    let shown = render(write_side_by_side, &diffs, &page);
     for line in shown.lines() {
         assert!(unicode_width::UnicodeWidthStr::width(line) <= 60, "{line}");
     }
@@ -147,19 +148,19 @@ fn columns_fit_the_width_with_wide_characters_tabs_and_long_lines() {
         .filter_map(|line| line.split_once('│').map(|(left, _)| unicode_width::UnicodeWidthStr::width(left)))
         .collect();
     assert!(gaps.windows(2).all(|pair| pair[0] == pair[1]), "{shown}");
-    render(side_by_side, &diffs, &Style { width: 3, ..PLAIN });
+    render(write_side_by_side, &diffs, &DiffStyle { width: 3, ..PLAIN });
 }
 
 #[test]
 fn stat_scales_bars_and_sums_up() {
     let diffs = [
-        change("src/a.rs", file(""), file(numbered(200))),
+        change("src/a.rs", file(""), file(numbered_lines(200))),
         change("b", file("x\ny\n"), file("x\n")),
         change("run.sh", file("x"), PathSide::File { mode: 0o755, bytes: b"x".to_vec() }),
         change("pic", file([0; 10]), file([0; 2000])),
         FileDiff { old_path: Some("old".into()), ..change("new", file("x"), file("x")) },
     ];
-    let shown = render(stat, &diffs, &Style { width: 40, ..PLAIN });
+    let shown = render(write_stat, &diffs, &DiffStyle { width: 40, ..PLAIN });
     let plus = "+".repeat(22);
     assert_eq!(
         shown,
@@ -169,15 +170,15 @@ fn stat_scales_bars_and_sums_up() {
         )
     );
     let long = [change(&"deep/".repeat(30), file(""), file("x\n"))];
-    let shown = render(stat, &long, &Style { width: 40, ..PLAIN });
+    let shown = render(write_stat, &long, &DiffStyle { width: 40, ..PLAIN });
     assert!(shown.lines().all(|line| line.len() <= 40) && shown.starts_with(" ..."), "{shown}");
-    assert_eq!(render(stat, &[], &PLAIN), "");
+    assert_eq!(render(write_stat, &[], &PLAIN), "");
 }
 
 #[test]
 fn json_holds_hunks_and_counts() {
     let diff = change("a", file("one\ntwo\n"), file("one\n2"));
-    assert_eq!(summary_counts(&diff), (1, 1));
+    assert_eq!(count_changed_lines(&diff), (1, 1));
     assert_eq!(
         hunks_json(&diff),
         serde_json::json!({ "binary": false, "lossy": false, "hunks": [{
@@ -203,12 +204,12 @@ fn names_are_recovered_from_their_display_and_quoted_like_git() {
         b"\xff\\x41",
         "naïve\u{202e}".as_bytes(),
     ] {
-        assert_eq!(exact_bytes(&display_bytes(name)), name);
+        assert_eq!(unescape_display(&display_bytes(name)), name);
     }
-    assert_eq!(exact_bytes("odd \\q \\x \\u{zz} \\"), b"odd \\q \\x \\u{zz} \\");
-    assert_eq!(quoted("a/", "naïve".as_bytes()), "\"a/na\\303\\257ve\"");
-    assert_eq!(quoted("a/", b"a b"), "a/a b");
-    assert_eq!(quoted("a/", b"a\"\\\t\x01"), "\"a/a\\\"\\\\\\t\\001\"");
+    assert_eq!(unescape_display("odd \\q \\x \\u{zz} \\"), b"odd \\q \\x \\u{zz} \\");
+    assert_eq!(quote_git_path("a/", "naïve".as_bytes()), "\"a/na\\303\\257ve\"");
+    assert_eq!(quote_git_path("a/", b"a b"), "a/a b");
+    assert_eq!(quote_git_path("a/", b"a\"\\\t\x01"), "\"a/a\\\"\\\\\\t\\001\"");
 }
 
 #[test]
@@ -218,16 +219,16 @@ fn a_large_rewrite_is_quick() {
     };
     let diff = change("big.txt", file(side("old")), file(side("new")));
     let start = std::time::Instant::now();
-    assert_eq!(summary_counts(&diff), (60_000, 60_000));
-    for style in [PLAIN, Style { highlight: true, ..COLOR }] {
-        unified(std::slice::from_ref(&diff), &style, &mut std::io::sink()).unwrap();
+    assert_eq!(count_changed_lines(&diff), (60_000, 60_000));
+    for style in [PLAIN, DiffStyle { highlight: true, ..COLOR }] {
+        write_unified(std::slice::from_ref(&diff), &style, &mut std::io::sink()).unwrap();
     }
     // Generous, because tests are not optimised.
     assert!(start.elapsed().as_secs() < 60, "{:?}", start.elapsed());
 }
 
 /// Writes `side` at `path` below `root`.
-fn put(root: &Path, path: &str, side: &PathSide) {
+fn write_side(root: &Path, path: &str, side: &PathSide) {
     use std::os::unix::fs::PermissionsExt;
     let at = root.join(path);
     std::fs::create_dir_all(at.parent().unwrap()).unwrap();
@@ -244,7 +245,7 @@ fn put(root: &Path, path: &str, side: &PathSide) {
 }
 
 /// What is on disk, as far as git records it.
-fn get(root: &Path, path: &str) -> PathSide {
+fn read_side(root: &Path, path: &str) -> PathSide {
     use std::os::unix::fs::PermissionsExt;
     let at = root.join(path);
     match at.symlink_metadata() {
@@ -260,7 +261,7 @@ fn get(root: &Path, path: &str) -> PathSide {
 }
 
 /// Runs `git apply` on the patch; `None` if there is no git.
-fn apply(root: &Path, patch: &[u8]) -> Option<bool> {
+fn git_apply(root: &Path, patch: &[u8]) -> Option<bool> {
     use std::io::Write;
     let mut git = Command::new("git")
         .args(["apply", "--whitespace=nowarn", "-"])
@@ -288,7 +289,7 @@ fn git_applies_the_patch_exactly() {
         old_path: Some(display_bytes(from.as_bytes()).into_owned()),
         ..diff
     };
-    let long = numbered(60);
+    let long = numbered_lines(60);
     let edited =
         long.replace("line 3\n", "").replace("line 30\n", "a\nb\n").replace("line 58\n", "tab\there\n");
     let cases = [
@@ -326,26 +327,26 @@ fn git_applies_the_patch_exactly() {
         rename("from2", change("sub/to2", file("x\n"), run("x\n"))),
     ];
     for context in [3, 1] {
-        let style = Style { context, ..PLAIN };
+        let style = DiffStyle { context, ..PLAIN };
         // Each alone, so that a failure names its case, and all together, so that none disturbs the next.
         let alone = cases.iter().map(std::slice::from_ref);
         for diffs in alone.chain([&cases[..]]) {
             let dir = tempfile::tempdir().unwrap();
-            let name = |shown: &str| String::from_utf8(exact_bytes(shown)).unwrap();
+            let name = |shown: &str| String::from_utf8(unescape_display(shown)).unwrap();
             for diff in diffs {
-                put(dir.path(), &name(diff.old_path.as_ref().unwrap_or(&diff.path)), &diff.old);
+                write_side(dir.path(), &name(diff.old_path.as_ref().unwrap_or(&diff.path)), &diff.old);
             }
             let mut noted = vec![change("dir", PathSide::Absent, PathSide::Dir { mode: 0o755 })];
             noted.extend_from_slice(diffs);
             noted.push(change("dir2", PathSide::Dir { mode: 0o755 }, PathSide::Absent));
             let mut patch = Vec::new();
-            unified(&noted, &style, &mut patch).unwrap();
-            let Some(applied) = apply(dir.path(), &patch) else { return };
+            write_unified(&noted, &style, &mut patch).unwrap();
+            let Some(applied) = git_apply(dir.path(), &patch) else { return };
             assert!(applied, "{:?}", diffs[0].path);
             for diff in diffs {
-                assert_eq!(get(dir.path(), &name(&diff.path)), diff.new, "{}", diff.path);
+                assert_eq!(read_side(dir.path(), &name(&diff.path)), diff.new, "{}", diff.path);
                 if let Some(from) = &diff.old_path {
-                    assert_eq!(get(dir.path(), &name(from)), PathSide::Absent);
+                    assert_eq!(read_side(dir.path(), &name(from)), PathSide::Absent);
                 }
             }
         }
@@ -357,10 +358,10 @@ fn git_refuses_a_patch_with_contents_left_out() {
     for new in [file([0; 9]), PathSide::TooLarge { mode: 0o644, size: 9 }] {
         for old in [PathSide::Absent, file([0; 8])] {
             let dir = tempfile::tempdir().unwrap();
-            put(dir.path(), "b", &old);
+            write_side(dir.path(), "b", &old);
             let mut patch = Vec::new();
-            unified(&[change("b", old, new.clone())], &PLAIN, &mut patch).unwrap();
-            assert!(apply(dir.path(), &patch) != Some(true));
+            write_unified(&[change("b", old, new.clone())], &PLAIN, &mut patch).unwrap();
+            assert!(git_apply(dir.path(), &patch) != Some(true));
         }
     }
 }

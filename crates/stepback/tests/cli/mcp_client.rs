@@ -91,7 +91,11 @@ impl Client {
         assert!(!result["content"][0]["text"].as_str().unwrap().is_empty(), "{answer:#}");
         let described = self.tools.iter().find(|known| known["name"] == tool).unwrap();
         let structured = result["structuredContent"].clone();
-        assert_eq!(schema::misfit(&described["outputSchema"], &structured), None, "{tool}: {structured:#}");
+        assert_eq!(
+            schema::find_mismatch(&described["outputSchema"], &structured),
+            None,
+            "{tool}: {structured:#}"
+        );
         structured
     }
 

@@ -79,7 +79,7 @@ fn the_terminal_is_given_back_when_it_is_told_to_end() {
 #[test]
 #[ignore = "it panics at a terminal, and is run by the_terminal_is_given_back_by_a_panic"]
 fn a_panic_at_a_terminal() {
-    let _held = stepback_tui::terminal::TerminalGuard::take().unwrap().with_mouse().unwrap();
+    let _held = stepback_tui::terminal::TerminalGuard::acquire().unwrap().with_mouse().unwrap();
     let beside = std::thread::spawn(|| panic!("nobody sees this"));
     assert!(beside.join().is_err());
     print!("still held\r\n");

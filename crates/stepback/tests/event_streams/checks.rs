@@ -197,7 +197,7 @@ impl Script {
     /// Exactly the steps are marked as rolled back that are on no line.
     pub fn check_marks(&mut self) -> Result<(), String> {
         let (steps, marked) = self.world.with(|workspace| {
-            let lines = workspace.lines().map_err(text)?;
+            let lines = workspace.load_lines().map_err(text)?;
             let steps = self.world.steps_after(workspace, 0);
             let marked = steps.iter().filter(|stored| lines.is_rolled_back(stored));
             let marked: Vec<u64> = marked.map(|stored| stored.step.number).collect();

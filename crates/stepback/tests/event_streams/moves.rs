@@ -150,7 +150,7 @@ impl Script {
             };
             let target = &target.step;
             let stays = head == Some(target.id);
-            let detail = workspace.detail_of(&reached.step).map_err(text)?.unwrap_or_default();
+            let detail = workspace.load_detail(&reached.step).map_err(text)?.unwrap_or_default();
             let listed = detail.get("sessions").and_then(|sessions| sessions.as_array());
             let mut scope: Vec<SessionId> =
                 (listed.into_iter().flatten()).filter_map(|id| SessionId::from_hex(id.as_str()?)).collect();

@@ -81,7 +81,7 @@ impl StreamWorkspace {
     /// Does something with the workspace, after everything that was reported is recorded.
     pub fn with<T>(&self, work: impl FnOnce(&Workspace) -> T) -> T {
         let engine = self.engine();
-        let workspace = engine.workspace(&self.root).unwrap();
+        let workspace = engine.open_workspace_root(&self.root).unwrap();
         stepback_agents::record::record_inbox(&workspace).unwrap();
         work(&workspace)
     }
@@ -102,15 +102,15 @@ impl StreamWorkspace {
             with_engine: &|work| work(&self.engine()),
             new_root: &|directory: &Path| Some(directory.to_path_buf()),
             transcript: None,
-            patience: Duration::ZERO,
+            answer_timeout: Duration::ZERO,
             strict: false,
-            at_least_every: None,
-            at_least_each: None,
+            max_minutes_between_scans: None,
+            max_turns_between_scans: None,
             scan_around_calls: true,
-            notes: false,
+            show_undo_hint: false,
             has_proxy: false,
             policy: None,
-            started: &|| None,
+            find_launch_command: &|| None,
         };
         let outcome = hook.handle(payload.to_string().as_bytes());
         assert_eq!(outcome.error, None, "{payload}");
@@ -166,7 +166,7 @@ impl StreamWorkspace {
             return self.command(&arguments).map(|()| String::new());
         }
         self.with(|workspace| {
-            let report = workspace.apply(workspace.prepare_rewind(request)?)?;
+            let report = workspace.apply_rewind(workspace.prepare_rewind(request)?)?;
             let left =
                 report.left_alone.iter().map(|left| format!("{} left alone: {}", left.path, left.reason));
             let outcomes =
@@ -182,7 +182,7 @@ impl StreamWorkspace {
         }
         self.with(|workspace| {
             let reversal = workspace.prepare_undo(Some(operation.id))?;
-            workspace.reverse_now(reversal, UndoDirection::Undo).map(drop)
+            workspace.apply_reversal(reversal, UndoDirection::Undo).map(drop)
         })
         .map_err(text)
     }
@@ -231,7 +231,7 @@ impl StreamWorkspace {
 
     /// The files at a step, as the store has them.
     pub fn files_at(&self, workspace: &Workspace, step: &StepRow) -> Result<Files, String> {
-        let state = workspace.state_of(step).map_err(|error| error.to_string())?;
+        let state = workspace.load_state(step).map_err(|error| error.to_string())?;
         let mut files = Files::new();
         for path in PATHS {
             let relative = RelPath::parse(path.as_bytes()).unwrap();

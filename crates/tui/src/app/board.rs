@@ -2,9 +2,9 @@
 
 use stepback_api::reasoning::{BoardDocument, BoardItemDocument, BoardLinkDocument, ConfidenceDocument};
 
-use super::pager::Mood;
+use super::pager::RowStyle;
 use super::{App, View, graph};
-use crate::effect::{AppEffect, Loaded};
+use crate::effect::{AppEffect, LoadState};
 use crate::source::SourceResult;
 
 /// Rows for the details of the selected item, including the line above them.
@@ -18,43 +18,43 @@ pub struct BoardRow {
     /// The text of the row.
     pub text: String,
     /// The style of the row.
-    pub mood: Mood,
+    pub style: RowStyle,
     /// The id of the item that the row is about; `None` for other rows.
     pub item: Option<String>,
     /// Whether its confidence over time is shown with it.
-    pub course: bool,
+    pub shows_confidence: bool,
     /// The number of the step it came from.
     pub step: Option<u64>,
     /// The complete text of the item.
-    pub whole: String,
+    pub full_text: String,
     /// Its origin and its relations to other items.
-    pub facts: String,
+    pub details: String,
 }
 
 /// A board, and the position in it.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct BoardView {
     /// The number of the step that last changed the board.
-    pub thought: Option<u64>,
+    pub changed_at: Option<u64>,
     /// The rows of the board.
     pub lines: Vec<BoardRow>,
-    at: usize,
+    selected_index: usize,
     top: usize,
 }
 
 impl BoardView {
     /// Builds the rows from a document.
-    pub fn of(mind: &BoardDocument) -> Self {
+    pub fn from_document(document: &BoardDocument) -> Self {
         let mut lines = Vec::new();
-        let Some(thought) = &mind.step else {
+        let Some(thought) = &document.step else {
             lines.push(BoardRow {
                 text: "The board was empty at this step.".into(),
-                mood: Mood::Quiet,
+                style: RowStyle::Quiet,
                 ..BoardRow::default()
             });
             return Self { lines, ..Self::default() };
         };
-        for change in &mind.changes {
+        for change in &document.changes {
             let mark = if change.change == "added" {
                 '+'
             } else if change.change == "removed" {
@@ -64,33 +64,33 @@ impl BoardView {
             };
             lines.push(BoardRow {
                 text: format!("{mark} {}", change.sentence),
-                mood: mood(Some(&change.change)),
+                style: change_style(Some(&change.change)),
                 item: Some(change.item.clone()),
                 step: Some(thought.number),
-                whole: change.sentence.clone(),
+                full_text: change.sentence.clone(),
                 ..BoardRow::default()
             });
         }
-        let told = mind.changes.len() as u64;
-        if mind.changed > told {
-            lines.push(quiet(format!("… and {} more changes", mind.changed - told)));
+        let told = document.changes.len() as u64;
+        if document.changed > told {
+            lines.push(quiet_row(format!("… and {} more changes", document.changed - told)));
         }
-        if mind.changed == 0 {
-            lines.push(quiet(format!("as of #{}: {}", thought.number, thought.summary)));
+        if document.changed == 0 {
+            lines.push(quiet_row(format!("as of #{}: {}", thought.number, thought.summary)));
         }
-        if !mind.next.is_empty() {
+        if !document.next.is_empty() {
             lines.push(BoardRow::default());
-            lines.push(head("What to do next"));
-            lines.extend(mind.next.iter().map(|next| BoardRow {
+            lines.push(heading_row("What to do next"));
+            lines.extend(document.next.iter().map(|next| BoardRow {
                 text: format!("  {}  {}", next.item, next.what),
                 item: Some(next.item.clone()),
-                whole: next.what.clone(),
-                facts: format!("because {}", next.why),
+                full_text: next.what.clone(),
+                details: format!("because {}", next.why),
                 ..BoardRow::default()
             }));
         }
-        let evidence: Vec<&BoardItemDocument> = items(mind, "evidence").collect();
-        let beliefs: Vec<&BoardItemDocument> = items(mind, "beliefs").collect();
+        let evidence: Vec<&BoardItemDocument> = part_items(document, "evidence").collect();
+        let beliefs: Vec<&BoardItemDocument> = part_items(document, "beliefs").collect();
         for (name, title) in [
             ("hypotheses", "Hypotheses"),
             ("contradictions", "Contradictions"),
@@ -100,106 +100,120 @@ impl BoardView {
             ("experiments", "Experiments"),
             ("notes", "Notes"),
         ] {
-            let Some(part) = mind.parts.iter().find(|part| part.name == name && part.total > 0) else {
+            let Some(part) = document.parts.iter().find(|part| part.name == name && part.total > 0) else {
                 continue;
             };
             lines.push(BoardRow::default());
-            lines.push(head(&format!("{title} {}", part.total)));
+            lines.push(heading_row(&format!("{title} {}", part.total)));
             for item in &part.items {
-                lines.push(line(item, ""));
+                lines.push(item_row(item, ""));
                 if name == "hypotheses" {
                     let about = |one: &&&BoardItemDocument| one.links.iter().any(|link| link.to == item.id);
-                    lines.extend(evidence.iter().filter(about).map(|one| line(one, "  ")));
+                    lines.extend(evidence.iter().filter(about).map(|one| item_row(one, "  ")));
                 }
                 if name == "beliefs" {
-                    lines.extend(graph::below(item, &beliefs));
+                    lines.extend(graph::dependency_rows(item, &beliefs));
                 }
             }
             let left = part.total.saturating_sub(part.items.len() as u64);
             if left > 0 {
-                lines.push(quiet(format!("  … and {left} more; \"stepback board\" shows all")));
+                lines.push(quiet_row(format!("  … and {left} more; \"stepback board\" shows all")));
             }
         }
-        Self { thought: Some(thought.number), lines, at: 0, top: 0 }
+        Self { changed_at: Some(thought.number), lines, selected_index: 0, top: 0 }
     }
 
     /// Keeps the position of another board: the same item stays selected.
-    fn stay(mut self, before: &Self) -> Self {
-        let was = before.lines.get(before.at).and_then(|line| line.item.as_ref());
+    fn keep_position(mut self, previous: &Self) -> Self {
+        let was = previous.lines.get(previous.selected_index).and_then(|line| line.item.as_ref());
         // The list of changes comes first and differs at every step, so the last row of the item is used.
         let found = was.and_then(|item| self.lines.iter().rposition(|line| line.item.as_ref() == Some(item)));
-        if before.at > 0 {
-            self.at = found.unwrap_or(before.at.min(self.lines.len().saturating_sub(1)));
-            self.top = before.top;
+        if previous.selected_index > 0 {
+            self.selected_index =
+                found.unwrap_or(previous.selected_index.min(self.lines.len().saturating_sub(1)));
+            self.top = previous.top;
         }
         self
     }
 
-    fn go(&mut self, by: i64) {
+    fn move_by(&mut self, by: i64) {
         let last = self.lines.len().saturating_sub(1) as i64;
-        self.at = (self.at as i64).saturating_add(by).clamp(0, last) as usize;
+        self.selected_index = (self.selected_index as i64).saturating_add(by).clamp(0, last) as usize;
     }
 
     /// Moves to the next or the previous heading.
-    fn go_to_head(&mut self, onwards: bool) {
-        let is_head = |line: &BoardRow| line.mood == Mood::Head;
-        let found = match onwards {
-            true => self.lines.iter().skip(self.at + 1).position(is_head).map(|at| at + self.at + 1),
-            false => self.lines.iter().take(self.at).rposition(is_head),
+    fn move_to_heading(&mut self, forward: bool) {
+        let is_head = |line: &BoardRow| line.style == RowStyle::Heading;
+        let found = match forward {
+            true => self
+                .lines
+                .iter()
+                .skip(self.selected_index + 1)
+                .position(is_head)
+                .map(|at| at + self.selected_index + 1),
+            false => self.lines.iter().take(self.selected_index).rposition(is_head),
         };
-        self.at = found.unwrap_or(self.at);
+        self.selected_index = found.unwrap_or(self.selected_index);
     }
 
-    fn keep_in_sight(&mut self, rows: usize) {
-        let rows = list_rows(rows);
-        self.top = self.top.clamp((self.at + 1).saturating_sub(rows.max(1)), self.at);
+    fn scroll_into_view(&mut self, rows: usize) {
+        let rows = list_height(rows);
+        self.top = self.top.clamp((self.selected_index + 1).saturating_sub(rows.max(1)), self.selected_index);
     }
 
     /// Returns the selected row.
     pub fn selected(&self) -> Option<&BoardRow> {
-        self.lines.get(self.at)
+        self.lines.get(self.selected_index)
     }
 
     /// Returns at most `rows` rows, each with whether it is selected.
-    pub fn rows(&self, rows: usize) -> impl Iterator<Item = (&BoardRow, bool)> {
-        self.lines.iter().enumerate().skip(self.top).take(rows).map(|(at, line)| (line, at == self.at))
+    pub fn visible_rows(&self, rows: usize) -> impl Iterator<Item = (&BoardRow, bool)> {
+        self.lines
+            .iter()
+            .enumerate()
+            .skip(self.top)
+            .take(rows)
+            .map(|(at, line)| (line, at == self.selected_index))
     }
 
-    pub(super) fn click(&mut self, row: usize) -> bool {
+    pub(super) fn click_row(&mut self, row: usize) -> bool {
         let to = self.top + row;
-        to >= self.lines.len() || std::mem::replace(&mut self.at, to) != to
+        to >= self.lines.len() || std::mem::replace(&mut self.selected_index, to) != to
     }
 }
 
 /// Returns how many of the board's `rows` belong to the list; the rest shows the selected item.
-pub fn list_rows(rows: usize) -> usize {
+pub fn list_height(rows: usize) -> usize {
     if rows >= MIN_ROWS_FOR_DETAILS { rows - DETAIL_ROWS } else { rows }
 }
 
-fn items<'m>(mind: &'m BoardDocument, name: &str) -> impl Iterator<Item = &'m BoardItemDocument> + use<'m> {
-    let part = mind.parts.iter().find(|part| part.name == name);
+fn part_items<'m>(
+    document: &'m BoardDocument,
+    name: &str,
+) -> impl Iterator<Item = &'m BoardItemDocument> + use<'m> {
+    let part = document.parts.iter().find(|part| part.name == name);
     part.into_iter().flat_map(|part| &part.items)
 }
 
-fn head(text: &str) -> BoardRow {
-    BoardRow { text: text.to_owned(), mood: Mood::Head, ..BoardRow::default() }
+fn heading_row(text: &str) -> BoardRow {
+    BoardRow { text: text.to_owned(), style: RowStyle::Heading, ..BoardRow::default() }
 }
 
-fn quiet(text: String) -> BoardRow {
-    BoardRow { whole: text.clone(), text, mood: Mood::Quiet, ..BoardRow::default() }
+fn quiet_row(text: String) -> BoardRow {
+    BoardRow { full_text: text.clone(), text, style: RowStyle::Quiet, ..BoardRow::default() }
 }
 
-fn mood(change: Option<&str>) -> Mood {
+fn change_style(change: Option<&str>) -> RowStyle {
     match change {
-        Some("added") => Mood::Added,
-        Some("removed") => Mood::Removed,
-        Some(_) => Mood::Place,
-        None => Mood::Plain,
+        Some("added") => RowStyle::Added,
+        Some("removed") => RowStyle::Removed,
+        Some(_) => RowStyle::Location,
+        None => RowStyle::Plain,
     }
 }
 
 /// Returns an item as a row.
-fn line(item: &BoardItemDocument, indent: &str) -> BoardRow {
+fn item_row(item: &BoardItemDocument, indent: &str) -> BoardRow {
     let mark = match item.change.as_deref() {
         Some("added") => '+',
         Some(_) => '*',
@@ -219,24 +233,24 @@ fn line(item: &BoardItemDocument, indent: &str) -> BoardRow {
         "rejected" | "archived" | "withdrawn" | "retracted" | "filled" | "dropped" | "resolved" | "dismissed"
     );
     let mood = match (item.change.as_deref(), over) {
-        (None, true) => Mood::Quiet,
-        (change, _) => mood(change),
+        (None, true) => RowStyle::Quiet,
+        (change, _) => change_style(change),
     };
     BoardRow {
         text: words.join(" "),
-        mood,
+        style: mood,
         item: Some(item.id.clone()),
-        course: item.id.starts_with('H'),
+        shows_confidence: item.id.starts_with('H'),
         step: item.origin.step,
-        whole: match &item.more {
+        full_text: match &item.more {
             Some(more) => format!("{}: {} ({more})", item.id, item.text),
             None => format!("{}: {}", item.id, item.text),
         },
-        facts: facts(item),
+        details: item_details(item),
     }
 }
 
-fn facts(item: &BoardItemDocument) -> String {
+fn item_details(item: &BoardItemDocument) -> String {
     let mut facts = Vec::new();
     facts.extend(item.origin.step.map(|step| format!("came with #{step}")));
     facts.extend(item.origin.during.map(|step| format!("during the call of #{step}")));
@@ -252,12 +266,12 @@ fn facts(item: &BoardItemDocument) -> String {
         let step = source.step.map(|step| format!(" at #{step}")).unwrap_or_default();
         facts.push(format!("from {} {}{step}", source.kind, source.text).trim_end().to_owned());
     }
-    facts.extend(item.links.iter().map(rests));
+    facts.extend(item.links.iter().map(describe_link));
     facts.join(", ")
 }
 
 /// Describes the relation of an item to another one.
-pub fn rests(link: &BoardLinkDocument) -> String {
+pub fn describe_link(link: &BoardLinkDocument) -> String {
     let strength = link.strength.map(|strength| format!(" ({strength:.2})")).unwrap_or_default();
     let reason = link.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
     format!("{} {}{strength}{reason}", link.how.replace('-', " "), link.to)
@@ -270,67 +284,67 @@ impl App {
             return None;
         }
         self.board = match std::mem::take(&mut self.board) {
-            Loaded::Ready(_, board) => Loaded::Ready(key.to_owned(), board),
-            _ => Loaded::Waiting(key.to_owned()),
+            LoadState::Ready(_, board) => LoadState::Ready(key.to_owned(), board),
+            _ => LoadState::Waiting(key.to_owned()),
         };
         Some(AppEffect::Board { key: key.to_owned(), session, number })
     }
 
     /// Stores a board that arrived, and requests the confidence over time if the agent has thought since it was last
     /// loaded.
-    pub(super) fn take_board(&mut self, key: &str, came: SourceResult<BoardView>) -> Option<AppEffect> {
+    pub(super) fn store_board(&mut self, key: &str, result: SourceResult<BoardView>) -> Option<AppEffect> {
         if self.board.key() != Some(key) {
             return None;
         }
-        let before = self.board.ready().cloned();
-        self.board.take(key, came);
-        if let (Some(before), Loaded::Ready(_, now)) = (before, &mut self.board) {
-            *now = std::mem::take(now).stay(&before);
+        let before = self.board.value().cloned();
+        self.board.store(key, result);
+        if let (Some(before), LoadState::Ready(_, now)) = (before, &mut self.board) {
+            *now = std::mem::take(now).keep_position(&before);
         }
-        let rows = self.rows();
-        let board = self.board.ready_mut()?;
-        board.keep_in_sight(rows);
-        let (thought, session) = (board.thought?, self.open.as_ref()?.session.id.clone());
-        let told = self.confidence.ready().and_then(|confidence| confidence.number.last().copied());
+        let rows = self.view_rows();
+        let board = self.board.value_mut()?;
+        board.scroll_into_view(rows);
+        let (thought, session) = (board.changed_at?, self.open.as_ref()?.session.id.clone());
+        let told = self.confidence.value().and_then(|confidence| confidence.number.last().copied());
         let known = self.confidence.key().is_some_and(|known| known.starts_with(&session));
         if known && told.is_none_or(|told| told >= thought) {
             return None;
         }
         let key = format!("{session} {thought}");
-        self.confidence.ask(&key).then_some(AppEffect::Confidence { key, session })
+        self.confidence.request(&key).then_some(AppEffect::Confidence { key, session })
     }
 
-    pub(super) fn take_confidence(&mut self, key: &str, came: SourceResult<ConfidenceDocument>) {
-        self.confidence.take(key, came);
+    pub(super) fn store_confidence(&mut self, key: &str, result: SourceResult<ConfidenceDocument>) {
+        self.confidence.store(key, result);
     }
 
     pub(super) fn scroll_board(&mut self, by: i64) {
-        let rows = self.rows();
-        if let Some(board) = self.board.ready_mut() {
-            board.go(by);
-            board.keep_in_sight(rows);
+        let rows = self.view_rows();
+        if let Some(board) = self.board.value_mut() {
+            board.move_by(by);
+            board.scroll_into_view(rows);
         }
     }
 
-    pub(super) fn turn_board(&mut self, onwards: bool) {
-        let rows = self.rows();
-        if let Some(board) = self.board.ready_mut() {
-            board.go_to_head(onwards);
-            board.keep_in_sight(rows);
+    pub(super) fn move_board_heading(&mut self, forward: bool) {
+        let rows = self.view_rows();
+        if let Some(board) = self.board.value_mut() {
+            board.move_to_heading(forward);
+            board.scroll_into_view(rows);
         }
     }
 
     /// Moves to the step that the selected item came from.
-    pub(super) fn open_item(&mut self) -> Vec<AppEffect> {
-        let step = self.board.ready().and_then(BoardView::selected).and_then(|line| line.step);
+    pub(super) fn open_item_step(&mut self) -> Vec<AppEffect> {
+        let step = self.board.value().and_then(BoardView::selected).and_then(|line| line.step);
         let session = self.open.as_ref().map(|open| open.session.id.clone());
         match (step, session) {
             (Some(step), Some(session)) => {
                 self.view = View::Step;
-                self.go_to(&session, step)
+                self.go_to_step(&session, step)
             }
             _ => {
-                self.say("select something on the board that came from a step");
+                self.show_notice("select something on the board that came from a step");
                 Vec::new()
             }
         }
@@ -355,7 +369,7 @@ mod tests {
         }
     }
 
-    fn mind(change: Option<&str>) -> BoardDocument {
+    fn board_document(change: Option<&str>) -> BoardDocument {
         let link = BoardLinkDocument { to: "H1".into(), how: "for".into(), ..BoardLinkDocument::default() };
         let hypotheses = vec![
             BoardItemDocument {
@@ -388,7 +402,7 @@ mod tests {
 
     #[test]
     fn evidence_stands_below_its_hypothesis_and_changes_have_a_mark() {
-        let board = BoardView::of(&mind(Some("changed")));
+        let board = BoardView::from_document(&board_document(Some("changed")));
         let texts: Vec<&str> = board.lines.iter().map(|line| line.text.as_str()).collect();
         assert_eq!(
             texts,
@@ -402,26 +416,26 @@ mod tests {
                 "  … and 1 more; \"stepback board\" shows all",
             ]
         );
-        assert_eq!(board.lines[5].mood, Mood::Quiet);
+        assert_eq!(board.lines[5].style, RowStyle::Quiet);
         assert_eq!(
-            BoardView::of(&BoardDocument::default()).lines[0].text,
+            BoardView::from_document(&BoardDocument::default()).lines[0].text,
             "The board was empty at this step."
         );
     }
 
     #[test]
     fn the_place_is_kept_from_one_step_to_the_next() {
-        let mut board = BoardView::of(&mind(None));
-        board.go(5);
+        let mut board = BoardView::from_document(&board_document(None));
+        board.move_by(5);
         assert_eq!(board.selected().and_then(|line| line.step), Some(8));
-        let mut next = mind(None);
+        let mut next = board_document(None);
         next.changes.clear();
-        let mut board = BoardView::of(&next).stay(&board);
+        let mut board = BoardView::from_document(&next).keep_position(&board);
         assert_eq!(board.selected().and_then(|line| line.item.as_deref()), Some("H2"));
-        board.go_to_head(false);
+        board.move_to_heading(false);
         assert_eq!(board.selected().map(|line| line.text.as_str()), Some("Hypotheses 3"));
-        board.go(100);
-        board.keep_in_sight(3);
-        assert_eq!(board.rows(3).last().map(|(_, is)| is), Some(true));
+        board.move_by(100);
+        board.scroll_into_view(3);
+        assert_eq!(board.visible_rows(3).last().map(|(_, is)| is), Some(true));
     }
 }

@@ -2,8 +2,8 @@
 
 use stepback_api::reasoning::BoardItemDocument;
 
-use super::board::{BoardRow, rests};
-use super::pager::Mood;
+use super::board::{BoardRow, describe_link};
+use super::pager::RowStyle;
 
 /// The greatest depth that is drawn; deeper items have a row of their own.
 const MAX_DEPTH: usize = 4;
@@ -11,20 +11,20 @@ const MAX_DEPTH: usize = 4;
 const MOST: usize = 40;
 
 /// Returns rows for everything that a belief depends on, recursively. `all` are the beliefs of the board.
-pub fn below(belief: &BoardItemDocument, all: &[&BoardItemDocument]) -> Vec<BoardRow> {
+pub fn dependency_rows(belief: &BoardItemDocument, beliefs: &[&BoardItemDocument]) -> Vec<BoardRow> {
     let mut rows = Vec::new();
-    draw(belief, all, "", &mut vec![&belief.id], &mut rows);
+    add_dependency_rows(belief, beliefs, "", &mut vec![&belief.id], &mut rows);
     if rows.len() > MOST {
         rows.truncate(MOST);
         let text = "      … and more".to_owned();
-        rows.push(BoardRow { text, mood: Mood::Quiet, ..BoardRow::default() });
+        rows.push(BoardRow { text, style: RowStyle::Quiet, ..BoardRow::default() });
     }
     rows
 }
 
-fn draw<'m>(
+fn add_dependency_rows<'m>(
     belief: &'m BoardItemDocument,
-    all: &[&'m BoardItemDocument],
+    beliefs: &[&'m BoardItemDocument],
     indent: &str,
     path: &mut Vec<&'m String>,
     rows: &mut Vec<BoardRow>,
@@ -37,22 +37,22 @@ fn draw<'m>(
             true => ("└─", "   "),
             false => ("├─", "│  "),
         };
-        let other = all.iter().find(|other| other.id == link.to);
+        let other = beliefs.iter().find(|other| other.id == link.to);
         let sure = other.and_then(|other| other.confidence).map(|sure| format!(" [{sure:.2}]"));
         let text = other.map(|other| format!(" {}", other.text));
-        let said = format!("{}{}{}", rests(link), sure.unwrap_or_default(), text.unwrap_or_default());
+        let said = format!("{}{}{}", describe_link(link), sure.unwrap_or_default(), text.unwrap_or_default());
         rows.push(BoardRow {
             text: format!("      {indent}{branch} {said}"),
-            mood: Mood::Quiet,
+            style: RowStyle::Quiet,
             item: Some(link.to.clone()),
             step: other.and_then(|other| other.origin.step),
-            whole: said,
+            full_text: said,
             ..BoardRow::default()
         });
         // A board has no cycles; if a document has one, it is not followed.
         if let Some(other) = other.filter(|other| path.len() < MAX_DEPTH && !path.contains(&&other.id)) {
             path.push(&other.id);
-            draw(other, all, &format!("{indent}{on}"), path, rows);
+            add_dependency_rows(other, beliefs, &format!("{indent}{on}"), path, rows);
             path.pop();
         }
     }
@@ -84,7 +84,7 @@ mod tests {
         let all =
             [belief("B1", &["B2", "B4"]), belief("B2", &["B3"]), belief("B3", &[]), belief("B4", &["H1"])];
         let all: Vec<&BoardItemDocument> = all.iter().collect();
-        let drawn: Vec<String> = below(all[0], &all).into_iter().map(|row| row.text).collect();
+        let drawn: Vec<String> = dependency_rows(all[0], &all).into_iter().map(|row| row.text).collect();
         assert_eq!(
             drawn,
             [
@@ -102,7 +102,7 @@ mod tests {
         let on: Vec<&str> = ids.iter().map(String::as_str).collect();
         let all: Vec<BoardItemDocument> = ids.iter().map(|id| belief(id, &on)).collect();
         let all: Vec<&BoardItemDocument> = all.iter().collect();
-        let rows = below(all[0], &all);
+        let rows = dependency_rows(all[0], &all);
         assert_eq!(rows.len(), MOST + 1);
         assert!(rows[MOST].text.contains("and more"));
     }

@@ -7,8 +7,8 @@ use stepback_api::control::{
 };
 
 use super::App;
-use super::prompt::Purpose;
-use crate::effect::{AppEffect, Method, TuiCommand};
+use super::prompt::PromptPurpose;
+use crate::effect::{AppEffect, CommandMethod, TuiCommand};
 use crate::source::{session_path, workspace_path};
 
 /// Waiting agents and breakpoints, as one list.
@@ -19,12 +19,12 @@ pub struct LiveList {
     /// Breakpoints of this workspace.
     pub breakpoints: Vec<BreakpointDocument>,
     /// The index of the selected row: agents come first, then breakpoints.
-    pub at: usize,
+    pub selected_index: usize,
 }
 
 /// The selected row.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub enum Chosen<'l> {
+pub enum LiveRow<'l> {
     /// An agent that waits.
     Stop(&'l StopDocument),
     /// A breakpoint.
@@ -33,30 +33,33 @@ pub enum Chosen<'l> {
 
 impl LiveList {
     /// Returns the selected row.
-    pub fn chosen(&self) -> Option<Chosen<'_>> {
-        let stop = self.stops.get(self.at).map(Chosen::Stop);
-        stop.or_else(|| self.breakpoints.get(self.at.checked_sub(self.stops.len())?).map(Chosen::Breakpoint))
+    pub fn selected_row(&self) -> Option<LiveRow<'_>> {
+        let stop = self.stops.get(self.selected_index).map(LiveRow::Stop);
+        stop.or_else(|| {
+            self.breakpoints.get(self.selected_index.checked_sub(self.stops.len())?).map(LiveRow::Breakpoint)
+        })
     }
 
-    pub(super) fn go(&mut self, by: i64) {
+    pub(super) fn move_by(&mut self, by: i64) {
         let last = (self.stops.len() + self.breakpoints.len()).saturating_sub(1) as i64;
-        self.at = (self.at as i64).saturating_add(by).clamp(0, last) as usize;
+        self.selected_index = (self.selected_index as i64).saturating_add(by).clamp(0, last) as usize;
     }
 
     /// Selects the clicked row. There is a heading above the agents, and two rows above the breakpoints.
-    pub(super) fn click(&mut self, row: usize) -> bool {
+    pub(super) fn click_row(&mut self, row: usize) -> bool {
         let count = self.stops.len().max(1);
         let to = match row {
             row if (1..=self.stops.len()).contains(&row) => row - 1,
             row if row >= count + 3 => self.stops.len() + row - count - 3,
             _ => return true,
         };
-        to >= self.stops.len() + self.breakpoints.len() || std::mem::replace(&mut self.at, to) != to
+        to >= self.stops.len() + self.breakpoints.len()
+            || std::mem::replace(&mut self.selected_index, to) != to
     }
 
-    fn stop(&self) -> Option<StopDocument> {
-        match self.chosen() {
-            Some(Chosen::Stop(stop)) => Some(stop.clone()),
+    fn selected_stop(&self) -> Option<StopDocument> {
+        match self.selected_row() {
+            Some(LiveRow::Stop(stop)) => Some(stop.clone()),
             _ => None,
         }
     }
@@ -64,77 +67,77 @@ impl LiveList {
 
 impl App {
     pub(super) fn load_live(&self) -> Vec<AppEffect> {
-        let breakpoints = self.workspace().map(AppEffect::Breakpoints);
+        let breakpoints = self.current_workspace().map(AppEffect::Breakpoints);
         std::iter::once(AppEffect::Stops).chain(breakpoints).collect()
     }
 
-    fn nobody_waits(&mut self) -> Vec<AppEffect> {
-        self.complain("select a stopped agent; there is none, or a breakpoint is selected");
+    fn report_no_stop(&mut self) -> Vec<AppEffect> {
+        self.show_error("select a stopped agent; there is none, or a breakpoint is selected");
         Vec::new()
     }
 
-    pub(super) fn answer_stop(&mut self, say: NewAnswer, told: &str) -> Vec<AppEffect> {
-        match self.live.stop() {
-            Some(stop) => vec![answer(&stop, &say, told)],
-            None => self.nobody_waits(),
+    pub(super) fn answer_stop(&mut self, new_answer: NewAnswer, notice: &str) -> Vec<AppEffect> {
+        match self.live.selected_stop() {
+            Some(stop) => vec![answer_effect(&stop, &new_answer, notice)],
+            None => self.report_no_stop(),
         }
     }
 
-    pub(super) fn ask_about_stop(
+    pub(super) fn open_stop_prompt(
         &mut self,
-        ask: impl FnOnce(StopDocument) -> (Purpose, String),
+        prompt_for: impl FnOnce(StopDocument) -> (PromptPurpose, String),
     ) -> Vec<AppEffect> {
-        match self.live.stop() {
+        match self.live.selected_stop() {
             Some(stop) => {
-                let (purpose, text) = ask(stop);
-                self.ask(purpose, &text)
+                let (purpose, text) = prompt_for(stop);
+                self.open_prompt(purpose, &text)
             }
-            None => self.nobody_waits(),
+            None => self.report_no_stop(),
         }
     }
 
     /// Asks for a message to the selected agent, or to that of the open session.
-    pub(super) fn tell(&mut self) -> Vec<AppEffect> {
+    pub(super) fn open_message_prompt(&mut self) -> Vec<AppEffect> {
         let open = self.open.as_ref().map(|open| open.session.id.clone());
-        match self.live.stop().map(|stop| stop.session).or(open) {
-            Some(session) => self.ask(Purpose::Tell(session), ""),
-            None => self.nobody_waits(),
+        match self.live.selected_stop().map(|stop| stop.session).or(open) {
+            Some(session) => self.open_prompt(PromptPurpose::Message(session), ""),
+            None => self.report_no_stop(),
         }
     }
 
-    pub(super) fn answer_about_stop(&mut self, purpose: Purpose, text: String) -> Vec<AppEffect> {
+    pub(super) fn submit_stop_prompt(&mut self, purpose: PromptPurpose, text: String) -> Vec<AppEffect> {
         match purpose {
-            Purpose::Deny(stop) => {
+            PromptPurpose::Deny(stop) => {
                 let reason = Some(text).filter(|text| !text.is_empty());
-                vec![answer(&stop, &NewAnswer::Deny { reason }, "the call is refused")]
+                vec![answer_effect(&stop, &NewAnswer::Deny { reason }, "the call is refused")]
             }
-            Purpose::EditInput(stop) => match serde_json::from_str::<Value>(&text) {
+            PromptPurpose::EditInput(stop) => match serde_json::from_str::<Value>(&text) {
                 Ok(input) if input.is_object() => {
-                    let told = match stop.can_edit_input {
+                    let notice = match stop.can_edit_input {
                         true => "it runs with the new input",
                         false => {
                             "its input cannot be changed: it is refused, and the model is asked to call again"
                         }
                     };
-                    vec![answer(&stop, &NewAnswer::Edit { input }, told)]
+                    vec![answer_effect(&stop, &NewAnswer::Edit { input }, notice)]
                 }
                 wrong => {
                     let why = wrong
                         .err()
                         .map_or_else(|| "it is not an object".to_owned(), |error| error.to_string());
                     // The typed text is kept.
-                    self.complain(&format!("invalid input: {why}"));
-                    self.ask(Purpose::EditInput(stop), &text)
+                    self.show_error(&format!("invalid input: {why}"));
+                    self.open_prompt(PromptPurpose::EditInput(stop), &text)
                 }
             },
-            Purpose::Tell(session) if !text.is_empty() => {
+            PromptPurpose::Message(session) if !text.is_empty() => {
                 let path = session_path(&session, "/inject");
-                let told = "sent with its next call".to_owned();
-                vec![AppEffect::Do(TuiCommand {
-                    method: Method::Post,
+                let notice = "sent with its next call".to_owned();
+                vec![AppEffect::RunCommand(TuiCommand {
+                    method: CommandMethod::Post,
                     path,
                     body: json!(NewMessage { text }),
-                    told,
+                    notice,
                 })]
             }
             _ => Vec::new(),
@@ -142,16 +145,16 @@ impl App {
     }
 
     /// Turns a breakpoint on or off, or moves to the step where an agent waits.
-    pub(super) fn open_chosen(&mut self) -> Vec<AppEffect> {
-        let Some(workspace) = self.workspace() else { return self.nothing_open() };
-        match self.live.chosen() {
-            Some(Chosen::Breakpoint(one)) => {
+    pub(super) fn open_selected_row(&mut self) -> Vec<AppEffect> {
+        let Some(workspace) = self.current_workspace() else { return self.report_no_session() };
+        match self.live.selected_row() {
+            Some(LiveRow::Breakpoint(one)) => {
                 let path = workspace_path(&workspace, &format!("/breakpoints/{}", one.id));
-                let told = format!("breakpoint {} is {}", one.id, if one.enabled { "off" } else { "on" });
+                let notice = format!("breakpoint {} is {}", one.id, if one.enabled { "off" } else { "on" });
                 let body = json!(BreakpointSwitch { enabled: !one.enabled });
-                vec![AppEffect::Do(TuiCommand { method: Method::Patch, path, body, told })]
+                vec![AppEffect::RunCommand(TuiCommand { method: CommandMethod::Patch, path, body, notice })]
             }
-            Some(Chosen::Stop(stop)) => {
+            Some(LiveRow::Stop(stop)) => {
                 let open = AppEffect::Open { session: stop.session.clone(), number: Some(stop.step) };
                 self.view = super::View::Timeline;
                 vec![open]
@@ -161,42 +164,57 @@ impl App {
     }
 
     pub(super) fn remove_breakpoint(&mut self) -> Vec<AppEffect> {
-        let Some(workspace) = self.workspace() else { return self.nothing_open() };
-        match self.live.chosen() {
-            Some(Chosen::Breakpoint(one)) => {
+        let Some(workspace) = self.current_workspace() else { return self.report_no_session() };
+        match self.live.selected_row() {
+            Some(LiveRow::Breakpoint(one)) => {
                 let path = workspace_path(&workspace, &format!("/breakpoints/{}", one.id));
-                let told = format!("breakpoint {} was removed", one.id);
-                vec![AppEffect::Do(TuiCommand { method: Method::Delete, path, body: Value::Null, told })]
+                let notice = format!("breakpoint {} was removed", one.id);
+                vec![AppEffect::RunCommand(TuiCommand {
+                    method: CommandMethod::Delete,
+                    path,
+                    body: Value::Null,
+                    notice,
+                })]
             }
             _ => {
-                self.complain("select a breakpoint");
+                self.show_error("select a breakpoint");
                 Vec::new()
             }
         }
     }
 
     pub(super) fn add_breakpoint(&mut self, workspace: &str, text: &str) -> Vec<AppEffect> {
-        match breakpoint(text) {
+        match parse_breakpoint(text) {
             Ok(new) => {
                 let path = workspace_path(workspace, "/breakpoints");
-                let told = format!("agents stop at {text}");
-                vec![AppEffect::Do(TuiCommand { method: Method::Post, path, body: json!(new), told })]
+                let notice = format!("agents stop at {text}");
+                vec![AppEffect::RunCommand(TuiCommand {
+                    method: CommandMethod::Post,
+                    path,
+                    body: json!(new),
+                    notice,
+                })]
             }
             Err(why) => {
-                self.complain(&why);
-                self.ask(Purpose::Breakpoint, text)
+                self.show_error(&why);
+                self.open_prompt(PromptPurpose::Breakpoint, text)
             }
         }
     }
 }
 
-fn answer(stop: &StopDocument, say: &NewAnswer, told: &str) -> AppEffect {
+fn answer_effect(stop: &StopDocument, new_answer: &NewAnswer, notice: &str) -> AppEffect {
     let path = format!("/stops/{}/answer", encode_segment(&stop.id));
-    AppEffect::Do(TuiCommand { method: Method::Post, path, body: json!(say), told: told.to_owned() })
+    AppEffect::RunCommand(TuiCommand {
+        method: CommandMethod::Post,
+        path,
+        body: json!(new_answer),
+        notice: notice.to_owned(),
+    })
 }
 
 /// Parses a breakpoint as the user types it: `tool NAME`, `error`, …
-fn breakpoint(text: &str) -> Result<NewBreakpoint, String> {
+fn parse_breakpoint(text: &str) -> Result<NewBreakpoint, String> {
     let (on, value) = text.trim().split_once(' ').unwrap_or((text.trim(), ""));
     let value = value.trim();
     if value.is_empty() && on != "error" {
@@ -204,18 +222,18 @@ fn breakpoint(text: &str) -> Result<NewBreakpoint, String> {
     }
     let text = || Some(value.to_owned());
     Ok(match on {
-        "tool" => NewBreakpoint { name: text(), ..NewBreakpoint::on(BreakpointKind::Tool) },
-        "path" => NewBreakpoint { glob: text(), ..NewBreakpoint::on(BreakpointKind::Path) },
-        "pattern" => NewBreakpoint { pattern: text(), ..NewBreakpoint::on(BreakpointKind::Pattern) },
-        "error" => NewBreakpoint::on(BreakpointKind::Error),
+        "tool" => NewBreakpoint { name: text(), ..NewBreakpoint::new(BreakpointKind::Tool) },
+        "path" => NewBreakpoint { glob: text(), ..NewBreakpoint::new(BreakpointKind::Path) },
+        "pattern" => NewBreakpoint { pattern: text(), ..NewBreakpoint::new(BreakpointKind::Pattern) },
+        "error" => NewBreakpoint::new(BreakpointKind::Error),
         "iteration" => {
             let number = value.parse().map_err(|_| format!("{value} is not a turn number"))?;
-            NewBreakpoint { number: Some(number), ..NewBreakpoint::on(BreakpointKind::Iteration) }
+            NewBreakpoint { number: Some(number), ..NewBreakpoint::new(BreakpointKind::Iteration) }
         }
         "cost" => {
             let amount = value.trim_start_matches('$').parse();
             let usd = amount.map_err(|_| format!("{value} is not an amount"))?;
-            NewBreakpoint { usd: Some(usd), ..NewBreakpoint::on(BreakpointKind::Cost) }
+            NewBreakpoint { usd: Some(usd), ..NewBreakpoint::new(BreakpointKind::Cost) }
         }
         _ => {
             return Err(format!("unknown condition {on}; use tool, path, pattern, iteration, cost or error"));
@@ -228,7 +246,7 @@ mod tests {
     use super::*;
 
     fn body(text: &str) -> Result<Value, String> {
-        breakpoint(text).map(|new| json!(new))
+        parse_breakpoint(text).map(|new| json!(new))
     }
 
     #[test]
@@ -239,7 +257,7 @@ mod tests {
         assert_eq!(body("cost $1.5"), Ok(json!({ "on": "cost", "usd": 1.5 })));
         assert_eq!(body("iteration 3"), Ok(json!({ "on": "iteration", "number": 3 })));
         for wrong in ["", "tool", "iteration x", "cost much", "moon full"] {
-            assert!(breakpoint(wrong).is_err(), "{wrong}");
+            assert!(parse_breakpoint(wrong).is_err(), "{wrong}");
         }
     }
 }

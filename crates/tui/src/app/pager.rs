@@ -11,22 +11,22 @@ const MAX_BYTES: usize = 16 << 20;
 
 /// The style of a row. The text also shows the meaning, never the colour alone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Mood {
+pub enum RowStyle {
     /// Normal text.
     #[default]
     Plain,
     /// Less important text.
     Quiet,
     /// A heading.
-    Head,
+    Heading,
     /// An error.
-    Bad,
+    Error,
     /// A line that was added.
     Added,
     /// A line that was removed.
     Removed,
     /// A position in a file.
-    Place,
+    Location,
 }
 
 /// A row of text that is safe to print.
@@ -35,7 +35,7 @@ pub struct PagerRow {
     /// The text of the row.
     pub text: String,
     /// The style of the row.
-    pub mood: Mood,
+    pub style: RowStyle,
 }
 
 /// Builds rows. What exceeds the limits is left out, and the last row says so.
@@ -44,41 +44,41 @@ pub struct RowBuilder {
     rows: Vec<PagerRow>,
     bytes: usize,
     /// The number of lines that were left out.
-    left_out: usize,
+    skipped_lines: usize,
 }
 
 impl RowBuilder {
     /// Adds the lines of a text.
-    pub fn text(&mut self, indent: &str, text: &str, mood: Mood) {
+    pub fn add_text(&mut self, indent: &str, text: &str, style: RowStyle) {
         let text = text.strip_suffix('\n').unwrap_or(text);
         for line in text.split('\n') {
-            self.line(indent, line.strip_suffix('\r').unwrap_or(line), mood);
+            self.add_line(indent, line.strip_suffix('\r').unwrap_or(line), style);
         }
     }
 
     /// Adds one line.
-    pub fn line(&mut self, indent: &str, line: &str, mood: Mood) {
+    pub fn add_line(&mut self, indent: &str, line: &str, style: RowStyle) {
         if self.is_full() {
-            self.left_out += 1;
+            self.skipped_lines += 1;
             return;
         }
         // The part that does not fit is not processed: a line may have tens of megabytes.
         let room = MAX_BYTES - self.bytes;
         let end = line.char_indices().map(|(at, _)| at).take_while(|at| *at <= room).last();
         let kept = if line.len() > room { line.split_at(end.unwrap_or(0)).0 } else { line };
-        self.left_out += usize::from(kept.len() < line.len());
+        self.skipped_lines += usize::from(kept.len() < line.len());
         let safe = escape::safe(&kept.replace('\t', "    "));
         let mut rest = safe.as_str();
         loop {
             let end = rest.char_indices().nth(MAX_ROW_CHARS).map_or(rest.len(), |(at, _)| at);
             let (part, after) = rest.split_at(end);
             self.bytes += part.len() + indent.len();
-            self.rows.push(PagerRow { text: format!("{indent}{part}"), mood });
+            self.rows.push(PagerRow { text: format!("{indent}{part}"), style });
             if after.is_empty() {
                 return;
             }
             if self.is_full() {
-                self.left_out += 1;
+                self.skipped_lines += 1;
                 return;
             }
             rest = after;
@@ -86,11 +86,11 @@ impl RowBuilder {
     }
 
     /// Adds a heading, after an empty row unless it is the first.
-    pub fn head(&mut self, text: &str) {
+    pub fn add_heading(&mut self, text: &str) {
         if !self.rows.is_empty() {
-            self.line("", "", Mood::Plain);
+            self.add_line("", "", RowStyle::Plain);
         }
-        self.line("", text, Mood::Head);
+        self.add_line("", text, RowStyle::Heading);
     }
 
     fn is_full(&self) -> bool {
@@ -98,10 +98,10 @@ impl RowBuilder {
     }
 
     /// Returns the rows; the last one says how much was left out.
-    pub fn done(mut self) -> Vec<PagerRow> {
-        if self.left_out > 0 {
-            let text = format!("… and {} more lines, too many to be shown here", self.left_out);
-            self.rows.push(PagerRow { text, mood: Mood::Quiet });
+    pub fn finish(mut self) -> Vec<PagerRow> {
+        if self.skipped_lines > 0 {
+            let text = format!("… and {} more lines, too many to be shown here", self.skipped_lines);
+            self.rows.push(PagerRow { text, style: RowStyle::Quiet });
         }
         self.rows
     }
@@ -129,9 +129,9 @@ impl Pager {
     }
 
     /// Scrolls to the next or the previous heading.
-    pub fn go_to_head(&mut self, onwards: bool) {
-        let is_head = |row: &PagerRow| row.mood == Mood::Head;
-        let found = match onwards {
+    pub fn scroll_to_heading(&mut self, forward: bool) {
+        let is_head = |row: &PagerRow| row.style == RowStyle::Heading;
+        let found = match forward {
             true => self.rows.iter().skip(self.top + 1).position(is_head).map(|at| at + self.top + 1),
             false => self.rows.iter().take(self.top).rposition(is_head),
         };
@@ -146,8 +146,8 @@ mod tests {
     #[test]
     fn long_lines_go_on_and_control_characters_are_written_out() {
         let mut rows = RowBuilder::default();
-        rows.text("  ", &format!("a\x1b[2J\tb\r\n{}", "ä".repeat(900)), Mood::Plain);
-        let rows = rows.done();
+        rows.add_text("  ", &format!("a\x1b[2J\tb\r\n{}", "ä".repeat(900)), RowStyle::Plain);
+        let rows = rows.finish();
         assert_eq!(rows[0].text, "  a\\u{1b}[2J    b");
         assert_eq!(rows.len(), 4);
         assert_eq!(rows[3].text, format!("  {}", "ä".repeat(100)));
@@ -156,13 +156,13 @@ mod tests {
     #[test]
     fn fifty_megabytes_are_cut_and_it_is_said() {
         let mut rows = RowBuilder::default();
-        rows.text("", &"x".repeat(50 << 20), Mood::Plain);
-        let rows = rows.done();
+        rows.add_text("", &"x".repeat(50 << 20), RowStyle::Plain);
+        let rows = rows.finish();
         assert!(rows.len() < 50_000, "{}", rows.len());
         assert!(rows.last().is_some_and(|row| row.text.contains("more lines")));
         let mut many = RowBuilder::default();
-        many.text("", &"y\n".repeat(300_000), Mood::Plain);
-        let rows = many.done();
+        many.add_text("", &"y\n".repeat(300_000), RowStyle::Plain);
+        let rows = many.finish();
         assert_eq!(rows.len(), MOST + 1);
         assert_eq!(rows[MOST].text, "… and 100000 more lines, too many to be shown here");
     }
@@ -171,15 +171,15 @@ mod tests {
     fn headings_are_gone_to() {
         let mut rows = RowBuilder::default();
         for name in ["a", "b"] {
-            rows.head(name);
-            rows.text("", "1\n2\n3", Mood::Plain);
+            rows.add_heading(name);
+            rows.add_text("", "1\n2\n3", RowStyle::Plain);
         }
-        let mut pager = Pager::new(rows.done());
-        pager.go_to_head(true);
+        let mut pager = Pager::new(rows.finish());
+        pager.scroll_to_heading(true);
         assert_eq!(pager.rows[pager.top].text, "b");
-        pager.go_to_head(true);
+        pager.scroll_to_heading(true);
         assert_eq!(pager.rows[pager.top].text, "b");
-        pager.go_to_head(false);
+        pager.scroll_to_heading(false);
         assert_eq!(pager.top, 0);
         pager.scroll(1000);
         assert_eq!(pager.top, pager.rows.len() - 1);

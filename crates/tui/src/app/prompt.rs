@@ -5,7 +5,7 @@ use stepback_api::control::StopDocument;
 
 /// The purpose of a prompt.
 #[derive(Clone, PartialEq, Debug)]
-pub enum Purpose {
+pub enum PromptPurpose {
     /// A point to go to.
     Jump,
     /// Words to search for.
@@ -21,12 +21,12 @@ pub enum Purpose {
     /// A different input for a call.
     EditInput(Box<StopDocument>),
     /// A message for the session with this id.
-    Tell(String),
+    Message(String),
     /// A new breakpoint.
     Breakpoint,
 }
 
-impl Purpose {
+impl PromptPurpose {
     /// Returns the question of the prompt.
     pub fn question(&self) -> &'static str {
         match self {
@@ -37,7 +37,7 @@ impl Purpose {
             Self::Rerun => "rerun with",
             Self::Deny(_) => "refuse, because",
             Self::EditInput(_) => "run it with",
-            Self::Tell(_) => "tell the agent",
+            Self::Message(_) => "tell the agent",
             Self::Breakpoint => "stop at",
         }
     }
@@ -52,7 +52,7 @@ impl Purpose {
             Self::Rerun => "PATH=VALUE, such as prompt=…, model=…, #14.output=…; empty changes nothing",
             Self::Deny(_) => "the model gets this reason",
             Self::EditInput(_) => "the whole input, as a JSON object",
-            Self::Tell(_) => "sent with its next call",
+            Self::Message(_) => "sent with its next call",
             Self::Breakpoint => "tool NAME, path GLOB, pattern REGEX, iteration N, cost USD, error",
         }
     }
@@ -60,22 +60,22 @@ impl Purpose {
 
 /// The result of a key press in a prompt.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Typed {
+pub enum PromptResult {
     /// Typing continues.
-    More,
+    Pending,
     /// The line is complete.
-    Done,
+    Submitted,
     /// The prompt was cancelled.
-    Never,
+    Cancelled,
 }
 
 /// A line being typed.
 #[derive(Clone, PartialEq, Debug)]
 pub struct InputLine {
     /// The purpose of the prompt.
-    pub purpose: Purpose,
+    pub purpose: PromptPurpose,
     chars: Vec<char>,
-    at: usize,
+    cursor: usize,
 }
 
 /// The longest line, in characters: an edited input may be large, but not more than a user can read.
@@ -83,9 +83,9 @@ const MAX_LINE_CHARS: usize = 64 << 10;
 
 impl InputLine {
     /// Creates a prompt with an initial text.
-    pub fn new(purpose: Purpose, text: &str) -> Self {
+    pub fn new(purpose: PromptPurpose, text: &str) -> Self {
         let chars: Vec<char> = text.chars().take(MAX_LINE_CHARS).collect();
-        Self { purpose, at: chars.len(), chars }
+        Self { purpose, cursor: chars.len(), chars }
     }
 
     /// Returns the typed text.
@@ -94,8 +94,8 @@ impl InputLine {
     }
 
     /// Returns the text before and after the cursor.
-    pub fn around(&self) -> (String, String) {
-        let (before, after) = self.chars.split_at(self.at);
+    pub fn split_at_cursor(&self) -> (String, String) {
+        let (before, after) = self.chars.split_at(self.cursor);
         (before.iter().collect(), after.iter().collect())
     }
 
@@ -108,38 +108,38 @@ impl InputLine {
 
     fn insert(&mut self, c: char) {
         if self.chars.len() < MAX_LINE_CHARS {
-            self.chars.insert(self.at, c);
-            self.at += 1;
+            self.chars.insert(self.cursor, c);
+            self.cursor += 1;
         }
     }
 
     /// Handles a key.
-    pub fn press(&mut self, key: KeyCode, control: bool) -> Typed {
+    pub fn handle_key(&mut self, key: KeyCode, control: bool) -> PromptResult {
         match key {
-            KeyCode::Enter => return Typed::Done,
-            KeyCode::Esc => return Typed::Never,
-            KeyCode::Char('c' | 'g') if control => return Typed::Never,
+            KeyCode::Enter => return PromptResult::Submitted,
+            KeyCode::Esc => return PromptResult::Cancelled,
+            KeyCode::Char('c' | 'g') if control => return PromptResult::Cancelled,
             KeyCode::Char('u') if control => {
-                self.chars.drain(..self.at);
-                self.at = 0;
+                self.chars.drain(..self.cursor);
+                self.cursor = 0;
             }
-            KeyCode::Char('a') if control => self.at = 0,
-            KeyCode::Char('e') if control => self.at = self.chars.len(),
+            KeyCode::Char('a') if control => self.cursor = 0,
+            KeyCode::Char('e') if control => self.cursor = self.chars.len(),
             KeyCode::Char(c) if !control && !c.is_control() => self.insert(c),
-            KeyCode::Backspace if self.at > 0 => {
-                self.at -= 1;
-                self.chars.remove(self.at);
+            KeyCode::Backspace if self.cursor > 0 => {
+                self.cursor -= 1;
+                self.chars.remove(self.cursor);
             }
-            KeyCode::Delete if self.at < self.chars.len() => {
-                self.chars.remove(self.at);
+            KeyCode::Delete if self.cursor < self.chars.len() => {
+                self.chars.remove(self.cursor);
             }
-            KeyCode::Left => self.at = self.at.saturating_sub(1),
-            KeyCode::Right => self.at = (self.at + 1).min(self.chars.len()),
-            KeyCode::Home => self.at = 0,
-            KeyCode::End => self.at = self.chars.len(),
+            KeyCode::Left => self.cursor = self.cursor.saturating_sub(1),
+            KeyCode::Right => self.cursor = (self.cursor + 1).min(self.chars.len()),
+            KeyCode::Home => self.cursor = 0,
+            KeyCode::End => self.cursor = self.chars.len(),
             _ => {}
         }
-        Typed::More
+        PromptResult::Pending
     }
 }
 
@@ -149,18 +149,18 @@ mod tests {
 
     #[test]
     fn a_line_is_edited_where_the_cursor_is() {
-        let mut prompt = InputLine::new(Purpose::Branch, "tr");
+        let mut prompt = InputLine::new(PromptPurpose::Branch, "tr");
         for key in [KeyCode::Char('y'), KeyCode::Home, KeyCode::Char('a'), KeyCode::Right, KeyCode::Delete] {
-            assert_eq!(prompt.press(key, false), Typed::More);
+            assert_eq!(prompt.handle_key(key, false), PromptResult::Pending);
         }
         assert_eq!(prompt.text(), "aty");
-        prompt.press(KeyCode::Backspace, false);
-        assert_eq!(prompt.around(), ("a".into(), "y".into()));
+        prompt.handle_key(KeyCode::Backspace, false);
+        assert_eq!(prompt.split_at_cursor(), ("a".into(), "y".into()));
         prompt.paste("x\ny\x1b");
         assert_eq!(prompt.text(), "ax yy");
-        prompt.press(KeyCode::Char('u'), true);
+        prompt.handle_key(KeyCode::Char('u'), true);
         assert_eq!(prompt.text(), "y");
-        assert_eq!(prompt.press(KeyCode::Enter, false), Typed::Done);
-        assert_eq!(prompt.press(KeyCode::Esc, false), Typed::Never);
+        assert_eq!(prompt.handle_key(KeyCode::Enter, false), PromptResult::Submitted);
+        assert_eq!(prompt.handle_key(KeyCode::Esc, false), PromptResult::Cancelled);
     }
 }

@@ -6,48 +6,50 @@ use stepback_api::sessions::SessionDocument;
 use stepback_api::steps::StepDocument;
 use stepback_api::timeline::BranchLinesDocument;
 
-use super::pager::{Mood, Pager, RowBuilder};
-use super::window::{Window, WindowSide};
-use super::{App, FileTree, Opened, Overlay, PlanView, SearchHits, View};
-use crate::effect::{AppEffect, Around, SourceResponse};
-use crate::source::{SourceResult, Trouble};
+use super::pager::{Pager, RowBuilder, RowStyle};
+use super::window::{StepWindow, WindowSide};
+use super::{App, FileTree, OpenSession, Overlay, PlanView, SearchHits, View};
+use crate::effect::{AppEffect, SourceResponse, StepsAround};
+use crate::source::{SourceError, SourceResult};
 
 impl App {
-    pub(super) fn receive(&mut self, came: Box<SourceResponse>) -> Vec<AppEffect> {
-        match *came {
-            SourceResponse::Sessions(sessions, after) => self.take_sessions(sessions, after.is_some()),
-            SourceResponse::Session(Ok((session, around))) => return self.take_session(session, around),
+    pub(super) fn handle_response(&mut self, response: Box<SourceResponse>) -> Vec<AppEffect> {
+        match *response {
+            SourceResponse::Sessions(sessions, after) => self.store_sessions(sessions, after.is_some()),
+            SourceResponse::Session(Ok((session, around))) => return self.open_session(session, around),
             SourceResponse::Session(Err(trouble)) => {
                 if self.open.is_none() {
                     self.view = View::Sessions;
                 }
-                self.trouble(&trouble);
+                self.report_error(&trouble);
             }
-            SourceResponse::Around(session, around) => return self.take_around(&session, around),
-            SourceResponse::More(session, side, page) => return self.take_more(&session, side, page),
-            SourceResponse::Found(Ok(step)) => return self.go_to(&step.session, step.number),
-            SourceResponse::Found(Err(trouble)) => self.trouble(&trouble),
-            SourceResponse::Step(key, rows) => self.step.take(&key, rows.map(Pager::new)),
+            SourceResponse::StepsAround(session, around) => return self.store_steps_around(&session, around),
+            SourceResponse::MoreSteps(session, side, page) => {
+                return self.store_more_steps(&session, side, page);
+            }
+            SourceResponse::FoundStep(Ok(step)) => return self.go_to_step(&step.session, step.number),
+            SourceResponse::FoundStep(Err(trouble)) => self.report_error(&trouble),
+            SourceResponse::Step(key, rows) => self.step.store(&key, rows.map(Pager::new)),
             SourceResponse::State(key, state) => {
                 let files = state.map(|(state, changed)| {
                     FileTree::new(state.items, state.next_cursor, state.git, &changed)
                 });
-                self.take_state(&key, files);
+                self.store_state(&key, files);
             }
-            SourceResponse::Files(key, page) => self.take_files(&key, page),
-            SourceResponse::Part(key, rows) => self.inspector.text.take(&key, rows.map(Pager::new)),
+            SourceResponse::Files(key, page) => self.append_files(&key, page),
+            SourceResponse::Part(key, rows) => self.inspector.text.store(&key, rows.map(Pager::new)),
             SourceResponse::File(key, rows) => {
                 if let Some((_, content)) = &mut self.inspector.file {
-                    content.take(&key, rows.map(Pager::new));
+                    content.store(&key, rows.map(Pager::new));
                 }
             }
-            SourceResponse::Board(key, board) => return self.take_board(&key, board).into_iter().collect(),
-            SourceResponse::Confidence(key, confidence) => self.take_confidence(&key, confidence),
-            SourceResponse::Diff(key, rows) => self.diff.take(&key, rows.map(Pager::new)),
+            SourceResponse::Board(key, board) => return self.store_board(&key, board).into_iter().collect(),
+            SourceResponse::Confidence(key, confidence) => self.store_confidence(&key, confidence),
+            SourceResponse::Diff(key, rows) => self.diff.store(&key, rows.map(Pager::new)),
             SourceResponse::Stops(Ok(page)) => self.live.stops = page.items,
             SourceResponse::Breakpoints(Ok(page)) => self.live.breakpoints = page.items,
             SourceResponse::Stops(Err(trouble)) | SourceResponse::Breakpoints(Err(trouble)) => {
-                self.trouble(&trouble)
+                self.report_error(&trouble)
             }
             SourceResponse::Branches(Ok(page)) => {
                 if let Some(open) = &mut self.open {
@@ -60,59 +62,62 @@ impl App {
                 }
             }
             SourceResponse::Branches(Err(trouble)) | SourceResponse::Lines(_, Err(trouble)) => {
-                self.trouble(&trouble)
+                self.report_error(&trouble)
             }
-            SourceResponse::Plan(plan, point) => self.take_plan(plan, point),
-            SourceResponse::Applied(applied) => return self.take_applied(applied),
+            SourceResponse::Plan(plan, point) => self.show_plan(plan, point),
+            SourceResponse::Applied(applied) => return self.handle_applied(applied),
             SourceResponse::Paused(Ok(now)) => {
                 if let Some(open) = &mut self.open {
                     open.paused = now.paused;
                 }
-                self.say(if now.paused { "it stops at its next call" } else { "it continues" });
+                self.show_notice(if now.paused { "it stops at its next call" } else { "it continues" });
                 return self.load_live();
             }
-            SourceResponse::Paused(Err(trouble)) => self.trouble(&trouble),
-            SourceResponse::Hits(text, Ok(hits)) => {
+            SourceResponse::Paused(Err(trouble)) => self.report_error(&trouble),
+            SourceResponse::SearchHits(text, Ok(hits)) => {
                 if hits.items.is_empty() {
-                    self.say(&format!("no matches for {text}"));
+                    self.show_notice(&format!("no matches for {text}"));
                 } else {
                     self.notice = None;
-                    self.overlay = Overlay::Found(Box::new(SearchHits { text, hits, at: 0 }));
+                    self.overlay =
+                        Overlay::SearchResults(Box::new(SearchHits { text, hits, selected_index: 0 }));
                 }
             }
-            SourceResponse::Hits(_, Err(trouble)) => self.trouble(&trouble),
-            SourceResponse::Done(Ok(told)) => {
-                self.say(&told);
+            SourceResponse::SearchHits(_, Err(trouble)) => self.report_error(&trouble),
+            SourceResponse::CommandDone(Ok(told)) => {
+                self.show_notice(&told);
                 let mut effects = self.load_live();
-                effects.extend(self.catch_up());
+                effects.extend(self.load_new_steps());
                 effects.extend(self.load_branches());
                 return effects;
             }
-            SourceResponse::Done(Err(trouble)) => {
-                self.trouble(&trouble);
+            SourceResponse::CommandDone(Err(trouble)) => {
+                self.report_error(&trouble);
                 return self.load_live();
             }
         }
         Vec::new()
     }
 
-    fn trouble(&mut self, trouble: &Trouble) {
+    fn report_error(&mut self, trouble: &SourceError) {
         match trouble {
             // The status line already shows the error for as long as it lasts.
-            Trouble::Gone(why) if self.gone.is_some() => self.gone = Some(why.clone()),
-            _ => self.complain(&trouble.line()),
+            SourceError::NoResponse(why) if self.source_error.is_some() => {
+                self.source_error = Some(why.clone())
+            }
+            _ => self.show_error(&trouble.to_line()),
         }
     }
 
-    fn take_sessions(&mut self, came: SourceResult<Page<SessionDocument>>, more: bool) {
-        let page = match came {
+    fn store_sessions(&mut self, result: SourceResult<Page<SessionDocument>>, more: bool) {
+        let page = match result {
             Ok(page) => page,
-            Err(trouble) => return self.trouble(&trouble),
+            Err(trouble) => return self.report_error(&trouble),
         };
-        self.sessions_known = true;
+        self.sessions_loaded = true;
         if more {
             self.sessions.extend(page.items);
-            self.more_sessions = page.next_cursor;
+            self.next_sessions_cursor = page.next_cursor;
         } else {
             let selected = self.sessions.get(self.selected.0).map(|session| session.id.clone());
             // Sessions of later pages stay, unless they moved to the first page.
@@ -122,7 +127,7 @@ impl App {
                 self.sessions.drain(..).filter(|one| !known.contains(one.id.as_str())).collect();
             match page.next_cursor {
                 None => rest.clear(),
-                Some(cursor) if rest.is_empty() => self.more_sessions = Some(cursor),
+                Some(cursor) if rest.is_empty() => self.next_sessions_cursor = Some(cursor),
                 Some(_) => {}
             }
             self.sessions = page.items;
@@ -137,12 +142,12 @@ impl App {
         }
     }
 
-    fn take_session(&mut self, session: SessionDocument, around: Around) -> Vec<AppEffect> {
+    fn open_session(&mut self, session: SessionDocument, around: StepsAround) -> Vec<AppEffect> {
         self.playing = None;
         self.inspector.file = None;
-        let window = Window::new(around.steps, around.number, around.begins, around.ends);
+        let window = StepWindow::new(around.steps, around.number, around.has_first, around.has_last);
         let (branches, lines) = (Vec::new(), BranchLinesDocument::default());
-        self.open = Some(Opened { session, window, paused: false, branches, lines });
+        self.open = Some(OpenSession { session, window, paused: false, branches, lines });
         if self.view == View::Sessions {
             self.view = View::Timeline;
         }
@@ -152,30 +157,30 @@ impl App {
         effects
     }
 
-    fn take_around(&mut self, session: &str, came: SourceResult<Around>) -> Vec<AppEffect> {
-        let around = match came {
+    fn store_steps_around(&mut self, session: &str, result: SourceResult<StepsAround>) -> Vec<AppEffect> {
+        let around = match result {
             Ok(around) => around,
             Err(trouble) => {
-                self.trouble(&trouble);
+                self.report_error(&trouble);
                 return Vec::new();
             }
         };
         if let Some(open) = self.open.as_mut().filter(|open| open.session.id == session) {
-            open.window = Window::new(around.steps, around.number, around.begins, around.ends);
+            open.window = StepWindow::new(around.steps, around.number, around.has_first, around.has_last);
         }
         self.refresh()
     }
 
-    fn take_more(
+    fn store_more_steps(
         &mut self,
         session: &str,
         side: WindowSide,
-        came: SourceResult<Page<StepDocument>>,
+        result: SourceResult<Page<StepDocument>>,
     ) -> Vec<AppEffect> {
         let Some(open) = self.open.as_mut().filter(|open| open.session.id == session) else {
             return Vec::new();
         };
-        match came {
+        match result {
             Ok(mut page) => {
                 let whole = page.next_cursor.is_none();
                 let before = open.window.current().map(|step| step.number);
@@ -193,11 +198,11 @@ impl App {
                 }
             }
             Err(trouble) => {
-                open.window.give_up();
-                if trouble.is_missing() {
-                    self.complain("this session no longer exists; the last known state is shown");
+                open.window.clear_request();
+                if trouble.is_not_found() {
+                    self.show_error("this session no longer exists; the last known state is shown");
                 } else {
-                    self.trouble(&trouble);
+                    self.report_error(&trouble);
                 }
                 Vec::new()
             }
@@ -205,35 +210,35 @@ impl App {
     }
 
     /// Moves to a step of any session.
-    pub(super) fn go_to(&mut self, session: &str, number: u64) -> Vec<AppEffect> {
+    pub(super) fn go_to_step(&mut self, session: &str, number: u64) -> Vec<AppEffect> {
         let session = session.to_owned();
         match &mut self.open {
             Some(open) if open.session.id == session => {
-                if open.window.jump(number) {
+                if open.window.move_to(number) {
                     return self.refresh();
                 }
-                vec![AppEffect::Around { session, number }]
+                vec![AppEffect::StepsAround { session, number }]
             }
             _ => {
-                self.say("this step belongs to another session");
+                self.show_notice("this step belongs to another session");
                 vec![AppEffect::Open { session, number: Some(number) }]
             }
         }
     }
 
-    fn take_plan(&mut self, came: SourceResult<PlanDocument>, point: Option<String>) {
-        match came {
+    fn show_plan(&mut self, result: SourceResult<PlanDocument>, point: Option<String>) {
+        match result {
             Ok(plan) => {
                 self.notice = None;
-                let pager = Pager::new(rows(&plan));
+                let pager = Pager::new(plan_rows(&plan));
                 self.overlay = Overlay::Plan(Box::new(PlanView { plan, pager, point }));
             }
-            Err(trouble) => self.trouble(&trouble),
+            Err(trouble) => self.report_error(&trouble),
         }
     }
 
-    fn take_applied(&mut self, came: SourceResult<AppliedPlanDocument>) -> Vec<AppEffect> {
-        match came {
+    fn handle_applied(&mut self, result: SourceResult<AppliedPlanDocument>) -> Vec<AppEffect> {
+        match result {
             Ok(applied) => {
                 let done = applied.items.iter().filter(|item| item.done).count();
                 let left = applied.items.len() - done;
@@ -244,24 +249,24 @@ impl App {
                 if left > 0 || applied.partial {
                     told = format!("{told}, {left} left alone");
                 }
-                self.say(&format!("{told}; press u to undo"));
-                self.diff = crate::effect::Loaded::No;
-                let mut effects: Vec<AppEffect> = self.catch_up().into_iter().collect();
+                self.show_notice(&format!("{told}; press u to undo"));
+                self.diff = crate::effect::LoadState::NotRequested;
+                let mut effects: Vec<AppEffect> = self.load_new_steps().into_iter().collect();
                 effects.extend(self.load_branches());
                 effects.extend(self.refresh());
                 effects
             }
             // The confirmed plan is out of date: the new plan is shown, and nothing was done.
-            Err(Trouble::Refused(problem)) if problem.plan.is_some() => {
+            Err(SourceError::Refused(problem)) if problem.plan.is_some() => {
                 let detail = problem.detail.clone();
                 if let Some(plan) = problem.plan {
-                    self.take_plan(Ok(*plan), None);
+                    self.show_plan(Ok(*plan), None);
                 }
-                self.complain(&detail);
+                self.show_error(&detail);
                 Vec::new()
             }
             Err(trouble) => {
-                self.trouble(&trouble);
+                self.report_error(&trouble);
                 Vec::new()
             }
         }
@@ -269,41 +274,41 @@ impl App {
 }
 
 /// Returns a plan as rows of text.
-fn rows(plan: &PlanDocument) -> Vec<super::pager::PagerRow> {
+fn plan_rows(plan: &PlanDocument) -> Vec<super::pager::PagerRow> {
     let mut rows = RowBuilder::default();
-    rows.text("", &plan.summary, Mood::Head);
+    rows.add_text("", &plan.summary, RowStyle::Heading);
     for warning in &plan.warnings {
-        rows.text("! ", warning, Mood::Bad);
+        rows.add_text("! ", warning, RowStyle::Error);
     }
     if plan.items.is_empty() {
         let because = plan.unchanged_because.as_deref().map(|because| format!(": {because}"));
-        rows.text("", &format!("No file changes{}.", because.unwrap_or_default()), Mood::Plain);
+        rows.add_text("", &format!("No file changes{}.", because.unwrap_or_default()), RowStyle::Plain);
     }
     for item in &plan.items {
         let mood = match item.action.as_str() {
-            "create" => Mood::Added,
-            "delete" => Mood::Removed,
-            _ => Mood::Plain,
+            "create" => RowStyle::Added,
+            "delete" => RowStyle::Removed,
+            _ => RowStyle::Plain,
         };
-        rows.line("", &format!("{:<12} {}", item.action, item.path), mood);
+        rows.add_line("", &format!("{:<12} {}", item.action, item.path), mood);
     }
     if !plan.left_alone.is_empty() {
-        rows.head("Left alone");
+        rows.add_heading("Left alone");
         for item in &plan.left_alone {
-            rows.line("", &format!("{}: {}", item.path, item.reason), Mood::Quiet);
+            rows.add_line("", &format!("{}: {}", item.path, item.reason), RowStyle::Quiet);
         }
     }
     if !plan.kept.is_empty() {
-        rows.head("Kept");
+        rows.add_heading("Kept");
         for item in &plan.kept {
-            rows.line("", &format!("{} ({})", item.path, item.by), Mood::Quiet);
+            rows.add_line("", &format!("{} ({})", item.path, item.by), RowStyle::Quiet);
         }
     }
     if !plan.everything_changes.is_empty() {
-        rows.head("Press a to plan these, too");
+        rows.add_heading("Press a to plan these, too");
         for path in &plan.everything_changes {
-            rows.line("", path, Mood::Quiet);
+            rows.add_line("", path, RowStyle::Quiet);
         }
     }
-    rows.done()
+    rows.finish()
 }

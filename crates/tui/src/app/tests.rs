@@ -14,8 +14,8 @@ use stepback_api::timeline::BranchSpanDocument;
 
 use super::window::WindowSide;
 use super::*;
-use crate::effect::{Around, Method, SourceResponse, TuiCommand};
-use crate::source::Trouble;
+use crate::effect::{CommandMethod, SourceResponse, StepsAround, TuiCommand};
+use crate::source::SourceError;
 
 fn steps(numbers: std::ops::RangeInclusive<u64>) -> Vec<StepDocument> {
     let step = |number: u64| StepDocument {
@@ -43,19 +43,20 @@ fn session() -> SessionDocument {
 }
 
 /// Returns an app with a session of these steps open, at the last of them.
-fn opened(numbers: std::ops::RangeInclusive<u64>, ends: bool) -> App {
+fn app_with_session(numbers: std::ops::RangeInclusive<u64>, ends: bool) -> App {
     let mut app = App::new((80, 24), Timestamp::from_micros(0));
-    app.begin(Some("s1".into()));
-    let around = Around { number: *numbers.end(), steps: steps(numbers), begins: true, ends };
-    came(&mut app, SourceResponse::Session(Ok((session(), around))));
+    app.start(Some("s1".into()));
+    let around =
+        StepsAround { number: *numbers.end(), steps: steps(numbers), has_first: true, has_last: ends };
+    respond(&mut app, SourceResponse::Session(Ok((session(), around))));
     app
 }
 
-fn came(app: &mut App, came: SourceResponse) -> Vec<AppEffect> {
-    app.update(AppMessage::Came(Box::new(came)))
+fn respond(app: &mut App, came: SourceResponse) -> Vec<AppEffect> {
+    app.update(AppMessage::Response(Box::new(came)))
 }
 
-fn press(app: &mut App, keys: &str) -> Vec<AppEffect> {
+fn press_keys(app: &mut App, keys: &str) -> Vec<AppEffect> {
     let mut effects = Vec::new();
     for c in keys.chars() {
         let key = match c {
@@ -69,73 +70,79 @@ fn press(app: &mut App, keys: &str) -> Vec<AppEffect> {
     effects
 }
 
-fn at(app: &App) -> u64 {
-    app.current().map_or(0, |step| step.number)
+fn current_number(app: &App) -> u64 {
+    app.current_step().map_or(0, |step| step.number)
 }
 
-fn told(app: &App) -> &str {
+fn notice_text(app: &App) -> &str {
     app.notice.as_ref().map_or("", |notice| &notice.text)
 }
 
 #[test]
 fn keys_go_through_the_steps_and_say_where_it_ends() {
-    let mut app = opened(1..=120, true);
-    assert_eq!((app.view, at(&app)), (View::Timeline, 120));
-    press(&mut app, "kkh");
-    assert_eq!(at(&app), 117);
-    press(&mut app, "jl");
-    assert_eq!(at(&app), 119);
-    press(&mut app, "ll");
-    assert_eq!((at(&app), told(&app)), (120, "this is the last step"));
-    press(&mut app, "E");
-    assert_eq!(at(&app), 100);
-    press(&mut app, "E");
-    press(&mut app, "E");
-    assert_eq!((at(&app), told(&app)), (50, "no error before this step"));
+    let mut app = app_with_session(1..=120, true);
+    assert_eq!((app.view, current_number(&app)), (View::Timeline, 120));
+    press_keys(&mut app, "kkh");
+    assert_eq!(current_number(&app), 117);
+    press_keys(&mut app, "jl");
+    assert_eq!(current_number(&app), 119);
+    press_keys(&mut app, "ll");
+    assert_eq!((current_number(&app), notice_text(&app)), (120, "this is the last step"));
+    press_keys(&mut app, "E");
+    assert_eq!(current_number(&app), 100);
+    press_keys(&mut app, "E");
+    press_keys(&mut app, "E");
+    assert_eq!((current_number(&app), notice_text(&app)), (50, "no error before this step"));
     app.update(AppMessage::Key(KeyCode::Home, false));
-    assert_eq!(at(&app), 1);
-    press(&mut app, "h");
-    assert_eq!(told(&app), "this is the first step");
+    assert_eq!(current_number(&app), 1);
+    press_keys(&mut app, "h");
+    assert_eq!(notice_text(&app), "this is the first step");
     app.update(AppMessage::Wheel(true));
-    assert_eq!(at(&app), 4);
+    assert_eq!(current_number(&app), 4);
 }
 
 #[test]
 fn what_lies_beyond_is_asked_for() {
-    let mut app = opened(1..=400, false);
+    let mut app = app_with_session(1..=400, false);
     let effects = app.update(AppMessage::Key(KeyCode::End, false));
-    assert!(matches!(&effects[0], AppEffect::Around { number, .. } if *number > 1 << 60));
-    let effects = press(&mut app, "e");
-    assert_eq!(effects, [AppEffect::Error { session: "s1".into(), side: WindowSide::After, number: 400 }]);
+    assert!(matches!(&effects[0], AppEffect::StepsAround { number, .. } if *number > 1 << 60));
+    let effects = press_keys(&mut app, "e");
+    assert_eq!(
+        effects,
+        [AppEffect::FindError { session: "s1".into(), side: WindowSide::After, number: 400 }]
+    );
     let found = StepDocument { number: 9000, session: "s1".into(), ..StepDocument::default() };
-    let effects = came(&mut app, SourceResponse::Found(Ok(found)));
-    assert_eq!(effects, [AppEffect::Around { session: "s1".into(), number: 9000 }]);
-    let around = Around { number: 9000, steps: steps(8910..=9090), begins: false, ends: false };
-    let effects = came(&mut app, SourceResponse::Around("s1".into(), Ok(around)));
-    assert_eq!(at(&app), 9000);
+    let effects = respond(&mut app, SourceResponse::FoundStep(Ok(found)));
+    assert_eq!(effects, [AppEffect::StepsAround { session: "s1".into(), number: 9000 }]);
+    let around = StepsAround { number: 9000, steps: steps(8910..=9090), has_first: false, has_last: false };
+    let effects = respond(&mut app, SourceResponse::StepsAround("s1".into(), Ok(around)));
+    assert_eq!(current_number(&app), 9000);
     // It is near both ends of the loaded steps; one side is requested at a time.
-    assert_eq!(effects, [AppEffect::More { session: "s1".into(), side: WindowSide::Before, number: 8910 }]);
+    assert_eq!(
+        effects,
+        [AppEffect::MoreSteps { session: "s1".into(), side: WindowSide::Before, number: 8910 }]
+    );
 }
 
 #[test]
 fn what_was_asked_for_another_step_is_not_shown() {
-    let mut app = opened(1..=10, true);
-    let effects = press(&mut app, "\n");
+    let mut app = app_with_session(1..=10, true);
+    let effects = press_keys(&mut app, "\n");
     let [AppEffect::Step { key, .. }] = &effects[..] else { panic!("{effects:?}") };
     let old = key.clone();
-    press(&mut app, "h");
-    came(&mut app, SourceResponse::Step(old, Ok(Vec::new())));
-    assert!(app.step.ready().is_none());
+    press_keys(&mut app, "h");
+    respond(&mut app, SourceResponse::Step(old, Ok(Vec::new())));
+    assert!(app.step.value().is_none());
     let key = app.step.key().unwrap().to_owned();
-    came(&mut app, SourceResponse::Step(key, Ok(Vec::new())));
-    assert!(app.step.ready().is_some());
+    respond(&mut app, SourceResponse::Step(key, Ok(Vec::new())));
+    assert!(app.step.value().is_some());
 }
 
 #[test]
 fn a_rewind_is_planned_shown_agreed_to_and_undone() {
-    let mut app = opened(1..=10, true);
-    press(&mut app, "h");
-    let effects = press(&mut app, "w");
+    let mut app = app_with_session(1..=10, true);
+    press_keys(&mut app, "h");
+    let effects = press_keys(&mut app, "w");
     assert_eq!(
         effects,
         [AppEffect::PlanRewind { workspace: "w1".into(), point: "#9".into(), everything: false }]
@@ -151,16 +158,16 @@ fn a_rewind_is_planned_shown_agreed_to_and_undone() {
         apply: "/api/v1/rewind-plans/p/apply".into(),
         ..PlanDocument::default()
     };
-    came(&mut app, SourceResponse::Plan(Ok(plan.clone()), Some("#9".into())));
+    respond(&mut app, SourceResponse::Plan(Ok(plan.clone()), Some("#9".into())));
     assert!(matches!(app.overlay, Overlay::Plan(_)));
-    assert_eq!(press(&mut app, "x"), [], "only y agrees");
-    assert_eq!(press(&mut app, "\n"), [], "only y agrees");
-    let effects = press(&mut app, "a");
+    assert_eq!(press_keys(&mut app, "x"), [], "only y agrees");
+    assert_eq!(press_keys(&mut app, "\n"), [], "only y agrees");
+    let effects = press_keys(&mut app, "a");
     assert_eq!(
         effects,
         [AppEffect::PlanRewind { workspace: "w1".into(), point: "#9".into(), everything: true }]
     );
-    assert_eq!(press(&mut app, "y"), [AppEffect::Apply(plan.apply.clone())]);
+    assert_eq!(press_keys(&mut app, "y"), [AppEffect::Apply(plan.apply.clone())]);
     // Another process changed the files first: the new plan is shown and has to be confirmed.
     let problem = ProblemDocument {
         status: 409,
@@ -168,24 +175,24 @@ fn a_rewind_is_planned_shown_agreed_to_and_undone() {
         plan: Some(Box::new(plan.clone())),
         ..ProblemDocument::default()
     };
-    came(&mut app, SourceResponse::Applied(Err(Trouble::Refused(Box::new(problem)))));
+    respond(&mut app, SourceResponse::Applied(Err(SourceError::Refused(Box::new(problem)))));
     assert!(matches!(app.overlay, Overlay::Plan(_)));
-    assert_eq!(told(&app), "something changed");
-    press(&mut app, "y");
+    assert_eq!(notice_text(&app), "something changed");
+    press_keys(&mut app, "y");
     let operation = OperationDocument { summary: "rewind to #9".into(), ..OperationDocument::default() };
     let items = vec![ChangeOutcomeDocument { done: true, ..ChangeOutcomeDocument::default() }];
     let applied = AppliedPlanDocument { operation, items, ..AppliedPlanDocument::default() };
-    came(&mut app, SourceResponse::Applied(Ok(applied)));
-    assert_eq!(told(&app), "rewind to #9: 1 path done; press u to undo");
-    assert_eq!(press(&mut app, "u"), [AppEffect::PlanUndo("w1".into())]);
-    came(&mut app, SourceResponse::Plan(Ok(plan), None));
-    assert_eq!(press(&mut app, "\x1b"), []);
-    assert_eq!((&app.overlay, told(&app)), (&Overlay::None, "nothing was changed"));
+    respond(&mut app, SourceResponse::Applied(Ok(applied)));
+    assert_eq!(notice_text(&app), "rewind to #9: 1 path done; press u to undo");
+    assert_eq!(press_keys(&mut app, "u"), [AppEffect::PlanUndo("w1".into())]);
+    respond(&mut app, SourceResponse::Plan(Ok(plan), None));
+    assert_eq!(press_keys(&mut app, "\x1b"), []);
+    assert_eq!((&app.overlay, notice_text(&app)), (&Overlay::None, "nothing was changed"));
 }
 
 #[test]
 fn an_agent_that_waits_is_answered() {
-    let mut app = opened(1..=10, true);
+    let mut app = app_with_session(1..=10, true);
     let stop = StopDocument {
         id: "stop1".into(),
         session: "s1".into(),
@@ -193,80 +200,91 @@ fn an_agent_that_waits_is_answered() {
         input: json!({ "command": "ls" }),
         ..StopDocument::default()
     };
-    assert_eq!(app.update(AppMessage::News(SourceEvent::Stops)), [AppEffect::Stops, AppEffect::Sessions]);
-    came(&mut app, SourceResponse::Stops(Ok(Page { items: vec![stop], next_cursor: None })));
-    assert!(app.waiting().is_some());
+    assert_eq!(
+        app.update(AppMessage::SourceEvent(SourceEvent::Stops)),
+        [AppEffect::Stops, AppEffect::Sessions]
+    );
+    respond(&mut app, SourceResponse::Stops(Ok(Page { items: vec![stop], next_cursor: None })));
+    assert!(app.current_stop().is_some());
     let one = BreakpointDocument { id: 7, enabled: true, ..BreakpointDocument::default() };
-    came(&mut app, SourceResponse::Breakpoints(Ok(Page { items: vec![one], next_cursor: None })));
-    press(&mut app, "6");
+    respond(&mut app, SourceResponse::Breakpoints(Ok(Page { items: vec![one], next_cursor: None })));
+    press_keys(&mut app, "6");
     let sent = |effects: Vec<AppEffect>| match effects.as_slice() {
-        [AppEffect::Do(TuiCommand { method, path, body, .. })] => (*method, path.clone(), body.clone()),
+        [AppEffect::RunCommand(TuiCommand { method, path, body, .. })] => {
+            (*method, path.clone(), body.clone())
+        }
         other => panic!("{other:?}"),
     };
     let answer = "/stops/stop1/answer".to_owned();
-    let resume = sent(press(&mut app, "o"));
-    assert_eq!(resume, (Method::Post, answer.clone(), json!({ "answer": "resume" })));
-    assert_eq!(sent(press(&mut app, "s")).2, json!({ "answer": "step" }));
-    assert_eq!(sent(press(&mut app, "dno\n")).2, json!({ "answer": "deny", "reason": "no" }));
+    let resume = sent(press_keys(&mut app, "o"));
+    assert_eq!(resume, (CommandMethod::Post, answer.clone(), json!({ "answer": "resume" })));
+    assert_eq!(sent(press_keys(&mut app, "s")).2, json!({ "answer": "step" }));
+    assert_eq!(sent(press_keys(&mut app, "dno\n")).2, json!({ "answer": "deny", "reason": "no" }));
     // The prompt starts with the present input. Invalid input is not sent, and not lost.
-    press(&mut app, "i");
+    press_keys(&mut app, "i");
     for _ in 0..5 {
         app.update(AppMessage::Key(KeyCode::Backspace, false));
     }
-    assert_eq!(press(&mut app, "\"pwd\n"), []);
-    assert!(told(&app).starts_with("invalid input"), "{}", told(&app));
-    assert_eq!(sent(press(&mut app, "\"}\n")).2, json!({ "answer": "edit", "input": { "command": "pwd" } }));
-    let inject = sent(press(&mut app, "tbe quick\n"));
-    assert_eq!(inject, (Method::Post, "/sessions/s1/inject".into(), json!({ "text": "be quick" })));
-    press(&mut app, "j");
+    assert_eq!(press_keys(&mut app, "\"pwd\n"), []);
+    assert!(notice_text(&app).starts_with("invalid input"), "{}", notice_text(&app));
     assert_eq!(
-        sent(press(&mut app, "\n")),
-        (Method::Patch, "/workspaces/w1/breakpoints/7".into(), json!({ "enabled": false }))
+        sent(press_keys(&mut app, "\"}\n")).2,
+        json!({ "answer": "edit", "input": { "command": "pwd" } })
     );
-    assert_eq!(sent(press(&mut app, "x")).0, Method::Delete);
-    assert_eq!(press(&mut app, "o"), []);
-    assert!(told(&app).contains("select a stopped agent"), "{}", told(&app));
+    let inject = sent(press_keys(&mut app, "tbe quick\n"));
+    assert_eq!(inject, (CommandMethod::Post, "/sessions/s1/inject".into(), json!({ "text": "be quick" })));
+    press_keys(&mut app, "j");
+    assert_eq!(
+        sent(press_keys(&mut app, "\n")),
+        (CommandMethod::Patch, "/workspaces/w1/breakpoints/7".into(), json!({ "enabled": false }))
+    );
+    assert_eq!(sent(press_keys(&mut app, "x")).0, CommandMethod::Delete);
+    assert_eq!(press_keys(&mut app, "o"), []);
+    assert!(notice_text(&app).contains("select a stopped agent"), "{}", notice_text(&app));
     // The prompt starts with "tool ".
-    assert_eq!(sent(press(&mut app, "abash\n")).2, json!({ "on": "tool", "name": "bash" }));
-    let effects = press(&mut app, "p");
+    assert_eq!(sent(press_keys(&mut app, "abash\n")).2, json!({ "on": "tool", "name": "bash" }));
+    let effects = press_keys(&mut app, "p");
     assert_eq!(effects, [AppEffect::Pause { session: "s1".into(), stop: false }], "who waits is let go on");
 }
 
 #[test]
 fn what_is_typed_goes_where_it_belongs() {
-    let mut app = opened(1..=10, true);
+    let mut app = app_with_session(1..=10, true);
     assert_eq!(
-        press(&mut app, "gerror:last\n"),
+        press_keys(&mut app, "gerror:last\n"),
         [AppEffect::Resolve { session: "s1".into(), workspace: "w1".into(), point: "error:last".into() }]
     );
-    press(&mut app, "gfirst\n");
-    assert_eq!(at(&app), 1);
-    assert_eq!(press(&mut app, "/rm q\n"), [AppEffect::Search("rm q".into())]);
-    assert_eq!(press(&mut app, "g\n"), []);
+    press_keys(&mut app, "gfirst\n");
+    assert_eq!(current_number(&app), 1);
+    assert_eq!(press_keys(&mut app, "/rm q\n"), [AppEffect::Search("rm q".into())]);
+    assert_eq!(press_keys(&mut app, "g\n"), []);
     let deed = |effects: Vec<AppEffect>| match effects.into_iter().next() {
-        Some(AppEffect::Do(deed)) => (deed.path, deed.body),
+        Some(AppEffect::RunCommand(deed)) => (deed.path, deed.body),
         other => panic!("{other:?}"),
     };
     assert_eq!(
-        deed(press(&mut app, "btry\n")),
+        deed(press_keys(&mut app, "btry\n")),
         ("/workspaces/w1/branches".into(), json!({ "name": "try", "from": "#1" }))
     );
-    assert_eq!(deed(press(&mut app, "c\n")), ("/workspaces/w1/checkpoints".into(), json!({ "label": null })));
     assert_eq!(
-        deed(press(&mut app, "rmodel=x\n")),
+        deed(press_keys(&mut app, "c\n")),
+        ("/workspaces/w1/checkpoints".into(), json!({ "label": null }))
+    );
+    assert_eq!(
+        deed(press_keys(&mut app, "rmodel=x\n")),
         ("/sessions/s1/reruns".into(), json!({ "set": ["model=x"] }))
     );
     // While text is typed, keys insert themselves, q included.
-    press(&mut app, "bq");
+    press_keys(&mut app, "bq");
     assert!(matches!(&app.overlay, Overlay::Prompt(prompt) if prompt.text() == "q"));
-    press(&mut app, "\x1b");
-    assert_eq!(press(&mut app, "q"), [AppEffect::Quit]);
+    press_keys(&mut app, "\x1b");
+    assert_eq!(press_keys(&mut app, "q"), [AppEffect::Quit]);
     assert_eq!(app.update(AppMessage::Key(KeyCode::Char('c'), true)), [AppEffect::Quit]);
 }
 
 #[test]
 fn what_was_found_is_opened_where_it_is() {
-    let mut app = opened(1..=10, true);
+    let mut app = app_with_session(1..=10, true);
     let hit = |number| {
         let step = StepDocument { number, session: "s2".into(), ..StepDocument::default() };
         SearchHitDocument {
@@ -280,63 +298,64 @@ fn what_was_found_is_opened_where_it_is() {
         complete: true,
         ..SearchResultsDocument::default()
     };
-    came(&mut app, SourceResponse::Hits("x".into(), Ok(hits)));
-    assert_eq!(press(&mut app, "j\n"), [AppEffect::Open { session: "s2".into(), number: Some(7) }]);
-    came(&mut app, SourceResponse::Hits("x".into(), Ok(SearchResultsDocument::default())));
-    assert_eq!(told(&app), "no matches for x");
+    respond(&mut app, SourceResponse::SearchHits("x".into(), Ok(hits)));
+    assert_eq!(press_keys(&mut app, "j\n"), [AppEffect::Open { session: "s2".into(), number: Some(7) }]);
+    respond(&mut app, SourceResponse::SearchHits("x".into(), Ok(SearchResultsDocument::default())));
+    assert_eq!(notice_text(&app), "no matches for x");
 }
 
 #[test]
 fn new_steps_appear_and_a_source_that_goes_away_comes_back() {
-    let mut app = opened(1..=10, true);
-    let more = AppEffect::More { session: "s1".into(), side: WindowSide::After, number: 10 };
-    assert_eq!(app.update(AppMessage::News(SourceEvent::Step { session: "s1".into() })), [more]);
-    assert_eq!(app.update(AppMessage::News(SourceEvent::Step { session: "s2".into() })), []);
-    came(
+    let mut app = app_with_session(1..=10, true);
+    let more = AppEffect::MoreSteps { session: "s1".into(), side: WindowSide::After, number: 10 };
+    assert_eq!(app.update(AppMessage::SourceEvent(SourceEvent::Step { session: "s1".into() })), [more]);
+    assert_eq!(app.update(AppMessage::SourceEvent(SourceEvent::Step { session: "s2".into() })), []);
+    respond(
         &mut app,
-        SourceResponse::More(
+        SourceResponse::MoreSteps(
             "s1".into(),
             WindowSide::After,
             Ok(Page { items: steps(11..=12), next_cursor: None }),
         ),
     );
-    assert_eq!(at(&app), 12);
-    app.update(AppMessage::News(SourceEvent::Gone("it is gone".into())));
-    assert!(app.gone.is_some());
-    let effects = app.update(AppMessage::News(SourceEvent::Connected));
-    assert!(app.gone.is_none());
+    assert_eq!(current_number(&app), 12);
+    app.update(AppMessage::SourceEvent(SourceEvent::Disconnected("it is gone".into())));
+    assert!(app.source_error.is_some());
+    let effects = app.update(AppMessage::SourceEvent(SourceEvent::Connected));
+    assert!(app.source_error.is_none());
     assert!(
-        effects.contains(&AppEffect::More { session: "s1".into(), side: WindowSide::After, number: 12 }),
+        effects.contains(&AppEffect::MoreSteps { session: "s1".into(), side: WindowSide::After, number: 12 }),
         "{effects:?}"
     );
-    let missing = Trouble::Refused(Box::new(ProblemDocument { status: 404, ..ProblemDocument::default() }));
-    came(&mut app, SourceResponse::More("s1".into(), WindowSide::After, Err(missing)));
-    assert!(told(&app).contains("no longer exists"), "{}", told(&app));
-    assert_eq!(at(&app), 12, "what was known stays");
+    let missing =
+        SourceError::Refused(Box::new(ProblemDocument { status: 404, ..ProblemDocument::default() }));
+    respond(&mut app, SourceResponse::MoreSteps("s1".into(), WindowSide::After, Err(missing)));
+    assert!(notice_text(&app).contains("no longer exists"), "{}", notice_text(&app));
+    assert_eq!(current_number(&app), 12, "what was known stays");
 }
 
 #[test]
 fn playing_takes_the_time_it_took_and_no_longer() {
-    let mut app = opened(1..=3, true);
+    let mut app = app_with_session(1..=3, true);
     app.update(AppMessage::Key(KeyCode::Home, false));
-    assert_eq!(app.wait(), None);
-    press(&mut app, " ");
-    assert_eq!(app.wait(), Some(Duration::from_secs(1)));
-    press(&mut app, "+");
-    assert_eq!(app.wait(), Some(Duration::from_millis(500)));
+    assert_eq!(app.time_until_next_step(), None);
+    press_keys(&mut app, " ");
+    assert_eq!(app.time_until_next_step(), Some(Duration::from_secs(1)));
+    press_keys(&mut app, "+");
+    assert_eq!(app.time_until_next_step(), Some(Duration::from_millis(500)));
     let tick = |app: &mut App, millis| app.update(AppMessage::Tick(app.now, Duration::from_millis(millis)));
     tick(&mut app, 499);
-    assert_eq!(at(&app), 1);
+    assert_eq!(current_number(&app), 1);
     tick(&mut app, 500);
-    assert_eq!((at(&app), app.wait()), (2, Some(Duration::from_millis(500))));
-    press(&mut app, " ");
-    assert_eq!(app.wait(), None);
+    assert_eq!((current_number(&app), app.time_until_next_step()), (2, Some(Duration::from_millis(500))));
+    press_keys(&mut app, " ");
+    assert_eq!(app.time_until_next_step(), None);
 }
 
 #[test]
 fn a_state_is_gone_through_and_files_are_opened() {
-    let mut app = opened(1..=10, true);
-    let effects = press(&mut app, "4");
+    let mut app = app_with_session(1..=10, true);
+    let effects = press_keys(&mut app, "4");
     let [AppEffect::State { key, .. }] = &effects[..] else { panic!("{effects:?}") };
     let entry = |path: &str, kind: &str| FileDocument {
         path: path.into(),
@@ -347,50 +366,50 @@ fn a_state_is_gone_through_and_files_are_opened() {
         items: vec![entry("src", "directory"), entry("src/a", "file")],
         ..StateDocument::default()
     };
-    came(&mut app, SourceResponse::State(key.clone(), Ok((Box::new(state), Vec::new()))));
-    press(&mut app, "j");
-    let effects = press(&mut app, "\n");
+    respond(&mut app, SourceResponse::State(key.clone(), Ok((Box::new(state), Vec::new()))));
+    press_keys(&mut app, "j");
+    let effects = press_keys(&mut app, "\n");
     assert!(
         matches!(&effects[..], [AppEffect::File { number: 10, address, .. }] if address == "src/a"),
         "{effects:?}"
     );
     // Moving in time while a file is open shows the file of that step.
-    let effects = press(&mut app, "h");
+    let effects = press_keys(&mut app, "h");
     assert!(matches!(&effects[..], [AppEffect::File { number: 9, .. }]), "{effects:?}");
-    press(&mut app, "\x1b");
+    press_keys(&mut app, "\x1b");
     assert!(app.inspector.file.is_none() && app.view == View::State);
-    let effects = press(&mut app, "]");
+    let effects = press_keys(&mut app, "]");
     assert!(
         matches!(&effects[..], [AppEffect::Part { part: StatePart::Conversation, number: 9, .. }]),
         "{effects:?}"
     );
-    press(&mut app, "[");
+    press_keys(&mut app, "[");
     assert_eq!(app.inspector.part, StatePart::Files);
 }
 
 #[test]
 fn without_a_session_nothing_is_done_and_it_is_said() {
     let mut app = App::new((80, 24), Timestamp::from_micros(0));
-    assert_eq!(app.begin(None), [AppEffect::Sessions, AppEffect::Stops]);
+    assert_eq!(app.start(None), [AppEffect::Sessions, AppEffect::Stops]);
     for key in ["w", "b", "c", "r", "g", "p", "h", "l", "e", " ", "u"] {
-        assert_eq!(press(&mut app, key), [], "{key}");
-        assert!(told(&app).contains("no session is open"), "{key}: {}", told(&app));
+        assert_eq!(press_keys(&mut app, key), [], "{key}");
+        assert!(notice_text(&app).contains("no session is open"), "{key}: {}", notice_text(&app));
     }
-    press(&mut app, "~");
-    assert_eq!(told(&app), "~ does nothing here; ? shows the keys");
+    press_keys(&mut app, "~");
+    assert_eq!(notice_text(&app), "~ does nothing here; ? shows the keys");
     for view in View::ALL {
         app.view = view;
         for key in ["j", "k", "\n", "\x1b", "]", "[", "m", "n", "o", "x", "?", "?"] {
-            press(&mut app, key);
+            press_keys(&mut app, key);
         }
     }
 }
 
 #[test]
 fn the_mouse_selects_opens_and_goes_to_views() {
-    let mut app = opened(1..=10, true);
+    let mut app = app_with_session(1..=10, true);
     app.update(AppMessage::Click(5, 3));
-    assert_eq!(at(&app), 2);
+    assert_eq!(current_number(&app), 2);
     app.update(AppMessage::Click(5, 3));
     assert_eq!(app.view, View::Step);
     app.update(AppMessage::Click(2, 0));
@@ -402,7 +421,7 @@ fn the_mouse_selects_opens_and_goes_to_views() {
 
 #[test]
 fn what_was_left_behind_is_asked_for_again_after_a_rewind() {
-    let mut app = opened(1..=10, true);
+    let mut app = app_with_session(1..=10, true);
     let stretch = |first, last, branch: &str, rolled_back| BranchSpanDocument {
         first,
         last,
@@ -413,17 +432,17 @@ fn what_was_left_behind_is_asked_for_again_after_a_rewind() {
         stretches: vec![stretch(1, 3, "main", false), stretch(5, 8, "main", true), stretch(9, 9, "b", false)],
         branches: Vec::new(),
     };
-    came(&mut app, SourceResponse::Lines("another".into(), Ok(lines.clone())));
+    respond(&mut app, SourceResponse::Lines("another".into(), Ok(lines.clone())));
     assert_eq!(app.open.as_ref().unwrap().lines, BranchLinesDocument::default(), "it is of another session");
-    came(&mut app, SourceResponse::Lines("s1".into(), Ok(lines)));
+    respond(&mut app, SourceResponse::Lines("s1".into(), Ok(lines)));
     let lines = &app.open.as_ref().unwrap().lines;
-    let left = |number| lines.span_of(number).map(|stretch| stretch.rolled_back);
+    let left = |number| lines.find_span(number).map(|stretch| stretch.rolled_back);
     assert_eq!(
         [left(3), left(4), left(5), left(8), left(9), left(10)],
         [Some(false), None, Some(true), Some(true), Some(false), None]
     );
     assert!(lines.is_branched());
-    let effects = came(
+    let effects = respond(
         &mut app,
         SourceResponse::Applied(Ok(AppliedPlanDocument {
             operation: OperationDocument::default(),
@@ -431,6 +450,6 @@ fn what_was_left_behind_is_asked_for_again_after_a_rewind() {
         })),
     );
     assert!(effects.contains(&AppEffect::Lines("s1".into())), "{effects:?}");
-    let effects = app.update(AppMessage::News(SourceEvent::Changed));
+    let effects = app.update(AppMessage::SourceEvent(SourceEvent::Changed));
     assert!(effects.contains(&AppEffect::Lines("s1".into())), "{effects:?}");
 }

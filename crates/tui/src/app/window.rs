@@ -24,64 +24,71 @@ pub enum WindowSide {
 
 /// Consecutive steps, and a position among them.
 #[derive(Clone, Debug, Default)]
-pub struct Window {
+pub struct StepWindow {
     steps: VecDeque<StepDocument>,
-    at: usize,
+    selected_index: usize,
     /// The index of the first step that is shown.
     top: usize,
     /// Whether the first step is the first of the session.
-    pub begins: bool,
+    pub has_first: bool,
     /// Whether the last step is the last of the session, as far as is known.
-    pub ends: bool,
+    pub has_last: bool,
     /// The side that was requested and has not arrived yet.
-    asked: Option<WindowSide>,
+    requested: Option<WindowSide>,
 }
 
-impl Window {
+impl StepWindow {
     /// Creates a window of steps, oldest first, positioned at the last one whose number is not greater than `number`.
-    pub fn new(steps: Vec<StepDocument>, number: u64, begins: bool, ends: bool) -> Self {
+    pub fn new(steps: Vec<StepDocument>, number: u64, has_first: bool, has_last: bool) -> Self {
         let at = steps.partition_point(|step| step.number <= number).saturating_sub(1);
-        Self { steps: steps.into(), at, top: at.saturating_sub(5), begins, ends, asked: None }
+        Self {
+            steps: steps.into(),
+            selected_index: at,
+            top: at.saturating_sub(5),
+            has_first,
+            has_last,
+            requested: None,
+        }
     }
 
     /// Returns the current step.
     pub fn current(&self) -> Option<&StepDocument> {
-        self.steps.get(self.at)
+        self.steps.get(self.selected_index)
     }
 
     /// Whether the current step is the last one loaded.
     pub fn is_last(&self) -> bool {
-        self.at + 1 >= self.steps.len()
+        self.selected_index + 1 >= self.steps.len()
     }
 
     /// Returns the numbers of the first and the last step that are loaded.
-    pub fn numbers(&self) -> Option<(u64, u64)> {
+    pub fn number_range(&self) -> Option<(u64, u64)> {
         Some((self.steps.front()?.number, self.steps.back()?.number))
     }
 
     /// Returns the step after the current one.
     pub fn next(&self) -> Option<&StepDocument> {
-        self.steps.get(self.at + 1)
+        self.steps.get(self.selected_index + 1)
     }
 
     /// Moves by a number of steps, as far as steps are loaded. Returns whether it moved.
-    pub fn go(&mut self, by: i64) -> bool {
+    pub fn move_by(&mut self, by: i64) -> bool {
         let last = self.steps.len().saturating_sub(1);
-        let to = (self.at as i64).saturating_add(by).clamp(0, last as i64) as usize;
-        std::mem::replace(&mut self.at, to) != to
+        let to = (self.selected_index as i64).saturating_add(by).clamp(0, last as i64) as usize;
+        std::mem::replace(&mut self.selected_index, to) != to
     }
 
     /// Moves to the step shown in this row.
-    pub fn go_to_row(&mut self, row: usize) -> bool {
+    pub fn move_to_row(&mut self, row: usize) -> bool {
         let to = self.top + row;
-        to < self.steps.len() && std::mem::replace(&mut self.at, to) != to
+        to < self.steps.len() && std::mem::replace(&mut self.selected_index, to) != to
     }
 
     /// Moves to the step with this number, if it is loaded.
-    pub fn jump(&mut self, number: u64) -> bool {
+    pub fn move_to(&mut self, number: u64) -> bool {
         match self.steps.binary_search_by_key(&number, |step| step.number) {
             Ok(at) => {
-                self.at = at;
+                self.selected_index = at;
                 true
             }
             Err(_) => false,
@@ -89,80 +96,89 @@ impl Window {
     }
 
     /// Returns the number of the nearest error on a side, among the loaded steps.
-    pub fn error(&self, side: WindowSide) -> Option<u64> {
+    pub fn nearest_error(&self, side: WindowSide) -> Option<u64> {
         match side {
-            WindowSide::After => self.steps.iter().skip(self.at + 1).find(|step| step.is_error()),
-            WindowSide::Before => self.steps.iter().take(self.at).rev().find(|step| step.is_error()),
+            WindowSide::After => self.steps.iter().skip(self.selected_index + 1).find(|step| step.is_error()),
+            WindowSide::Before => {
+                self.steps.iter().take(self.selected_index).rev().find(|step| step.is_error())
+            }
         }
         .map(|step| step.number)
     }
 
     /// Returns what to request now: the side, and the number to start from.
-    pub fn wants(&mut self) -> Option<(WindowSide, u64)> {
-        let (first, last) = self.numbers()?;
-        let side = match self.asked {
+    pub fn next_request(&mut self) -> Option<(WindowSide, u64)> {
+        let (first, last) = self.number_range()?;
+        let side = match self.requested {
             Some(_) => return None,
-            None if !self.begins && self.at < PREFETCH_DISTANCE => WindowSide::Before,
-            None if !self.ends && self.at + PREFETCH_DISTANCE >= self.steps.len() => WindowSide::After,
+            None if !self.has_first && self.selected_index < PREFETCH_DISTANCE => WindowSide::Before,
+            None if !self.has_last && self.selected_index + PREFETCH_DISTANCE >= self.steps.len() => {
+                WindowSide::After
+            }
             None => return None,
         };
-        self.asked = Some(side);
+        self.requested = Some(side);
         Some((side, if side == WindowSide::Before { first } else { last }))
     }
 
     /// Handles a request that failed.
-    pub fn give_up(&mut self) {
-        self.asked = None;
+    pub fn clear_request(&mut self) {
+        self.requested = None;
     }
 
     /// Adds steps before the first one, oldest first.
-    pub fn prepend(&mut self, steps: Vec<StepDocument>, begins: bool) {
+    pub fn prepend(&mut self, steps: Vec<StepDocument>, has_first: bool) {
         let first = self.steps.front().map_or(u64::MAX, |step| step.number);
         for step in steps.into_iter().rev().filter(|step| step.number < first) {
             self.steps.push_front(step);
-            self.at += 1;
+            self.selected_index += 1;
             self.top += 1;
         }
-        self.begins = begins;
-        self.asked = None;
+        self.has_first = has_first;
+        self.requested = None;
         while self.steps.len() > MOST {
             self.steps.pop_back();
-            self.ends = false;
+            self.has_last = false;
         }
     }
 
     /// Adds steps after the last one. If the current step was the last of the session, the position follows.
-    pub fn append(&mut self, steps: Vec<StepDocument>, ends: bool) {
-        let follows = self.ends && self.is_last();
+    pub fn append(&mut self, steps: Vec<StepDocument>, has_last: bool) {
+        let follows = self.has_last && self.is_last();
         let last = self.steps.back().map_or(0, |step| step.number);
         self.steps.extend(steps.into_iter().filter(|step| step.number > last));
-        self.ends = ends;
-        self.asked = None;
+        self.has_last = has_last;
+        self.requested = None;
         if follows {
-            self.at = self.steps.len().saturating_sub(1);
+            self.selected_index = self.steps.len().saturating_sub(1);
         }
         while self.steps.len() > MOST {
             self.steps.pop_front();
-            self.begins = false;
-            self.at = self.at.saturating_sub(1);
+            self.has_first = false;
+            self.selected_index = self.selected_index.saturating_sub(1);
             self.top = self.top.saturating_sub(1);
         }
     }
 
     /// Scrolls so that the current step is within `rows` rows.
-    pub fn keep_in_sight(&mut self, rows: usize) {
+    pub fn scroll_into_view(&mut self, rows: usize) {
         let rows = rows.max(1);
-        if self.at < self.top {
-            self.top = self.at;
-        } else if self.at >= self.top + rows {
-            self.top = self.at + 1 - rows;
+        if self.selected_index < self.top {
+            self.top = self.selected_index;
+        } else if self.selected_index >= self.top + rows {
+            self.top = self.selected_index + 1 - rows;
         }
         self.top = self.top.min(self.steps.len().saturating_sub(rows));
     }
 
     /// Returns the steps in `rows` rows, each with whether it is the current one.
-    pub fn rows(&self, rows: usize) -> impl Iterator<Item = (&StepDocument, bool)> {
-        self.steps.iter().enumerate().skip(self.top).take(rows).map(|(at, step)| (step, at == self.at))
+    pub fn visible_rows(&self, rows: usize) -> impl Iterator<Item = (&StepDocument, bool)> {
+        self.steps
+            .iter()
+            .enumerate()
+            .skip(self.top)
+            .take(rows)
+            .map(|(at, step)| (step, at == self.selected_index))
     }
 }
 
@@ -182,50 +198,53 @@ mod tests {
 
     #[test]
     fn more_is_asked_for_before_an_end_is_reached_and_once() {
-        let mut window = Window::new(steps(1001..=1400), 1200, false, false);
+        let mut window = StepWindow::new(steps(1001..=1400), 1200, false, false);
         assert_eq!(window.current().map(|step| step.number), Some(1200));
-        assert_eq!(window.wants(), None);
-        window.go(120);
-        assert_eq!(window.wants(), Some((WindowSide::After, 1400)));
-        assert_eq!(window.wants(), None, "it was asked for");
+        assert_eq!(window.next_request(), None);
+        window.move_by(120);
+        assert_eq!(window.next_request(), Some((WindowSide::After, 1400)));
+        assert_eq!(window.next_request(), None, "it was asked for");
         window.append(steps(1401..=1600), true);
         assert_eq!(window.current().map(|step| step.number), Some(1320));
-        window.go(-300);
-        assert_eq!(window.wants(), Some((WindowSide::Before, 1001)));
+        window.move_by(-300);
+        assert_eq!(window.next_request(), Some((WindowSide::Before, 1001)));
         window.prepend(steps(801..=1000), false);
         assert_eq!(window.current().map(|step| step.number), Some(1020));
-        assert_eq!(window.numbers(), Some((801, 1600)));
+        assert_eq!(window.number_range(), Some((801, 1600)));
     }
 
     #[test]
     fn what_is_far_away_is_forgotten() {
-        let mut window = Window::new(steps(1..=200), 200, true, false);
+        let mut window = StepWindow::new(steps(1..=200), 200, true, false);
         for page in 1..=30 {
             window.append(steps(page * 200 + 1..=(page + 1) * 200), page == 30);
-            window.go(200);
+            window.move_by(200);
         }
-        assert_eq!(window.numbers(), Some((2201, 6200)));
-        assert!(!window.begins && window.ends);
+        assert_eq!(window.number_range(), Some((2201, 6200)));
+        assert!(!window.has_first && window.has_last);
         assert_eq!(window.current().map(|step| step.number), Some(6200));
         window.prepend(steps(2001..=2200), false);
-        assert!(!window.ends, "the end was forgotten");
+        assert!(!window.has_last, "the end was forgotten");
     }
 
     #[test]
     fn who_stands_at_the_end_goes_along_and_others_stay() {
-        let mut window = Window::new(steps(1..=3), 3, true, true);
+        let mut window = StepWindow::new(steps(1..=3), 3, true, true);
         window.append(steps(4..=5), true);
         assert_eq!(window.current().map(|step| step.number), Some(5));
-        window.go(-1);
+        window.move_by(-1);
         window.append(steps(5..=6), true);
-        assert_eq!((window.current().map(|step| step.number), window.numbers()), (Some(4), Some((1, 6))));
+        assert_eq!(
+            (window.current().map(|step| step.number), window.number_range()),
+            (Some(4), Some((1, 6)))
+        );
     }
 
     #[test]
     fn errors_are_found_in_both_directions() {
-        let window = Window::new(steps(1..=400), 200, true, true);
-        assert_eq!(window.error(WindowSide::After), Some(300));
-        assert_eq!(window.error(WindowSide::Before), Some(100));
-        assert_eq!(Window::default().error(WindowSide::Before), None);
+        let window = StepWindow::new(steps(1..=400), 200, true, true);
+        assert_eq!(window.nearest_error(WindowSide::After), Some(300));
+        assert_eq!(window.nearest_error(WindowSide::Before), Some(100));
+        assert_eq!(StepWindow::default().nearest_error(WindowSide::Before), None);
     }
 }

@@ -5,11 +5,11 @@ use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
 use stepback_model::escape::safe;
 
-use super::page::{note, pager};
-use super::{fit, put, quiet, styled};
-use crate::app::pager::{Mood, Pager, RowBuilder};
-use crate::app::{App, BoardView, list_rows};
-use crate::effect::Loaded;
+use super::page::{draw_note, draw_pager};
+use super::{dim_style, draw_text, row_style, truncate_to_width};
+use crate::app::pager::{Pager, RowBuilder, RowStyle};
+use crate::app::{App, BoardView, list_height};
+use crate::effect::LoadState;
 
 /// Bars for confidence, from low to high.
 const BARS: [&str; 8] = ["▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"];
@@ -19,50 +19,51 @@ const HISTORY_COLUMNS: usize = 12;
 const MIN_COLUMNS_FOR_HISTORY: u16 = 60;
 
 /// Draws the board.
-pub fn board(app: &App, area: Rect, buffer: &mut Buffer) {
+pub fn draw_board(app: &App, area: Rect, buffer: &mut Buffer) {
     match &app.board {
-        Loaded::Ready(_, of) => ready(app, of, area, buffer),
-        Loaded::Waiting(_) => note("reading …", area, buffer),
-        Loaded::Failed(_, why) => note(&format!("! {why}"), area, buffer),
-        Loaded::No => note("select a step in the timeline", area, buffer),
+        LoadState::Ready(_, of) => draw_ready_board(app, of, area, buffer),
+        LoadState::Waiting(_) => draw_note("reading …", area, buffer),
+        LoadState::Failed(_, why) => draw_note(&format!("! {why}"), area, buffer),
+        LoadState::NotRequested => draw_note("select a step in the timeline", area, buffer),
     }
 }
 
-fn ready(app: &App, of: &BoardView, area: Rect, buffer: &mut Buffer) {
+fn draw_ready_board(app: &App, view: &BoardView, area: Rect, buffer: &mut Buffer) {
     let width = usize::from(area.width);
-    let rows = list_rows(usize::from(area.height));
-    let number = app.current().map_or(0, |step| step.number);
-    for (y, (line, is)) in (area.y..).zip(of.rows(rows)) {
-        let course = match (&line.item, line.course && area.width >= MIN_COLUMNS_FOR_HISTORY) {
-            (Some(item), true) => course(app, item, number),
+    let rows = list_height(usize::from(area.height));
+    let number = app.current_step().map_or(0, |step| step.number);
+    for (y, (line, is)) in (area.y..).zip(view.visible_rows(rows)) {
+        let course = match (&line.item, line.shows_confidence && area.width >= MIN_COLUMNS_FOR_HISTORY) {
+            (Some(item), true) => confidence_bars(app, item, number),
             _ => String::new(),
         };
         let used = course.chars().count();
         let text = format!("{}{}", if is { "> " } else { "  " }, safe(&line.text));
         let room = width.saturating_sub(used + 1);
-        let style = if is { styled(line.mood).add_modifier(Modifier::REVERSED) } else { styled(line.mood) };
-        put(buffer, area.x, y, &format!("{:<room$}", fit(&text, room)), room, style);
+        let style =
+            if is { row_style(line.style).add_modifier(Modifier::REVERSED) } else { row_style(line.style) };
+        draw_text(buffer, area.x, y, &format!("{:<room$}", truncate_to_width(&text, room)), room, style);
         let at = area.width.saturating_sub(used as u16);
-        put(buffer, area.x + at, y, &course, used, Style::new());
+        draw_text(buffer, area.x + at, y, &course, used, Style::new());
     }
     let below = usize::from(area.height) - rows;
-    let Some(line) = of.selected().filter(|_| below > 0) else { return };
+    let Some(line) = view.selected().filter(|_| below > 0) else { return };
     let y = area.y + rows as u16;
-    put(buffer, area.x, y, &"─".repeat(width), width, quiet());
+    draw_text(buffer, area.x, y, &"─".repeat(width), width, dim_style());
     let mut about = RowBuilder::default();
-    about.text("", &line.whole, Mood::Plain);
-    if !line.facts.is_empty() {
-        about.text("", &line.facts, Mood::Quiet);
+    about.add_text("", &line.full_text, RowStyle::Plain);
+    if !line.details.is_empty() {
+        about.add_text("", &line.details, RowStyle::Quiet);
     }
-    pager(&Pager::new(about.done()), Rect { y: y + 1, height: below as u16 - 1, ..area }, buffer);
+    draw_pager(&Pager::new(about.finish()), Rect { y: y + 1, height: below as u16 - 1, ..area }, buffer);
 }
 
 /// Returns the confidence in a hypothesis up to a step, as bars.
-fn course(app: &App, hypothesis: &str, step: u64) -> String {
-    let Some(confidence) = app.confidence.ready() else { return String::new() };
+fn confidence_bars(app: &App, hypothesis: &str, step: u64) -> String {
+    let Some(confidence) = app.confidence.value() else { return String::new() };
     let bar = |sure: Option<f64>| match sure {
         Some(sure) => BARS[((sure * 8.0) as usize).min(7)],
         None => " ",
     };
-    confidence.up_to(hypothesis, step, HISTORY_COLUMNS).into_iter().map(bar).collect()
+    confidence.sample_up_to(hypothesis, step, HISTORY_COLUMNS).into_iter().map(bar).collect()
 }

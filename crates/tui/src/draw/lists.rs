@@ -10,44 +10,45 @@ use stepback_api::steps::StepDocument;
 use stepback_model::escape::safe;
 use stepback_model::quantity;
 
-use super::page::{loaded, note};
-use super::{bad, fit, put, quiet, strong};
-use crate::app::{App, Chosen, Opened, SearchHits, WIDE};
+use super::page::{draw_loaded, draw_note};
+use super::{bold_style, dim_style, draw_text, error_style, truncate_to_width};
+use crate::app::{App, LiveRow, OpenSession, SearchHits, WIDE};
 
-fn selected(style: Style, is: bool) -> Style {
-    if is { style.add_modifier(Modifier::REVERSED) } else { style }
+fn selected_style(style: Style, is_selected: bool) -> Style {
+    if is_selected { style.add_modifier(Modifier::REVERSED) } else { style }
 }
 
-fn pointer(is: bool) -> &'static str {
-    if is { "> " } else { "  " }
+fn selection_marker(is_selected: bool) -> &'static str {
+    if is_selected { "> " } else { "  " }
 }
 
 /// Draws all sessions.
-pub fn sessions(app: &App, area: Rect, buffer: &mut Buffer) {
+pub fn draw_sessions(app: &App, area: Rect, buffer: &mut Buffer) {
     if app.sessions.is_empty() {
-        let text = match app.sessions_known {
+        let text = match app.sessions_loaded {
             true => {
                 "No session has been recorded yet. \"stepback init\" records agents, \"stepback demo\" shows one."
             }
             false => "reading …",
         };
-        return note(text, area, buffer);
+        return draw_note(text, area, buffer);
     }
     let width = usize::from(area.width);
     let shown = app.sessions.iter().enumerate().skip(app.selected.1);
     for (y, (at, session)) in (area.y..area.y + area.height).zip(shown) {
         let is = at == app.selected.0;
-        let text = format!("{}{}", pointer(is), session_line(app, session, width.saturating_sub(2)));
+        let text =
+            format!("{}{}", selection_marker(is), format_session(app, session, width.saturating_sub(2)));
         let style = match session.status.as_str() {
-            "stopped" => bad().add_modifier(Modifier::BOLD),
-            "active" => strong(),
+            "stopped" => error_style().add_modifier(Modifier::BOLD),
+            "active" => bold_style(),
             _ => Style::new(),
         };
-        put(buffer, area.x, y, &format!("{text:<width$}"), width, selected(style, is));
+        draw_text(buffer, area.x, y, &format!("{text:<width$}"), width, selected_style(style, is));
     }
 }
 
-fn session_line(app: &App, session: &SessionDocument, width: usize) -> String {
+fn format_session(app: &App, session: &SessionDocument, width: usize) -> String {
     let age = session.last_seen().ago(app.now);
     let mark = match session.status.as_str() {
         "stopped" => "!",
@@ -59,11 +60,11 @@ fn session_line(app: &App, session: &SessionDocument, width: usize) -> String {
     let title = safe(session.title.as_deref().unwrap_or(untitled));
     let agent = safe(&session.agent);
     let left = match width {
-        0..60 => format!("{mark} {:<8} {:<8} ", session.short_id(), fit(&agent, 8)),
+        0..60 => format!("{mark} {:<8} {:<8} ", session.short_id(), truncate_to_width(&agent, 8)),
         _ => format!(
             "{mark} {:<8} {:<10} {:<8} {:>12} {:>4} ",
             session.short_id(),
-            fit(&agent, 10),
+            truncate_to_width(&agent, 10),
             session.status,
             age,
             session.iterations
@@ -71,33 +72,33 @@ fn session_line(app: &App, session: &SessionDocument, width: usize) -> String {
     };
     let cost = if session.cost_usd > 0.0 { format!(" ${:.2}", session.cost_usd) } else { String::new() };
     let room = width.saturating_sub(unicode_width::UnicodeWidthStr::width(left.as_str()) + cost.len());
-    format!("{left}{}{cost}", fit(&title, room))
+    format!("{left}{}{cost}", truncate_to_width(&title, room))
 }
 
 /// Draws the steps of the open session, and the current step beside them if there is room.
-pub fn timeline(app: &App, area: Rect, buffer: &mut Buffer) {
+pub fn draw_timeline(app: &App, area: Rect, buffer: &mut Buffer) {
     let Some(open) = &app.open else {
-        return note("No session is open. Select one in the sessions and press enter.", area, buffer);
+        return draw_note("No session is open. Select one in the sessions and press enter.", area, buffer);
     };
     let list = if area.width >= WIDE { Rect { width: area.width / 2, ..area } } else { area };
     if open.window.current().is_none() {
-        return note("This session has no step yet.", list, buffer);
+        return draw_note("This session has no step yet.", list, buffer);
     }
-    for (y, (step, is)) in (list.y..).zip(open.window.rows(usize::from(list.height))) {
-        step_line(open, step, is, Rect { y, height: 1, ..list }, buffer);
+    for (y, (step, is)) in (list.y..).zip(open.window.visible_rows(usize::from(list.height))) {
+        draw_step(open, step, is, Rect { y, height: 1, ..list }, buffer);
     }
     if list.width < area.width {
         for y in area.y..area.y + area.height {
-            put(buffer, list.width, y, "│", 1, quiet());
+            draw_text(buffer, list.width, y, "│", 1, dim_style());
         }
         let beside = Rect { x: list.width + 2, width: area.width - list.width - 2, ..area };
-        loaded(&app.step, "", beside, buffer);
+        draw_loaded(&app.step, "", beside, buffer);
     }
 }
 
-fn step_line(open: &Opened, step: &StepDocument, is: bool, area: Rect, buffer: &mut Buffer) {
+fn draw_step(open: &OpenSession, step: &StepDocument, is_selected: bool, area: Rect, buffer: &mut Buffer) {
     let width = usize::from(area.width);
-    let stretch = open.lines.span_of(step.number);
+    let stretch = open.lines.find_span(step.number);
     let left_behind = stretch.is_some_and(|stretch| stretch.rolled_back);
     let mark = match (step.is_error(), step.checkpoint) {
         _ if left_behind => "~",
@@ -105,7 +106,7 @@ fn step_line(open: &Opened, step: &StepDocument, is: bool, area: Rect, buffer: &
         (false, true) => "●",
         (false, false) => " ",
     };
-    let tips = open.tips(step.number);
+    let tips = open.tip_labels(step.number);
     let branch = stretch.filter(|_| open.lines.is_branched()).and_then(|stretch| stretch.branch.as_deref());
     let branch = branch.map(|name| format!("{name}: ")).unwrap_or_default();
     let time = step.at.to_jiff().to_string();
@@ -121,95 +122,116 @@ fn step_line(open: &Opened, step: &StepDocument, is: bool, area: Rect, buffer: &
     let worker = step.worker.as_ref().map(|worker| format!("({worker}) ")).unwrap_or_default();
     let failed = if step.failed { "failed: " } else { "" };
     let left = match width {
-        0..60 => format!("{}{mark} {number:<6} {:<10} ", pointer(is), fit(&step.kind, 10)),
-        _ => format!("{}{mark} {number:<7} {time} {:<14} ", pointer(is), fit(&step.kind, 14)),
+        0..60 => format!(
+            "{}{mark} {number:<6} {:<10} ",
+            selection_marker(is_selected),
+            truncate_to_width(&step.kind, 10)
+        ),
+        _ => format!(
+            "{}{mark} {number:<7} {time} {:<14} ",
+            selection_marker(is_selected),
+            truncate_to_width(&step.kind, 14)
+        ),
     };
     let took = took.unwrap_or_default();
     let room = width.saturating_sub(unicode_width::UnicodeWidthStr::width(left.as_str()) + took.len());
-    let title = fit(&safe(&format!("{failed}{branch}{tips}{label}{worker}{}", step.summary)), room);
+    let title =
+        truncate_to_width(&safe(&format!("{failed}{branch}{tips}{label}{worker}{}", step.summary)), room);
     let style = match step.kind.as_str() {
-        _ if left_behind => quiet(),
-        _ if step.is_error() => bad(),
+        _ if left_behind => dim_style(),
+        _ if step.is_error() => error_style(),
         "user-input" => Style::new().fg(Color::Cyan),
         "tool-start" | "tool-end" => Style::new().fg(Color::Green),
         "model-start" | "model-end" => Style::new().fg(Color::Yellow),
-        "checkpoint" | "rewind" => strong(),
+        "checkpoint" | "rewind" => bold_style(),
         _ => Style::new(),
     };
     let text = format!("{left}{title}");
     let gap = width.saturating_sub(unicode_width::UnicodeWidthStr::width(text.as_str()) + took.len());
     let line = format!("{text}{}{took}", " ".repeat(gap));
-    put(buffer, area.x, area.y, &line, width, selected(style, is));
+    draw_text(buffer, area.x, area.y, &line, width, selected_style(style, is_selected));
 }
 
 /// Draws the results of a search.
-pub fn found(found: &SearchHits, area: Rect, buffer: &mut Buffer) {
+pub fn draw_search_hits(found: &SearchHits, area: Rect, buffer: &mut Buffer) {
     let (width, rows) = (usize::from(area.width), usize::from(area.height));
-    let top = (found.at + 1).saturating_sub(rows);
+    let top = (found.selected_index + 1).saturating_sub(rows);
     let shown = found.hits.items.iter().enumerate().skip(top);
     for (y, (at, hit)) in (area.y..area.y + area.height).zip(shown) {
-        let is = at == found.at;
+        let is = at == found.selected_index;
         let step = &hit.found.step;
         let text = hit.snippets.first().map_or(&step.summary, |snippet| &snippet.text);
         let agent = hit.found.agent.as_deref().unwrap_or("");
         let line = format!(
             "{}{:<8} #{:<6} {:<8} {:<12} {}",
-            pointer(is),
+            selection_marker(is),
             step.session.get(..8).unwrap_or(&step.session),
             step.number,
-            fit(&safe(agent), 8),
-            fit(&step.kind, 12),
+            truncate_to_width(&safe(agent), 8),
+            truncate_to_width(&step.kind, 12),
             safe(text)
         );
-        put(buffer, area.x, y, &format!("{:<width$}", fit(&line, width)), width, selected(Style::new(), is));
+        draw_text(
+            buffer,
+            area.x,
+            y,
+            &format!("{:<width$}", truncate_to_width(&line, width)),
+            width,
+            selected_style(Style::new(), is),
+        );
     }
 }
 
 /// Draws waiting agents, then breakpoints, then the details of the selected row.
-pub fn live(app: &App, area: Rect, buffer: &mut Buffer) {
+pub fn draw_live(app: &App, area: Rect, buffer: &mut Buffer) {
     let width = usize::from(area.width);
-    let mut lines: Vec<(String, Style)> = vec![("Agents that wait".into(), strong())];
+    let mut lines: Vec<(String, Style)> = vec![("Agents that wait".into(), bold_style())];
     for (at, stop) in app.live.stops.iter().enumerate() {
         let left = (stop.until.as_micros() - app.now.as_micros()) / 1_000_000;
         let session = stop.session.get(..8).unwrap_or(&stop.session);
-        let is = app.live.at == at;
+        let is = app.live.selected_index == at;
         let text = format!(
             "{}! {} {session} wants {} ({}), refused automatically in {} s",
-            pointer(is),
+            selection_marker(is),
             stop.agent,
             stop.tool,
             stop.reason,
             left.max(0)
         );
-        lines.push((safe(&text), selected(bad(), is)));
+        lines.push((safe(&text), selected_style(error_style(), is)));
     }
     if app.live.stops.is_empty() {
-        lines.push(("  none".into(), quiet()));
+        lines.push(("  none".into(), dim_style()));
     }
     lines.push((String::new(), Style::new()));
-    lines.push(("Breakpoints of this workspace".into(), strong()));
+    lines.push(("Breakpoints of this workspace".into(), bold_style()));
     for (at, one) in app.live.breakpoints.iter().enumerate() {
-        let is = app.live.at == app.live.stops.len() + at;
+        let is = app.live.selected_index == app.live.stops.len() + at;
         let on = if one.enabled { "on " } else { "off" };
         let condition =
             one.condition.as_ref().map(|text| format!(" if the input matches {text}")).unwrap_or_default();
         let log = if one.log { ", log only" } else { "" };
-        let text =
-            format!("{}{} {on} {}{condition}{log}, {} hits", pointer(is), one.id, one.description, one.hits);
-        lines.push((safe(&text), selected(if one.enabled { Style::new() } else { quiet() }, is)));
+        let text = format!(
+            "{}{} {on} {}{condition}{log}, {} hits",
+            selection_marker(is),
+            one.id,
+            one.description,
+            one.hits
+        );
+        lines.push((safe(&text), selected_style(if one.enabled { Style::new() } else { dim_style() }, is)));
     }
     if app.live.breakpoints.is_empty() {
-        lines.push(("  none; a adds one".into(), quiet()));
+        lines.push(("  none; a adds one".into(), dim_style()));
     }
-    if let Some(Chosen::Stop(stop)) = app.live.chosen() {
+    if let Some(LiveRow::Stop(stop)) = app.live.selected_row() {
         lines.push((String::new(), Style::new()));
-        lines.push((safe(&format!("{} wants to run {}", stop.agent, stop.tool)), strong()));
+        lines.push((safe(&format!("{} wants to run {}", stop.agent, stop.tool)), bold_style()));
         let mut rows = crate::app::pager::RowBuilder::default();
-        crate::write::value(&mut rows, "  ", &stop.input, crate::app::pager::Mood::Plain);
-        let shown = rows.done().into_iter().take(usize::from(area.height));
+        crate::write::add_value(&mut rows, "  ", &stop.input, crate::app::pager::RowStyle::Plain);
+        let shown = rows.finish().into_iter().take(usize::from(area.height));
         lines.extend(shown.map(|row| (row.text, Style::new())));
     }
     for (y, (text, style)) in (area.y..area.y + area.height).zip(&lines) {
-        put(buffer, area.x, y, &fit(text, width), width, *style);
+        draw_text(buffer, area.x, y, &truncate_to_width(text, width), width, *style);
     }
 }

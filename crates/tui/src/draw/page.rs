@@ -5,13 +5,13 @@ use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
 use stepback_model::quantity;
 
-use super::{bad, fit, fit_at, put, quiet, strong, styled};
+use super::{bold_style, dim_style, draw_text, error_style, fitting_bytes, row_style, truncate_to_width};
 use crate::app::pager::Pager;
 use crate::app::{App, FileTree, StatePart};
-use crate::effect::Loaded;
+use crate::effect::LoadState;
 
 /// Draws text from its scroll position on. Long rows are wrapped.
-pub fn pager(pager: &Pager, area: Rect, buffer: &mut Buffer) {
+pub fn draw_pager(pager: &Pager, area: Rect, buffer: &mut Buffer) {
     let width = usize::from(area.width);
     let mut y = area.y;
     let end = area.y + area.height;
@@ -21,8 +21,8 @@ pub fn pager(pager: &Pager, area: Rect, buffer: &mut Buffer) {
             if y >= end {
                 return;
             }
-            let (now, after) = rest.split_at(break_at(rest, width));
-            put(buffer, area.x, y, now, width, styled(row.mood));
+            let (now, after) = rest.split_at(find_line_break(rest, width));
+            draw_text(buffer, area.x, y, now, width, row_style(row.style));
             y += 1;
             if after.is_empty() {
                 break;
@@ -34,9 +34,9 @@ pub fn pager(pager: &Pager, area: Rect, buffer: &mut Buffer) {
 
 /// Returns where to break a line of `width` columns: between words if a word ends in its second half, and never at the
 /// start.
-fn break_at(text: &str, width: usize) -> usize {
+fn find_line_break(text: &str, width: usize) -> usize {
     // At least one character, however wide.
-    let fits = fit_at(text, width).max(text.chars().next().map_or(0, char::len_utf8));
+    let fits = fitting_bytes(text, width).max(text.chars().next().map_or(0, char::len_utf8));
     if fits == text.len() {
         return fits;
     }
@@ -45,76 +45,84 @@ fn break_at(text: &str, width: usize) -> usize {
 }
 
 /// Draws text that may not have arrived yet.
-pub fn loaded(of: &Loaded<Pager>, otherwise: &str, area: Rect, buffer: &mut Buffer) {
-    match of {
-        Loaded::Ready(_, of) => pager(of, area, buffer),
-        Loaded::No => note(otherwise, area, buffer),
-        Loaded::Waiting(_) => note("reading …", area, buffer),
-        Loaded::Failed(_, why) => {
-            put(
+pub fn draw_loaded(content: &LoadState<Pager>, placeholder: &str, area: Rect, buffer: &mut Buffer) {
+    match content {
+        LoadState::Ready(_, of) => draw_pager(of, area, buffer),
+        LoadState::NotRequested => draw_note(placeholder, area, buffer),
+        LoadState::Waiting(_) => draw_note("reading …", area, buffer),
+        LoadState::Failed(_, why) => {
+            draw_text(
                 buffer,
                 area.x,
                 area.y,
-                &fit(&format!("! {why}"), usize::from(area.width)),
+                &truncate_to_width(&format!("! {why}"), usize::from(area.width)),
                 usize::from(area.width),
-                bad(),
+                error_style(),
             );
         }
     }
 }
 
 /// Draws a short note in an empty area.
-pub fn note(text: &str, area: Rect, buffer: &mut Buffer) {
-    put(buffer, area.x, area.y, &fit(text, usize::from(area.width)), usize::from(area.width), quiet());
+pub fn draw_note(text: &str, area: Rect, buffer: &mut Buffer) {
+    draw_text(
+        buffer,
+        area.x,
+        area.y,
+        &truncate_to_width(text, usize::from(area.width)),
+        usize::from(area.width),
+        dim_style(),
+    );
 }
 
 /// Draws the state at the step.
-pub fn state(app: &App, area: Rect, buffer: &mut Buffer) {
+pub fn draw_state(app: &App, area: Rect, buffer: &mut Buffer) {
     let inspector = &app.inspector;
     let mut x = area.x;
     for part in StatePart::ALL {
         let (text, style) = match part == inspector.part {
-            true => (format!("[{}]", part.name()), strong().add_modifier(Modifier::REVERSED)),
-            false => (format!(" {} ", part.name()), quiet()),
+            true => (format!("[{}]", part.name()), bold_style().add_modifier(Modifier::REVERSED)),
+            false => (format!(" {} ", part.name()), dim_style()),
         };
-        put(buffer, x, area.y, &text, usize::from((area.x + area.width).saturating_sub(x)), style);
+        draw_text(buffer, x, area.y, &text, usize::from((area.x + area.width).saturating_sub(x)), style);
         x += text.len() as u16;
     }
-    let count = inspector.files.ready().map(FileTree::count).filter(|_| inspector.part == StatePart::Files);
+    let count =
+        inspector.files.value().map(FileTree::loaded_count).filter(|_| inspector.part == StatePart::Files);
     if let Some((count, more)) = count {
         let text = format!("{count}{} paths", if more { "+" } else { "" });
         let at = (area.x + area.width).saturating_sub(text.len() as u16);
         if at > x {
-            put(buffer, at, area.y, &text, text.len(), quiet());
+            draw_text(buffer, at, area.y, &text, text.len(), dim_style());
         }
     }
     let body = Rect { y: area.y + 1, height: area.height.saturating_sub(1), ..area };
     if let Some((path, content)) = &inspector.file {
         let width = usize::from(body.width);
-        put(buffer, body.x, body.y, &fit(path, width), width, strong());
+        draw_text(buffer, body.x, body.y, &truncate_to_width(path, width), width, bold_style());
         let below = Rect { y: body.y + 1, height: body.height.saturating_sub(1), ..body };
-        return loaded(content, "", below, buffer);
+        return draw_loaded(content, "", below, buffer);
     }
     match inspector.part {
         StatePart::Files => match &inspector.files {
-            Loaded::Ready(_, of) => files(of, body, buffer),
-            Loaded::Failed(_, why) => note(&format!("! {why}"), body, buffer),
-            Loaded::Waiting(_) => note("reading …", body, buffer),
-            Loaded::No => note("select a step in the timeline", body, buffer),
+            LoadState::Ready(_, of) => draw_files(of, body, buffer),
+            LoadState::Failed(_, why) => draw_note(&format!("! {why}"), body, buffer),
+            LoadState::Waiting(_) => draw_note("reading …", body, buffer),
+            LoadState::NotRequested => draw_note("select a step in the timeline", body, buffer),
         },
-        StatePart::Git => git(inspector.files.ready(), body, buffer),
-        _ => loaded(&inspector.text, "select a step in the timeline", body, buffer),
+        StatePart::Git => draw_git(inspector.files.value(), body, buffer),
+        _ => draw_loaded(&inspector.text, "select a step in the timeline", body, buffer),
     }
 }
 
-fn files(files: &FileTree, area: Rect, buffer: &mut Buffer) {
+fn draw_files(files: &FileTree, area: Rect, buffer: &mut Buffer) {
     let width = usize::from(area.width);
-    if files.count().0 == 0 {
-        return note("no files: they had not been scanned by this step", area, buffer);
+    if files.loaded_count().0 == 0 {
+        return draw_note("no files: they had not been scanned by this step", area, buffer);
     }
-    for (y, leaf) in (area.y..).zip(files.rows(usize::from(area.height))) {
+    for (y, leaf) in (area.y..).zip(files.visible_rows(usize::from(area.height))) {
         let name = leaf.entry.path.rsplit('/').next().unwrap_or_default();
-        let mark = match (leaf.entry.is_dir(), leaf.closed) {
+        let mark = match (leaf.entry.is_dir(), leaf.is_collapsed) {
             (true, true) => "▸ ",
             (true, false) => "▾ ",
             _ => "  ",
@@ -128,23 +136,27 @@ fn files(files: &FileTree, area: Rect, buffer: &mut Buffer) {
         let text = format!("{}{mark}{name}{more}", "  ".repeat(leaf.depth.min(20)));
         let text = stepback_model::escape::safe(&text);
         let size = leaf.entry.node.size.map(quantity::bytes).unwrap_or_default();
-        let changed = leaf.changed.map(|kind| format!("* {kind}  ")).unwrap_or_default();
+        let changed = leaf.change.map(|kind| format!("* {kind}  ")).unwrap_or_default();
         let right = format!("{changed}{size:>9}");
         let room = width.saturating_sub(right.len() + 3);
-        let line = format!("{}{:<room$} {right}", if leaf.selected { "> " } else { "  " }, fit(&text, room));
-        let style = match (leaf.selected, leaf.changed.is_some()) {
+        let line = format!(
+            "{}{:<room$} {right}",
+            if leaf.is_selected { "> " } else { "  " },
+            truncate_to_width(&text, room)
+        );
+        let style = match (leaf.is_selected, leaf.change.is_some()) {
             (true, _) => Style::new().add_modifier(Modifier::REVERSED),
-            (false, true) => strong(),
+            (false, true) => bold_style(),
             (false, false) => Style::new(),
         };
-        put(buffer, area.x, y, &line, width, style);
+        draw_text(buffer, area.x, y, &line, width, style);
     }
 }
 
-fn git(files: Option<&FileTree>, area: Rect, buffer: &mut Buffer) {
-    let Some(files) = files else { return note("reading …", area, buffer) };
+fn draw_git(files: Option<&FileTree>, area: Rect, buffer: &mut Buffer) {
+    let Some(files) = files else { return draw_note("reading …", area, buffer) };
     if files.git.is_empty() {
-        return note("no git repository was seen by this step", area, buffer);
+        return draw_note("no git repository was seen by this step", area, buffer);
     }
     for (y, one) in (area.y..area.y + area.height).zip(&files.git) {
         let head = match (&one.branch, &one.commit) {
@@ -156,7 +168,14 @@ fn git(files: Option<&FileTree>, area: Rect, buffer: &mut Buffer) {
         let doing = one.in_progress.as_ref().map(|what| format!(", {what} in progress")).unwrap_or_default();
         let stashes = if one.stashes > 0 { format!(", {} stashes", one.stashes) } else { String::new() };
         let text = stepback_model::escape::safe(&format!("{}: {head}{doing}{stashes}", one.path));
-        put(buffer, area.x, y, &fit(&text, usize::from(area.width)), usize::from(area.width), Style::new());
+        draw_text(
+            buffer,
+            area.x,
+            y,
+            &truncate_to_width(&text, usize::from(area.width)),
+            usize::from(area.width),
+            Style::new(),
+        );
     }
 }
 
@@ -166,10 +185,10 @@ mod tests {
 
     #[test]
     fn lines_break_between_words_where_that_costs_little() {
-        assert_eq!(break_at("one two three", 9), 8);
-        assert_eq!(break_at("one two", 9), 7);
-        assert_eq!(break_at("a bcdefghijkl", 9), 9, "half of the line would be empty");
-        assert_eq!(break_at("日本", 1), 3);
-        assert_eq!(break_at("", 5), 0);
+        assert_eq!(find_line_break("one two three", 9), 8);
+        assert_eq!(find_line_break("one two", 9), 7);
+        assert_eq!(find_line_break("a bcdefghijkl", 9), 9, "half of the line would be empty");
+        assert_eq!(find_line_break("日本", 1), 3);
+        assert_eq!(find_line_break("", 5), 0);
     }
 }

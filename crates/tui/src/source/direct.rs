@@ -10,22 +10,22 @@ use http_body_util::BodyExt;
 use stepback_server::AppState;
 use tower_service::Service;
 
-use super::{Sending, Transport};
+use super::{ResponseFuture, Transport};
 
 /// The server's routes over a store.
-pub struct Direct {
+pub struct InProcessTransport {
     routes: Router,
 }
 
-impl Direct {
+impl InProcessTransport {
     /// Creates the routes over the store of `work`.
-    pub fn new(work: AppState) -> Self {
-        Self { routes: stepback_server::in_process_router(work) }
+    pub fn new(state: AppState) -> Self {
+        Self { routes: stepback_server::in_process_router(state) }
     }
 }
 
-impl Transport for Direct {
-    fn send(&self, request: Request<Bytes>) -> Sending<'_> {
+impl Transport for InProcessTransport {
+    fn send(&self, request: Request<Bytes>) -> ResponseFuture<'_> {
         let mut routes = self.routes.clone();
         Box::pin(async move {
             let request = request.map(axum::body::Body::from);

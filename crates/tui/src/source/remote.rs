@@ -14,7 +14,7 @@ use hyper_util::rt::TokioExecutor;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 
-use super::{Sending, Transport};
+use super::{ResponseFuture, Transport};
 
 /// The time limit for connecting.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -22,18 +22,18 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A server at an address.
-pub struct Remote {
+pub struct RemoteServer {
     client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
     scheme: Scheme,
     authority: Authority,
     prefix: String,
     token: HeaderValue,
-    shown: String,
+    display_address: String,
 }
 
 /// Why a server cannot be used.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum Unusable {
+pub enum RemoteServerError {
     /// The address is invalid.
     #[error("\"{0}\" is not the address of a server")]
     Address(String),
@@ -45,26 +45,29 @@ pub enum Unusable {
     Certificates(String, String),
 }
 
-impl Remote {
+impl RemoteServer {
     /// Creates a client for the server at `url` with a token. `certificates` are trusted in addition to those of the
     /// system.
-    pub fn new(url: &str, token: &str, certificates: Option<&Path>) -> Result<Self, Unusable> {
-        let wrong = || Unusable::Address(url.to_owned());
+    pub fn new(url: &str, token: &str, certificates: Option<&Path>) -> Result<Self, RemoteServerError> {
+        let wrong = || RemoteServerError::Address(url.to_owned());
         let address: Uri = url.parse().map_err(|_| wrong())?;
         let scheme = address.scheme().filter(|scheme| [Scheme::HTTP, Scheme::HTTPS].contains(scheme));
         let (Some(scheme), Some(authority)) = (scheme.cloned(), address.authority().cloned()) else {
             return Err(wrong());
         };
-        let mut token =
-            HeaderValue::from_str(&format!("Bearer {}", token.trim())).map_err(|_| Unusable::Token)?;
+        let mut token = HeaderValue::from_str(&format!("Bearer {}", token.trim()))
+            .map_err(|_| RemoteServerError::Token)?;
         token.set_sensitive(true);
         // Reading the system's certificates takes tens of milliseconds, and an unencrypted connection does not need them.
-        let roots =
-            if scheme == Scheme::HTTPS { trusted(certificates)? } else { rustls::RootCertStore::empty() };
+        let roots = if scheme == Scheme::HTTPS {
+            load_root_certificates(certificates)?
+        } else {
+            rustls::RootCertStore::empty()
+        };
         let tls =
             rustls::ClientConfig::builder_with_provider(rustls::crypto::ring::default_provider().into())
                 .with_safe_default_protocol_versions()
-                .map_err(|error| Unusable::Certificates("the system".into(), error.to_string()))?
+                .map_err(|error| RemoteServerError::Certificates("the system".into(), error.to_string()))?
                 .with_root_certificates(roots)
                 .with_no_client_auth();
         let mut plain = HttpConnector::new();
@@ -79,7 +82,7 @@ impl Remote {
         Ok(Self {
             client: Client::builder(TokioExecutor::new()).build(connector),
             prefix: address.path().trim_end_matches('/').to_owned(),
-            shown: format!("{scheme}://{authority}"),
+            display_address: format!("{scheme}://{authority}"),
             scheme,
             authority,
             token,
@@ -87,11 +90,11 @@ impl Remote {
     }
 
     /// Returns the address for display.
-    pub fn shown(&self) -> &str {
-        &self.shown
+    pub fn display_address(&self) -> &str {
+        &self.display_address
     }
 
-    fn address(&self, path: &str) -> Result<Uri, http::Error> {
+    fn build_uri(&self, path: &str) -> Result<Uri, http::Error> {
         let path = PathAndQuery::try_from(format!("{}{path}", self.prefix))?;
         let address = Uri::builder().scheme(self.scheme.clone()).authority(self.authority.clone());
         address.path_and_query(path).build()
@@ -99,12 +102,12 @@ impl Remote {
 }
 
 /// Returns the certificates of the system and those in a file.
-fn trusted(file: Option<&Path>) -> Result<rustls::RootCertStore, Unusable> {
+fn load_root_certificates(file: Option<&Path>) -> Result<rustls::RootCertStore, RemoteServerError> {
     let mut roots = rustls::RootCertStore::empty();
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     if let Some(file) = file {
         let wrong = |error: &dyn std::fmt::Display| {
-            Unusable::Certificates(file.display().to_string(), error.to_string())
+            RemoteServerError::Certificates(file.display().to_string(), error.to_string())
         };
         for certificate in CertificateDer::pem_file_iter(file).map_err(|error| wrong(&error))? {
             let certificate = certificate.map_err(|error| wrong(&error))?;
@@ -114,29 +117,33 @@ fn trusted(file: Option<&Path>) -> Result<rustls::RootCertStore, Unusable> {
     Ok(roots)
 }
 
-impl Transport for Remote {
-    fn send(&self, request: Request<Bytes>) -> Sending<'_> {
+impl Transport for RemoteServer {
+    fn send(&self, request: Request<Bytes>) -> ResponseFuture<'_> {
         Box::pin(async move {
             let path = request.uri().path_and_query().map_or("/", PathAndQuery::as_str);
             let address =
-                self.address(path).map_err(|error| format!("invalid request for {path}: {error}"))?;
+                self.build_uri(path).map_err(|error| format!("invalid request for {path}: {error}"))?;
             let (mut parts, body) = request.into_parts();
             parts.uri = address;
             parts.headers.insert(header::AUTHORIZATION, self.token.clone());
             let request = Request::from_parts(parts, Full::new(body));
             match tokio::time::timeout(RESPONSE_TIMEOUT, self.client.request(request)).await {
                 Ok(Ok(answer)) => Ok(answer.map(|body| body.map_err(Into::into).boxed_unsync())),
-                Ok(Err(error)) => Err(format!("{} does not respond: {}", self.shown, deepest(&error))),
-                Err(_) => {
-                    Err(format!("{} did not respond within {} s", self.shown, RESPONSE_TIMEOUT.as_secs()))
+                Ok(Err(error)) => {
+                    Err(format!("{} does not respond: {}", self.display_address, root_cause(&error)))
                 }
+                Err(_) => Err(format!(
+                    "{} did not respond within {} s",
+                    self.display_address,
+                    RESPONSE_TIMEOUT.as_secs()
+                )),
             }
         })
     }
 }
 
 /// Returns the innermost cause of an error; the outer ones only say that something failed.
-fn deepest(error: &dyn std::error::Error) -> String {
+fn root_cause(error: &dyn std::error::Error) -> String {
     let mut deepest = error;
     while let Some(source) = deepest.source() {
         deepest = source;
@@ -151,13 +158,13 @@ mod tests {
     #[test]
     fn addresses_are_read_and_mistakes_named() {
         let at = |url: &str| {
-            Remote::new(url, "0123", None).map(|server| server.address("/x?y=z").unwrap().to_string())
+            RemoteServer::new(url, "0123", None).map(|server| server.build_uri("/x?y=z").unwrap().to_string())
         };
         assert_eq!(at("http://127.0.0.1:7171"), Ok("http://127.0.0.1:7171/x?y=z".into()));
         assert_eq!(at("http://[::1]:7171/behind/"), Ok("http://[::1]:7171/behind/x?y=z".into()));
         for wrong in ["", "here", "127.0.0.1:7171", "ftp://here", "http://"] {
-            assert_eq!(at(wrong), Err(Unusable::Address(wrong.into())), "{wrong}");
+            assert_eq!(at(wrong), Err(RemoteServerError::Address(wrong.into())), "{wrong}");
         }
-        assert_eq!(Remote::new("http://here", "a\nb", None).err(), Some(Unusable::Token));
+        assert_eq!(RemoteServer::new("http://here", "a\nb", None).err(), Some(RemoteServerError::Token));
     }
 }

@@ -22,7 +22,7 @@ impl Dice {
 /// Sessions that a rewind was about, as far as it says so; the person among them where nobody else had changed anything and
 /// everything went back.
 fn recorded_scope(scene: &StepScript<'_>, report: &RewindReport) -> Option<Vec<SessionId>> {
-    let detail = scene.workspace.detail_of(&scene.step(report.after).step).unwrap()?;
+    let detail = scene.workspace.load_detail(&scene.step(report.after).step).unwrap()?;
     let listed = detail.get("sessions")?.as_array()?;
     let mut listed: Vec<_> = listed.iter().filter_map(|id| SessionId::from_hex(id.as_str()?)).collect();
     if detail.get("whole").and_then(|whole| whole.as_bool()) == Some(true) {

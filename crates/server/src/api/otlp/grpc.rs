@@ -24,22 +24,32 @@ const PREFIX_BYTES: usize = 5;
 pub fn router() -> Router<AppState> {
     let service = |name: &str| format!("/opentelemetry.proto.collector.{name}/Export");
     Router::new()
-        .route(&service("trace.v1.TraceService"), post(|work, request| export(work, request, Signal::Traces)))
-        .route(&service("logs.v1.LogsService"), post(|work, request| export(work, request, Signal::Logs)))
-        .route(&service("metrics.v1.MetricsService"), post(|| async { super::no_metrics() }))
+        .route(
+            &service("trace.v1.TraceService"),
+            post(|work, request| receive_grpc(work, request, Signal::Traces)),
+        )
+        .route(
+            &service("logs.v1.LogsService"),
+            post(|work, request| receive_grpc(work, request, Signal::Logs)),
+        )
+        .route(&service("metrics.v1.MetricsService"), post(|| async { super::metrics_unsupported() }))
 }
 
-async fn export(State(work): State<AppState>, request: Request, signal: Signal) -> Result<Response, Problem> {
+async fn receive_grpc(
+    State(state): State<AppState>,
+    request: Request,
+    signal: Signal,
+) -> Result<Response, Problem> {
     let (parts, body) = request.into_parts();
     let kind =
         parts.headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     if !matches!(kind, "application/grpc" | "application/grpc+proto") {
         return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "usage", "this address is for gRPC"));
     }
-    let packing = body::packing(parts.headers.get("grpc-encoding"))?;
-    let mut room = work.receiver().room.turn().await?;
-    let whole = body::whole(body, LARGEST + PREFIX_BYTES, &mut room).await?;
-    let (is_packed, message) = message(whole)?;
+    let packing = body::parse_compression(parts.headers.get("grpc-encoding"))?;
+    let mut room = state.otlp_receiver().memory.reserve().await?;
+    let whole = body::read_body(body, LARGEST + PREFIX_BYTES, &mut room).await?;
+    let (is_packed, message) = split_message(whole)?;
     let packed = match (is_packed, packing) {
         (false, _) => None,
         (true, Some(packing)) => Some(packing),
@@ -47,12 +57,12 @@ async fn export(State(work): State<AppState>, request: Request, signal: Signal) 
             return Err(Problem::usage("the message is compressed, but grpc-encoding is missing"));
         }
     };
-    let rejected = work.take_in(signal, Encoding::Protobuf, message, packed, room).await?;
-    Ok(answer(&reply::taken(Encoding::Protobuf, &rejected, "")))
+    let rejected = state.record_telemetry(signal, Encoding::Protobuf, message, packed, room).await?;
+    Ok(grpc_response(&reply::taken(Encoding::Protobuf, &rejected, "")))
 }
 
 /// Returns the one message of a request, and whether it is compressed.
-fn message(mut whole: Bytes) -> Result<(bool, Bytes), Problem> {
+fn split_message(mut whole: Bytes) -> Result<(bool, Bytes), Problem> {
     let broken = || Problem::usage("the body is not a single gRPC message");
     if whole.len() < PREFIX_BYTES {
         return Err(broken());
@@ -65,7 +75,7 @@ fn message(mut whole: Bytes) -> Result<(bool, Bytes), Problem> {
     }
 }
 
-fn answer(message: &[u8]) -> Response {
+fn grpc_response(message: &[u8]) -> Response {
     let mut bytes = BytesMut::with_capacity(PREFIX_BYTES + message.len());
     bytes.put_u8(0);
     // Answers are a few hundred bytes, so the length always fits.
@@ -83,7 +93,7 @@ mod tests {
 
     #[test]
     fn a_message_must_be_as_long_as_it_says() {
-        let read = |bytes: &'static [u8]| message(Bytes::from_static(bytes));
+        let read = |bytes: &'static [u8]| split_message(Bytes::from_static(bytes));
         assert_eq!(read(b"\0\0\0\0\x02ab").unwrap(), (false, Bytes::from_static(b"ab")));
         assert_eq!(read(b"\x01\0\0\0\0").unwrap(), (true, Bytes::new()));
         for wrong in [

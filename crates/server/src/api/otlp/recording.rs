@@ -26,28 +26,28 @@ pub fn name(service: &TelemetrySource) -> String {
 }
 
 /// Returns the root of the workspace of a service.
-pub fn root(service: &TelemetrySource) -> Vec<u8> {
+pub fn workspace_root(service: &TelemetrySource) -> Vec<u8> {
     [record::WorkspaceRecord::REMOTE, name(service).as_bytes()].concat()
 }
 
 /// Opens the workspace of a service; creates it if it is new.
-pub fn workspace(engine: &Engine, service: &TelemetrySource) -> Result<Workspace, EngineError> {
-    engine.remote_workspace(&name(service))
+pub fn open_workspace(engine: &Engine, service: &TelemetrySource) -> Result<Workspace, EngineError> {
+    engine.open_remote_workspace(&name(service))
 }
 
 /// Records the events of one workspace; those recorded before are skipped. An event that cannot be recorded does not fail the
 /// others.
-pub fn record(
+pub fn record_events(
     workspace: &Workspace,
     events: Vec<AgentEvent>,
     rejected: &mut Rejected,
 ) -> Result<(), EngineError> {
     let lock = workspace.lock_recording()?;
-    let mut reports = events.into_iter().map(|event| report(workspace, event)).collect::<Vec<_>>();
+    let mut reports = events.into_iter().map(|event| build_report(workspace, event)).collect::<Vec<_>>();
     while !reports.is_empty() {
         let some: Vec<ReportedEvent> = reports.drain(..reports.len().min(AT_ONCE)).collect();
-        match workspace.record_all(&lock, &some) {
-            Err(EngineError::Json(_)) => one_by_one(workspace, &lock, &some, rejected)?,
+        match workspace.record_batch(&lock, &some) {
+            Err(EngineError::Json(_)) => record_one_by_one(workspace, &lock, &some, rejected)?,
             Err(other) => return Err(other),
             Ok(_) => {}
         }
@@ -55,7 +55,7 @@ pub fn record(
     Ok(())
 }
 
-fn one_by_one(
+fn record_one_by_one(
     workspace: &Workspace,
     lock: &RecordLock,
     reports: &[ReportedEvent],
@@ -71,7 +71,7 @@ fn one_by_one(
     Ok(())
 }
 
-fn report(workspace: &Workspace, mut event: AgentEvent) -> ReportedEvent {
+fn build_report(workspace: &Workspace, mut event: AgentEvent) -> ReportedEvent {
     redact_event(&mut event);
     let at = event.at.unwrap_or_else(|| workspace.engine.env.now());
     // Duplicates are recognised by their ids, whenever they arrive.
@@ -88,7 +88,7 @@ fn session_update(event: &AgentEvent) -> SessionUpdate {
     // An answer without tool calls is a turn of its own; one with calls is counted by these.
     let is_answer = event.kind == StepKind::ModelEnd
         && event.error.is_none()
-        && event.output.as_ref().is_some_and(|output| !calls_tools(output));
+        && event.output.as_ref().is_some_and(|output| !has_tool_calls(output));
     SessionUpdate {
         model: event.tool.clone().filter(|_| event.kind == StepKind::ModelEnd),
         cost: cost.map_or(0, |dollars| (dollars * 1e6).round() as u64),
@@ -97,12 +97,12 @@ fn session_update(event: &AgentEvent) -> SessionUpdate {
     }
 }
 
-fn calls_tools(output: &Value) -> bool {
+fn has_tool_calls(output: &Value) -> bool {
     let messages = output.get("messages").and_then(Value::as_array);
     messages.is_some_and(|messages| messages.iter().any(|message| message.get("tool_calls").is_some()))
 }
 
 /// Turns an error into 503, so that the sender retries: whatever the reason, it still has the data.
-pub fn later(error: EngineError) -> Problem {
+pub fn retryable_problem(error: EngineError) -> Problem {
     Problem::from(error).with_status(StatusCode::SERVICE_UNAVAILABLE)
 }

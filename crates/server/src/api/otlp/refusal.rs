@@ -24,14 +24,16 @@ const GRPC_ESCAPED: &AsciiSet = &CONTROLS.add(b'%');
 
 /// The protocol of the client, which decides the form of the answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Asker {
+enum ClientProtocol {
     Http(Encoding),
     Grpc,
 }
 
 /// Middleware that translates errors on the paths of the protocol.
-pub async fn otlp_errors(request: Request, next: Next) -> Response {
-    let Some(asker) = asker(request.uri().path(), request.headers()) else { return next.run(request).await };
+pub async fn translate_errors(request: Request, next: Next) -> Response {
+    let Some(asker) = client_protocol(request.uri().path(), request.headers()) else {
+        return next.run(request).await;
+    };
     let response = next.run(request).await;
     let is_problem =
         response.headers().get(header::CONTENT_TYPE).is_some_and(|kind| kind == "application/problem+json");
@@ -40,19 +42,19 @@ pub async fn otlp_errors(request: Request, next: Next) -> Response {
     }
     let status = response.status();
     let body = axum::body::to_bytes(response.into_body(), MOST).await.unwrap_or_default();
-    refusal(asker, status, &words(&body))
+    error_response(asker, status, &problem_text(&body))
 }
 
-fn asker(path: &str, headers: &HeaderMap) -> Option<Asker> {
+fn client_protocol(path: &str, headers: &HeaderMap) -> Option<ClientProtocol> {
     if path.starts_with("/opentelemetry.proto.collector.") {
-        return Some(Asker::Grpc);
+        return Some(ClientProtocol::Grpc);
     }
     let ours = path.starts_with("/v1/");
-    ours.then(|| Asker::Http(encoding_of(headers).unwrap_or(Encoding::Json)))
+    ours.then(|| ClientProtocol::Http(parse_encoding(headers).unwrap_or(Encoding::Json)))
 }
 
 /// Returns the encoding that the Content-Type names.
-pub fn encoding_of(headers: &HeaderMap) -> Option<Encoding> {
+pub fn parse_encoding(headers: &HeaderMap) -> Option<Encoding> {
     let kind = headers.get(header::CONTENT_TYPE)?.to_str().ok()?;
     match kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase().as_str() {
         "application/x-protobuf" | "application/protobuf" => Some(Encoding::Protobuf),
@@ -62,7 +64,7 @@ pub fn encoding_of(headers: &HeaderMap) -> Option<Encoding> {
 }
 
 /// The detail and the hints of a problem document.
-fn words(problem: &[u8]) -> String {
+fn problem_text(problem: &[u8]) -> String {
     let problem: Value = serde_json::from_slice(problem).unwrap_or_default();
     let detail = problem["detail"].as_str().unwrap_or("the request failed");
     let hints = problem["hints"].as_array().into_iter().flatten().filter_map(Value::as_str);
@@ -70,42 +72,42 @@ fn words(problem: &[u8]) -> String {
     sentences.join("; ")
 }
 
-fn refusal(asker: Asker, status: StatusCode, words: &str) -> Response {
-    let code = code(status);
+fn error_response(protocol: ClientProtocol, status: StatusCode, message: &str) -> Response {
+    let code = grpc_code(status);
     let retry = matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
-    let mut response = match asker {
-        Asker::Http(encoding) => {
+    let mut response = match protocol {
+        ClientProtocol::Http(encoding) => {
             let kind = [(header::CONTENT_TYPE, content_type(encoding))];
-            (status, kind, Body::from(reply::status(encoding, code, words))).into_response()
+            (status, kind, Body::from(reply::status(encoding, code, message))).into_response()
         }
-        Asker::Grpc => {
+        ClientProtocol::Grpc => {
             let mut response = ([(header::CONTENT_TYPE, "application/grpc")], Body::empty()).into_response();
             let headers = response.headers_mut();
             headers.insert("grpc-status", HeaderValue::from(code as u32));
-            insert(headers, "grpc-message", &utf8_percent_encode(words, GRPC_ESCAPED).to_string());
+            insert_header(headers, "grpc-message", &utf8_percent_encode(message, GRPC_ESCAPED).to_string());
             if retry {
-                insert(
+                insert_header(
                     headers,
                     "grpc-status-details-bin",
-                    &reply::retry_details(code, words, RETRY_AFTER_SECONDS),
+                    &reply::retry_details(code, message, RETRY_AFTER_SECONDS),
                 );
             }
             response
         }
     };
-    if retry && asker != Asker::Grpc {
+    if retry && protocol != ClientProtocol::Grpc {
         response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(RETRY_AFTER_SECONDS));
     }
     response
 }
 
-fn insert(headers: &mut HeaderMap, name: &'static str, value: &str) {
+fn insert_header(headers: &mut HeaderMap, name: &'static str, value: &str) {
     if let Ok(value) = HeaderValue::from_str(value) {
         headers.insert(name, value);
     }
 }
 
-fn code(status: StatusCode) -> Code {
+fn grpc_code(status: StatusCode) -> Code {
     match status {
         StatusCode::BAD_REQUEST | StatusCode::UNSUPPORTED_MEDIA_TYPE => Code::InvalidArgument,
         StatusCode::UNAUTHORIZED => Code::Unauthenticated,

@@ -18,11 +18,11 @@ const QUEUE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The memory budget for the bodies of requests.
 #[derive(Clone, Debug)]
-pub struct Room {
+pub struct MemoryBudget {
     mebibytes: Arc<Semaphore>,
 }
 
-impl Default for Room {
+impl Default for MemoryBudget {
     fn default() -> Self {
         Self { mebibytes: Arc::new(Semaphore::new(MOST)) }
     }
@@ -31,16 +31,16 @@ impl Default for Room {
 /// The memory that a request has reserved; released when dropped.
 #[derive(Debug)]
 pub struct ReservedMemory {
-    room: Room,
+    budget: MemoryBudget,
     permit: OwnedSemaphorePermit,
 }
 
-impl Room {
+impl MemoryBudget {
     /// Waits until there is room for one more request. Fails if that times out.
-    pub async fn turn(&self) -> Result<ReservedMemory, Problem> {
+    pub async fn reserve(&self) -> Result<ReservedMemory, Problem> {
         match tokio::time::timeout(QUEUE_TIMEOUT, self.mebibytes.clone().acquire_owned()).await {
-            Ok(Ok(permit)) => Ok(ReservedMemory { room: self.clone(), permit }),
-            _ => Err(busy()),
+            Ok(Ok(permit)) => Ok(ReservedMemory { budget: self.clone(), permit }),
+            _ => Err(busy_problem()),
         }
     }
 }
@@ -51,16 +51,18 @@ impl ReservedMemory {
         let wanted = (bytes >> 20) + 1;
         let more = wanted.saturating_sub(self.permit.num_permits());
         if more > 0 {
-            let more = u32::try_from(more).map_err(|_| busy())?;
-            let more = self.room.mebibytes.clone().try_acquire_many_owned(more).map_err(|_| busy())?;
+            let more = u32::try_from(more).map_err(|_| busy_problem())?;
+            let more =
+                self.budget.mebibytes.clone().try_acquire_many_owned(more).map_err(|_| busy_problem())?;
             self.permit.merge(more);
         }
         Ok(())
     }
 }
 
-fn busy() -> Problem {
-    Problem::new(StatusCode::TOO_MANY_REQUESTS, "busy", "too many concurrent requests").hint("retry later")
+fn busy_problem() -> Problem {
+    Problem::new(StatusCode::TOO_MANY_REQUESTS, "busy", "too many concurrent requests")
+        .with_hint("retry later")
 }
 
 #[cfg(test)]
@@ -69,12 +71,12 @@ mod tests {
 
     #[tokio::test]
     async fn a_request_takes_as_much_room_as_it_grows_to_and_gives_it_back() {
-        let room = Room::default();
-        let mut first = room.turn().await.unwrap();
+        let room = MemoryBudget::default();
+        let mut first = room.reserve().await.unwrap();
         first.grow(100 << 20).unwrap();
         first.grow(1).unwrap();
         assert_eq!(room.mebibytes.available_permits(), MOST - 101);
-        let mut second = room.turn().await.unwrap();
+        let mut second = room.reserve().await.unwrap();
         assert_eq!(second.grow(100 << 20).unwrap_err().status, 429);
         drop(first);
         second.grow(100 << 20).unwrap();

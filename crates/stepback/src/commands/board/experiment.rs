@@ -6,7 +6,9 @@ use stepback_model::record::{Session, StepRow};
 use stepback_reasoning::BoardMutation;
 use stepback_reasoning::item::ExperimentStatus;
 
-use super::{change_board, list, look, name, tell, versions, with_board, word};
+use super::{
+    change_board, parse_choice, parse_id, print_edit, print_items, versions, with_board, with_board_at,
+};
 use crate::args::board::ExperimentCommand;
 use crate::commands::{CommandResult, DONE};
 use crate::context::Context;
@@ -17,7 +19,7 @@ use crate::output::{self, Paint};
 pub fn experiment(context: &Context, command: &ExperimentCommand) -> CommandResult {
     match command {
         ExperimentCommand::Start { branch, hypothesis, success, board } => {
-            let hypothesis = hypothesis.as_deref().map(name).transpose()?;
+            let hypothesis = hypothesis.as_deref().map(parse_id).transpose()?;
             with_board(context, board, |workspace, session| {
                 let begun = stepback_board::start_experiment(
                     &mut BoardEditor::new(workspace, session),
@@ -26,11 +28,11 @@ pub fn experiment(context: &Context, command: &ExperimentCommand) -> CommandResu
                     success,
                     None,
                 )?;
-                tell(context, &begun.edit);
+                print_edit(context, &begun.edit);
                 if !context.json {
                     let left = begun.left;
-                    output::line(format!("Now on branch {branch}."));
-                    output::say(Paint::stderr().dim(format!(
+                    output::print_line(format!("Now on branch {branch}."));
+                    output::print_status(Paint::stderr().dim(format!(
                         "\"stepback branch switch {left} --reasoning\" switches back, \"stepback board merge {branch}\" then merges its findings."
                     )));
                 }
@@ -39,19 +41,19 @@ pub fn experiment(context: &Context, command: &ExperimentCommand) -> CommandResu
         }
         ExperimentCommand::End { experiment, how, result, board } => change_board(context, board, |_| {
             Ok(BoardMutation::EndExperiment {
-                experiment: name(experiment)?,
-                status: word("outcome", how, ExperimentStatus::ALL, ExperimentStatus::as_str)?,
+                experiment: parse_id(experiment)?,
+                status: parse_choice("outcome", how, ExperimentStatus::ALL, ExperimentStatus::as_str)?,
                 result: result.clone(),
             })
         }),
-        ExperimentCommand::List { board } => {
-            look(context, board, None, |mind| list(context, mind, "experiments", "Experiments", |_| true))
-        }
+        ExperimentCommand::List { board } => with_board_at(context, board, None, |reasoning_board| {
+            print_items(context, reasoning_board, "experiments", "Experiments", |_| true)
+        }),
     }
 }
 
 /// Finds the session whose board goes back with the files to a point.
-pub fn session_at(
+pub fn find_board_session(
     context: &Context,
     workspace: &Workspace,
     target: &StepRow,
@@ -63,7 +65,7 @@ pub fn session_at(
 }
 
 /// Rewinds the board alone to a point at which the files already are.
-pub fn go_back(
+pub fn rewind_board(
     context: &Context,
     workspace: &Workspace,
     target: &StepRow,
@@ -73,15 +75,18 @@ pub fn go_back(
     let moment = BoardMoment::Step(target.step.number);
     let joined = BoardEditor::new(workspace, session).restore(&moment, dry_run)?;
     if !context.json {
-        versions::tell(context, &joined, dry_run)?;
+        versions::print_replacement(context, &joined, dry_run)?;
     }
     Ok(())
 }
 
 /// Prints what changed on a board that moved along with the files, unless the output is JSON.
-pub fn tell_moved(context: &Context, joined: Option<BoardReplacement>) -> Result<(), CommandFailure> {
-    if let (false, Some(joined)) = (context.json, joined) {
-        versions::tell(context, &joined, false)?;
+pub fn print_moved_board(
+    context: &Context,
+    replacement: Option<BoardReplacement>,
+) -> Result<(), CommandFailure> {
+    if let (false, Some(joined)) = (context.json, replacement) {
+        versions::print_replacement(context, &joined, false)?;
     }
     Ok(())
 }

@@ -5,7 +5,7 @@ use stepback_engine::Workspace;
 use stepback_engine::board::BoardMoment;
 use stepback_model::record::Session;
 
-use super::{moment, with_board};
+use super::{resolve_board_moment, with_board};
 use crate::args::board::{BoardSelector, BoardShowArgs, RecoverArgs};
 use crate::commands::{CommandResult, DONE};
 use crate::context::Context;
@@ -13,16 +13,18 @@ use crate::output::{self, Paint};
 
 /// Runs `stepback board show`.
 pub fn show(context: &Context, arguments: &BoardShowArgs) -> CommandResult {
-    with_board(context, &arguments.board, |workspace, session| print(context, workspace, session, arguments))
+    with_board(context, &arguments.board, |workspace, session| {
+        print_board(context, workspace, session, arguments)
+    })
 }
 
-fn print(
+fn print_board(
     context: &Context,
     workspace: &Workspace,
     session: &Session,
     arguments: &BoardShowArgs,
 ) -> CommandResult {
-    let moment = moment(context, workspace, arguments.point.as_deref())?;
+    let moment = resolve_board_moment(context, workspace, arguments.point.as_deref())?;
     let seen = workspace.board_at(session, &moment)?;
     let step = seen.step.as_ref().map(|stored| &stored.step);
     if context.json {
@@ -32,7 +34,7 @@ fn print(
         document["at"] = json!(step.map(|step| step.at));
         document["metrics"] = json!(seen.board.metrics());
         document["next"] = json!(seen.board.next_actions());
-        output::document(&document);
+        output::print_document(&document);
         return DONE;
     }
     let paint = Paint::stdout();
@@ -41,22 +43,22 @@ fn print(
         false => format!("the board of {} {}", session.agent, session.id.short()),
     };
     match step {
-        Some(step) => output::line(paint.dim(format!(
+        Some(step) => output::print_line(paint.dim(format!(
             "As of #{}, {}: {whose}",
             step.number,
             step.at.ago(context.now())
         ))),
         None => {
-            output::line(format!("There is nothing on {whose} yet."));
-            output::say(
+            output::print_line(format!("There is nothing on {whose} yet."));
+            output::print_status(
                 paint.dim("Start with \"stepback board hypothesis propose\" or \"stepback board gap add\"."),
             );
         }
     }
     for section in seen.board.board(arguments.all) {
-        output::line("");
-        output::line(paint.strong(section.title));
-        section.lines.iter().for_each(|line| output::line(format!("  {line}")));
+        output::print_line("");
+        output::print_line(paint.strong(section.title));
+        section.lines.iter().for_each(|line| output::print_line(format!("  {line}")));
     }
     DONE
 }
@@ -64,16 +66,20 @@ fn print(
 /// Runs `stepback board commands`.
 pub fn commands(context: &Context, limit: usize, board: &BoardSelector) -> CommandResult {
     with_board(context, board, |workspace, session| {
-        let commands = stepback_board::commands_of(workspace, session, None, limit)?;
+        let commands = stepback_board::list_commands(workspace, session, None, limit)?;
         if context.json {
-            output::document(&json!({ "items": commands }));
+            output::print_document(&json!({ "items": commands }));
             return DONE;
         }
         for ran in &commands {
             let exit = ran.exit.map_or(String::new(), |code| format!("  exit {code}"));
             let failed = if ran.failed && ran.exit.is_none() { "  failed" } else { "" };
             let command = ran.command.lines().next().unwrap_or_default();
-            output::line(format!("#{}  {}{exit}{failed}  {command}", ran.step, ran.at.ago(context.now())));
+            output::print_line(format!(
+                "#{}  {}{exit}{failed}  {command}",
+                ran.step,
+                ran.at.ago(context.now())
+            ));
         }
         DONE
     })
@@ -84,16 +90,16 @@ pub fn metrics(context: &Context, board: &BoardSelector) -> CommandResult {
     with_board(context, board, |workspace, session| {
         let metrics = workspace.board_at(session, &BoardMoment::Now)?.board.metrics();
         if context.json {
-            output::document(&json!(metrics));
+            output::print_document(&json!(metrics));
             return DONE;
         }
         let m = &metrics;
-        output::line(format!("{} hypotheses, {} concluded", m.hypotheses, m.concluded));
-        output::line(format!("{} pieces of evidence", m.evidence));
-        output::line(format!("{} beliefs, {} contradictions open", m.beliefs, m.contradictions));
-        output::line(format!("{} gaps, {} filled", m.gaps, m.gaps_filled));
-        output::line(format!("{} checks run, {} passed", m.verifications_run, m.verifications_passed));
-        output::line(format!("{} experiments ended, {} notes", m.experiments_ended, m.notes));
+        output::print_line(format!("{} hypotheses, {} concluded", m.hypotheses, m.concluded));
+        output::print_line(format!("{} pieces of evidence", m.evidence));
+        output::print_line(format!("{} beliefs, {} contradictions open", m.beliefs, m.contradictions));
+        output::print_line(format!("{} gaps, {} filled", m.gaps, m.gaps_filled));
+        output::print_line(format!("{} checks run, {} passed", m.verifications_run, m.verifications_passed));
+        output::print_line(format!("{} experiments ended, {} notes", m.experiments_ended, m.notes));
         DONE
     })
 }
@@ -101,12 +107,17 @@ pub fn metrics(context: &Context, board: &BoardSelector) -> CommandResult {
 /// Runs `stepback board recover`.
 pub fn recover(context: &Context, arguments: &RecoverArgs) -> CommandResult {
     with_board(context, &arguments.board, |workspace, session| {
-        let moment = moment(context, workspace, arguments.at.as_deref())?;
-        let recovery =
-            stepback_board::recovery_page(workspace, session, &moment, arguments.budget, context.now())?;
+        let moment = resolve_board_moment(context, workspace, arguments.at.as_deref())?;
+        let recovery = stepback_board::build_recovery_page(
+            workspace,
+            session,
+            &moment,
+            arguments.budget,
+            context.now(),
+        )?;
         match context.json {
-            true => output::document(&json!(recovery)),
-            false => output::raw(recovery.page.as_bytes()),
+            true => output::print_document(&json!(recovery)),
+            false => output::write_raw(recovery.page.as_bytes()),
         }
         DONE
     })

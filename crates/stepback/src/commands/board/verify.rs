@@ -8,7 +8,7 @@ use stepback_reasoning::BoardMutation;
 use stepback_reasoning::ids::VerificationId;
 use stepback_reasoning::item::{Check, CheckOutcome, Measured, OnOutcome};
 
-use super::{change_board, list, look, name, names, with_board};
+use super::{change_board, parse_id, parse_ids, print_items, with_board, with_board_at};
 use crate::args::board::verify::{VerifyAddArgs, VerifyCommand};
 use crate::commands::{CommandResult, DONE};
 use crate::context::Context;
@@ -19,40 +19,48 @@ use crate::output::{self, Paint};
 pub fn verify(context: &Context, command: &VerifyCommand) -> CommandResult {
     match command {
         VerifyCommand::Add(plan) => change_board(context, &plan.board, |workspace| {
-            let inside = |path: &String| context.relative(workspace, path);
+            let to_relative = |path: &String| context.to_workspace_path(workspace, path);
             Ok(BoardMutation::AddVerification {
                 title: plan.title.clone(),
-                check: check(plan, inside)?,
-                timeout_ms: milliseconds(plan.timeout)?,
-                inputs: plan.inputs.iter().map(inside).collect(),
-                on_pass: acts(&plan.pass_evidence, &plan.pass_fills, plan.halt_on_pass)?,
-                on_fail: acts(&plan.fail_evidence, &plan.fail_fills, plan.halt_on_fail)?,
+                check: build_check(plan, to_relative)?,
+                timeout_ms: to_timeout_millis(plan.timeout)?,
+                inputs: plan.inputs.iter().map(to_relative).collect(),
+                on_pass: parse_outcome_actions(&plan.pass_evidence, &plan.pass_fills, plan.halt_on_pass)?,
+                on_fail: parse_outcome_actions(&plan.fail_evidence, &plan.fail_fills, plan.halt_on_fail)?,
             })
         }),
         VerifyCommand::Run { verifications, fresh, board } => {
             with_board(context, board, |workspace, session| {
-                run(context, &mut BoardEditor::new(workspace, session), &names(verifications)?, *fresh)
+                run_checks(
+                    context,
+                    &mut BoardEditor::new(workspace, session),
+                    &parse_ids(verifications)?,
+                    *fresh,
+                )
             })
         }
-        VerifyCommand::List { board } => {
-            look(context, board, None, |mind| list(context, mind, "verifications", "Verifications", |_| true))
-        }
+        VerifyCommand::List { board } => with_board_at(context, board, None, |reasoning_board| {
+            print_items(context, reasoning_board, "verifications", "Verifications", |_| true)
+        }),
     }
 }
 
-fn check(plan: &VerifyAddArgs, inside: impl Fn(&String) -> String) -> Result<Check, CommandFailure> {
+fn build_check(
+    plan: &VerifyAddArgs,
+    to_relative: impl Fn(&String) -> String,
+) -> Result<Check, CommandFailure> {
     if let Some(run) = &plan.run {
         let (contains, lacks) = (plan.contains.clone(), plan.lacks.clone());
         return Ok(Check::Command { run: run.clone(), exit: plan.exit, contains, lacks });
     }
     if let [left, right] = plan.same.as_slice() {
-        return Ok(Check::SameFiles { left: inside(left), right: inside(right) });
+        return Ok(Check::SameFiles { left: to_relative(left), right: to_relative(right) });
     }
     if let (Some(file), Some(text)) = (&plan.file, &plan.text) {
-        return Ok(Check::FileText { path: inside(file), text: text.clone(), absent: plan.absent });
+        return Ok(Check::FileText { path: to_relative(file), text: text.clone(), absent: plan.absent });
     }
     let from = |file: &Option<String>, run: &Option<String>| {
-        let file = file.as_ref().map(|file| Measured::File(inside(file)));
+        let file = file.as_ref().map(|file| Measured::File(to_relative(file)));
         file.or_else(|| run.clone().map(Measured::Command))
     };
     if let (Some(from), Some(pointer), Some(equals)) =
@@ -60,19 +68,19 @@ fn check(plan: &VerifyAddArgs, inside: impl Fn(&String) -> String) -> Result<Che
     {
         let equals = serde_json::from_str(equals).map_err(|error| {
             CommandFailure::new(FailureKind::Usage, format!("\"{equals}\" is not valid JSON: {error}"))
-                .hint("quote a string as JSON: --equals '\"text\"'")
+                .with_hint("quote a string as JSON: --equals '\"text\"'")
         })?;
         return Ok(Check::Json { from, pointer: pointer.clone(), equals });
     }
     if let (Some(from), Some(reference)) = (from(&plan.numbers_file, &plan.numbers_run), &plan.reference) {
         let (absolute, relative) = (plan.absolute, plan.relative);
-        return Ok(Check::Reference { from, reference: inside(reference), absolute, relative });
+        return Ok(Check::Reference { from, reference: to_relative(reference), absolute, relative });
     }
     Err(CommandFailure::new(FailureKind::Usage, "nothing to check is specified")
-        .hint("use --run, --same, --file, --json-file, --json-run, --numbers-file or --numbers-run"))
+        .with_hint("use --run, --same, --file, --json-file, --json-run, --numbers-file or --numbers-run"))
 }
 
-fn milliseconds(seconds: f64) -> Result<u64, CommandFailure> {
+fn to_timeout_millis(seconds: f64) -> Result<u64, CommandFailure> {
     match seconds.is_finite() && seconds > 0.0 && seconds <= 86_400.0 {
         true => Ok(((seconds * 1000.0) as u64).max(1)),
         false => Err(CommandFailure::new(
@@ -82,7 +90,11 @@ fn milliseconds(seconds: f64) -> Result<u64, CommandFailure> {
     }
 }
 
-fn acts(evidence: &[String], fills: &[String], halt: bool) -> Result<Vec<OnOutcome>, CommandFailure> {
+fn parse_outcome_actions(
+    evidence: &[String],
+    fills: &[String],
+    halt: bool,
+) -> Result<Vec<OnOutcome>, CommandFailure> {
     let mut acts = Vec::new();
     for text in evidence {
         let wrong = || {
@@ -90,14 +102,14 @@ fn acts(evidence: &[String], fills: &[String], halt: bool) -> Result<Vec<OnOutco
                 FailureKind::Usage,
                 format!("\"{text}\" does not name a hypothesis and a strength"),
             )
-            .hint("use the form H1=0.8")
+            .with_hint("use the form H1=0.8")
         };
         let (hypothesis, strength) = text.split_once('=').ok_or_else(wrong)?;
         let strength = strength.trim().parse().map_err(|_| wrong())?;
-        acts.push(OnOutcome::Evidence { hypothesis: name(hypothesis)?, strength });
+        acts.push(OnOutcome::Evidence { hypothesis: parse_id(hypothesis)?, strength });
     }
     for gap in fills {
-        acts.push(OnOutcome::Fill(name(gap)?));
+        acts.push(OnOutcome::Fill(parse_id(gap)?));
     }
     if halt {
         acts.push(OnOutcome::Halt);
@@ -105,19 +117,19 @@ fn acts(evidence: &[String], fills: &[String], halt: bool) -> Result<Vec<OnOutco
     Ok(acts)
 }
 
-fn run(
+fn run_checks(
     context: &Context,
     editor: &mut BoardEditor<'_>,
-    wanted: &[VerificationId],
+    requested: &[VerificationId],
     fresh: bool,
 ) -> CommandResult {
-    let wanted: Vec<VerificationId> = match wanted.is_empty() {
-        false => wanted.to_vec(),
+    let wanted: Vec<VerificationId> = match requested.is_empty() {
+        false => requested.to_vec(),
         true => stepback_board::pending_checks(&editor.board()?),
     };
     if wanted.is_empty() {
         let hint = "add one with \"stepback board verify add\", or name one to run it again";
-        return Err(CommandFailure::new(FailureKind::Nothing, "no check is left to run").hint(hint));
+        return Err(CommandFailure::new(FailureKind::Nothing, "no check is left to run").with_hint(hint));
     }
     let mut items: Vec<Value> = Vec::new();
     let mut passed = true;
@@ -130,13 +142,13 @@ fn run(
         } else {
             match &verified.edit {
                 Some(edit) => {
-                    edit.effect.said.iter().for_each(output::line);
+                    edit.effect.said.iter().for_each(output::print_line);
                     let undo = format!("\"stepback board undo {}\" undoes its consequences.", edit.step);
-                    output::say(Paint::stderr().dim(undo));
+                    output::print_status(Paint::stderr().dim(undo));
                 }
                 None => {
-                    output::line(format!("{id} {}: {}", verified.outcome.as_str(), verified.reason));
-                    output::say(
+                    output::print_line(format!("{id} {}: {}", verified.outcome.as_str(), verified.reason));
+                    output::print_status(
                         Paint::stderr()
                             .dim("Not run, because its inputs are unchanged; --fresh runs it anyway."),
                     );
@@ -148,7 +160,7 @@ fn run(
         }
     }
     if context.json {
-        output::document(&json!({ "items": items, "passed": passed }));
+        output::print_document(&json!({ "items": items, "passed": passed }));
     }
     match passed {
         true => DONE,

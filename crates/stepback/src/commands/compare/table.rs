@@ -15,10 +15,10 @@ const GAP: &str = " │ ";
 const MIN_COLUMN_WIDTH: usize = 24;
 
 /// Returns the table, fitted to `width` columns. Equal steps far from any difference are included only with `all`.
-pub fn lines(rows: &[ComparisonRow], all: bool, paint: Paint, width: usize) -> Vec<String> {
+pub fn render_lines(rows: &[ComparisonRow], all: bool, paint: Paint, width: usize) -> Vec<String> {
     // A mark, a space, two columns.
     let column = (width.saturating_sub(2 + GAP.chars().count()) / 2).max(MIN_COLUMN_WIDTH);
-    let near = near_differences(rows);
+    let near = rows_near_differences(rows);
     let mut lines = vec![format!("  {}{}{}", pad("A", column), paint.dim(GAP), "B")];
     let mut folded = 0;
     for (row, near) in rows.iter().zip(near) {
@@ -26,14 +26,14 @@ pub fn lines(rows: &[ComparisonRow], all: bool, paint: Paint, width: usize) -> V
             folded += 1;
             continue;
         }
-        fold(&mut lines, &mut folded, paint);
-        lines.push(line(row, column, paint));
+        flush_folded(&mut lines, &mut folded, paint);
+        lines.push(render_row(row, column, paint));
     }
-    fold(&mut lines, &mut folded, paint);
+    flush_folded(&mut lines, &mut folded, paint);
     lines
 }
 
-fn fold(lines: &mut Vec<String>, folded: &mut u64, paint: Paint) {
+fn flush_folded(lines: &mut Vec<String>, folded: &mut u64, paint: Paint) {
     match std::mem::take(folded) {
         0 => {}
         count => lines.push(paint.dim(format!("  … {} …", output::count(count, "equal step")))),
@@ -41,7 +41,7 @@ fn fold(lines: &mut Vec<String>, folded: &mut u64, paint: Paint) {
 }
 
 /// Returns which rows differ or are close to one that does.
-fn near_differences(rows: &[ComparisonRow]) -> Vec<bool> {
+fn rows_near_differences(rows: &[ComparisonRow]) -> Vec<bool> {
     let mut near = vec![false; rows.len()];
     for at in (0..rows.len()).filter(|at| !rows[*at].is_same()) {
         let end = (at + CONTEXT_STEPS + 1).min(rows.len());
@@ -50,9 +50,10 @@ fn near_differences(rows: &[ComparisonRow]) -> Vec<bool> {
     near
 }
 
-fn line(row: &ComparisonRow, column: usize, paint: Paint) -> String {
-    let cell =
-        |entry: &Option<ComparedStep>| entry.as_ref().map_or_else(String::new, |entry| text(entry, column));
+fn render_row(row: &ComparisonRow, column: usize, paint: Paint) -> String {
+    let cell = |entry: &Option<ComparedStep>| {
+        entry.as_ref().map_or_else(String::new, |entry| render_cell(entry, column))
+    };
     let (left, right) = (pad(&cell(&row.a), column), cell(&row.b));
     let (mark, left, right) = match row.differs.first() {
         None => (" ".to_string(), paint.dim(left), paint.dim(right)),
@@ -65,7 +66,7 @@ fn line(row: &ComparisonRow, column: usize, paint: Paint) -> String {
 }
 
 /// Returns a step as the text of one cell.
-fn text(entry: &ComparedStep, column: usize) -> String {
+fn render_cell(entry: &ComparedStep, column: usize) -> String {
     let side = match entry.kind {
         StepKind::ToolStart | StepKind::ModelStart => "▸ ",
         StepKind::ToolEnd | StepKind::ModelEnd => "◂ ",
@@ -74,7 +75,7 @@ fn text(entry: &ComparedStep, column: usize) -> String {
     let failed = if entry.failed { " (failed)" } else { "" };
     let label = format!("{:<6}{side}", format!("#{}", entry.number));
     let room = column.saturating_sub(label.width() + failed.len());
-    format!("{label}{}{failed}", output::fit(&diff_view::safe(&entry.summary), room))
+    format!("{label}{}{failed}", output::truncate_to_width(&diff_view::safe(&entry.summary), room))
 }
 
 fn pad(text: &str, columns: usize) -> String {
@@ -105,11 +106,11 @@ mod tests {
     fn what_is_the_same_is_folded_and_nothing_is_too_wide() {
         let mut rows: Vec<ComparisonRow> = (1..=20).map(|number| row(number, Vec::new())).collect();
         rows.insert(10, row(99, vec![StepDifference::OnlyB]));
-        let shown = lines(&rows, false, Paint::stderr(), 80);
+        let shown = render_lines(&rows, false, Paint::stderr(), 80);
         assert_eq!(shown.iter().filter(|line| line.contains("8 equal steps")).count(), 2, "{shown:#?}");
         assert_eq!(shown.len(), 1 + 2 + 5);
         assert!(shown.iter().any(|line| line.starts_with('+') && line.contains("#99")));
-        let all = lines(&rows, true, Paint::stderr(), 80);
+        let all = render_lines(&rows, true, Paint::stderr(), 80);
         assert_eq!(all.len(), 22);
         assert!(all.iter().all(|line| line.width() <= 80), "{all:#?}");
     }

@@ -4,7 +4,7 @@
 use std::fmt::Write;
 
 /// A step to be drawn.
-pub struct Drawn<K> {
+pub struct GraphStep<K> {
     /// The key of the step.
     pub step: K,
     /// The key of the step before it on its line, if that is drawn too.
@@ -29,7 +29,7 @@ pub struct Lanes {
 const MIN_LANES: usize = 2;
 
 /// Draws steps, newest first.
-pub fn draw<K: Copy + PartialEq>(steps: &[Drawn<K>]) -> Vec<Lanes> {
+pub fn draw<K: Copy + PartialEq>(steps: &[GraphStep<K>]) -> Vec<Lanes> {
     // The step that each lane waits for. The first lane is that of the current line.
     let mut waiting: Vec<Option<K>> = vec![None; MIN_LANES];
     let mut drawn = Vec::new();
@@ -48,7 +48,7 @@ pub fn draw<K: Copy + PartialEq>(steps: &[Drawn<K>]) -> Vec<Lanes> {
         let joined: Vec<usize> =
             (0..waiting.len()).filter(|other| *other != lane && waiting[*other] == own).collect();
         let corner = if waiting[lane].is_some() { '├' } else { '╭' };
-        let joins = (!joined.is_empty()).then(|| connector(&waiting, lane, corner, &joined));
+        let joins = (!joined.is_empty()).then(|| draw_connector(&waiting, lane, corner, &joined));
         for other in joined {
             waiting[other] = None;
         }
@@ -65,7 +65,7 @@ pub fn draw<K: Copy + PartialEq>(steps: &[Drawn<K>]) -> Vec<Lanes> {
         });
         let merge = twin.map(|twin| {
             let (stays, goes) = (lane.min(twin), lane.max(twin));
-            let text = connector(&waiting, stays, '├', &[goes]);
+            let text = draw_connector(&waiting, stays, '├', &[goes]);
             waiting[goes] = None;
             text
         });
@@ -78,7 +78,12 @@ pub fn draw<K: Copy + PartialEq>(steps: &[Drawn<K>]) -> Vec<Lanes> {
 }
 
 /// Returns a line from one lane to others on its right or left, across the lanes in between.
-fn connector<K: PartialEq>(waiting: &[Option<K>], lane: usize, corner: char, others: &[usize]) -> String {
+fn draw_connector<K: PartialEq>(
+    waiting: &[Option<K>],
+    lane: usize,
+    corner: char,
+    others: &[usize],
+) -> String {
     let first = others.iter().copied().chain([lane]).min().unwrap_or(lane);
     let last = others.iter().copied().chain([lane]).max().unwrap_or(lane);
     let mut text = String::new();
@@ -106,14 +111,14 @@ mod tests {
     use super::*;
 
     /// Draws steps given as `(number, before, is present)`, newest first.
-    fn picture(steps: &[(u32, u32, bool)]) -> String {
-        let drawn = |(step, before, is_present): &(u32, u32, bool)| Drawn {
+    fn render(steps: &[(u32, u32, bool)]) -> String {
+        let drawn = |(step, before, is_present): &(u32, u32, bool)| GraphStep {
             step: *step,
             before: (*before > 0).then_some(*before),
             is_present: *is_present,
             glyph: if *is_present { '●' } else { '○' },
         };
-        let all: Vec<Drawn<u32>> = steps.iter().map(drawn).collect();
+        let all: Vec<GraphStep<u32>> = steps.iter().map(drawn).collect();
         let mut text = String::new();
         for (step, lanes) in all.iter().zip(draw(&all)) {
             let (left, glyph, right) = &lanes.row;
@@ -127,33 +132,33 @@ mod tests {
 
     #[test]
     fn what_was_rolled_back_leaves_where_the_line_went_back_to() {
-        let drawn = picture(&[(5, 2, true), (4, 3, false), (3, 2, false), (2, 1, true), (1, 0, true)]);
+        let drawn = render(&[(5, 2, true), (4, 3, false), (3, 2, false), (2, 1, true), (1, 0, true)]);
         assert_eq!(drawn, "●   #5\n│ ○ #4\n│ ○ #3\n├─╯\n●   #2\n●   #1\n");
     }
 
     #[test]
     fn a_branch_leaves_where_it_was_made_and_not_at_the_step_drawn_above() {
         // alt was made at #1 after #2, and has #4.
-        let drawn = picture(&[(4, 1, false), (3, 2, true), (2, 1, true), (1, 0, true)]);
+        let drawn = render(&[(4, 1, false), (3, 2, true), (2, 1, true), (1, 0, true)]);
         assert_eq!(drawn, "  ○ #4\n● │ #3\n● │ #2\n├─╯\n●   #1\n");
     }
 
     #[test]
     fn branches_from_different_steps_are_not_a_chain() {
         let steps = [(6, 1, false), (5, 3, false), (4, 3, true), (3, 2, true), (2, 1, true), (1, 0, true)];
-        let drawn = picture(&steps);
+        let drawn = render(&steps);
         assert_eq!(drawn, "  ○ #6\n  │ ○ #5\n● │ │ #4\n├─┼─╯\n● │ #3\n● │ #2\n├─╯\n●   #1\n");
     }
 
     #[test]
     fn branches_from_one_step_share_the_way_to_it() {
-        let drawn = picture(&[(4, 1, false), (3, 1, false), (2, 1, true), (1, 0, true)]);
+        let drawn = render(&[(4, 1, false), (3, 1, false), (2, 1, true), (1, 0, true)]);
         assert_eq!(drawn, "  ○ #4\n  │ ○ #3\n  ├─╯\n● │ #2\n├─╯\n●   #1\n");
     }
 
     #[test]
     fn a_branch_from_the_head_begins_there() {
-        let drawn = picture(&[(2, 1, false), (1, 0, true)]);
+        let drawn = render(&[(2, 1, false), (1, 0, true)]);
         assert_eq!(drawn, "  ○ #2\n╭─╯\n●   #1\n");
     }
 }

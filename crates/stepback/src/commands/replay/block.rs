@@ -14,11 +14,11 @@ use crate::diff_view;
 use crate::output::{self, Paint};
 
 /// The most lines shown of an input or an output.
-const FEW: usize = 6;
+const MAX_VALUE_LINES: usize = 6;
 /// The most lines shown of a user's message.
 const MAX_MESSAGE_LINES: usize = 40;
 /// The most changed paths shown.
-const PATHS: usize = 12;
+const MAX_LISTED_PATHS: usize = 12;
 /// The indentation of lines that belong to a step.
 const INDENT: &str = "                  ";
 
@@ -31,16 +31,16 @@ pub struct StepBlock<'s> {
     /// The file changes that came with the step.
     pub changes: Vec<PathChange>,
     /// The time between the session's first step and this one.
-    pub after: Duration,
+    pub since_start: Duration,
 }
 
 /// Returns the lines, each at most `width` columns wide.
-pub fn lines(shown: &StepBlock<'_>, paint: Paint, width: usize) -> Vec<String> {
+pub fn render_lines(shown: &StepBlock<'_>, paint: Paint, width: usize) -> Vec<String> {
     let step = &shown.stored.step;
     let room = width.saturating_sub(INDENT.len()).max(10);
-    let (clock, number) = (clock(shown.after), format!("#{}", step.number));
+    let (clock, number) = (format_clock(shown.since_start), format!("#{}", step.number));
     let kind = format!("{:<12}", step.kind.as_str());
-    let kind = if step.is_error() { paint.bad(kind) } else { colored(step.kind, kind, paint) };
+    let kind = if step.is_error() { paint.bad(kind) } else { color_by_kind(step.kind, kind, paint) };
     let failed = if step.meta.failed { "  failed" } else { "" };
     let took = match (step.kind, step.meta.duration) {
         (StepKind::ToolEnd | StepKind::ModelEnd, Some(micros)) => {
@@ -48,8 +48,9 @@ pub fn lines(shown: &StepBlock<'_>, paint: Paint, width: usize) -> Vec<String> {
         }
         _ => String::new(),
     };
-    let title = diff_view::safe(&titles::title(shown.stored));
-    let title = output::fit(&title, room.saturating_sub(14 + failed.len() + took.len()).max(10));
+    let title = diff_view::safe(&titles::step_title(shown.stored));
+    let title =
+        output::truncate_to_width(&title, room.saturating_sub(14 + failed.len() + took.len()).max(10));
     let mut lines = vec![format!(
         "{}  {}  {kind}  {title}{}{}",
         paint.dim(format!("{clock:>8}")),
@@ -57,38 +58,45 @@ pub fn lines(shown: &StepBlock<'_>, paint: Paint, width: usize) -> Vec<String> {
         paint.bad(failed),
         paint.dim(took)
     )];
-    for (line, mood) in body(shown) {
-        let line = format!("{INDENT}{}", output::fit(&diff_view::safe(&line.replace('\t', "    ")), room));
+    for (line, mood) in body_lines(shown) {
+        let line = format!(
+            "{INDENT}{}",
+            output::truncate_to_width(&diff_view::safe(&line.replace('\t', "    ")), room)
+        );
         lines.push(match mood {
-            LineStyle::Said => line,
-            LineStyle::Quiet => paint.dim(line),
-            LineStyle::Bad => paint.bad(line),
+            LineStyle::Normal => line,
+            LineStyle::Dim => paint.dim(line),
+            LineStyle::Error => paint.bad(line),
         });
     }
-    for change in shown.changes.iter().take(PATHS) {
-        let path = output::fit(&titles::change_path(change), room.saturating_sub(13));
-        lines.push(format!("{INDENT}{}{} {path}", paint.change(change), pad(change.kind().as_str(), 12)));
+    for change in shown.changes.iter().take(MAX_LISTED_PATHS) {
+        let path = output::truncate_to_width(&titles::change_path(change), room.saturating_sub(13));
+        lines.push(format!(
+            "{INDENT}{}{} {path}",
+            paint.change_kind(change),
+            padding(change.kind().as_str(), 12)
+        ));
     }
-    if let Some(more) = shown.changes.len().checked_sub(PATHS).filter(|more| *more > 0) {
+    if let Some(more) = shown.changes.len().checked_sub(MAX_LISTED_PATHS).filter(|more| *more > 0) {
         lines.push(paint.dim(format!("{INDENT}… {}", output::count(more as u64, "more path"))));
     }
     lines
 }
 
 /// Returns the spaces that pad a painted word to the width of others.
-fn pad(word: &str, columns: usize) -> String {
+fn padding(word: &str, columns: usize) -> String {
     " ".repeat(columns.saturating_sub(word.len()))
 }
 
 /// How a line is styled.
 #[derive(Clone, Copy)]
 enum LineStyle {
-    Said,
-    Quiet,
-    Bad,
+    Normal,
+    Dim,
+    Error,
 }
 
-fn colored(kind: StepKind, text: String, paint: Paint) -> String {
+fn color_by_kind(kind: StepKind, text: String, paint: Paint) -> String {
     match kind {
         StepKind::UserInput => paint.name(text),
         StepKind::ToolStart | StepKind::ToolEnd => paint.good(text),
@@ -99,48 +107,60 @@ fn colored(kind: StepKind, text: String, paint: Paint) -> String {
 }
 
 /// Returns the lines below the line that names the step.
-fn body(shown: &StepBlock<'_>) -> Vec<(String, LineStyle)> {
+fn body_lines(shown: &StepBlock<'_>) -> Vec<(String, LineStyle)> {
     let Some(detail) = &shown.detail else { return Vec::new() };
     let step = &shown.stored.step;
     let get = |name: &str| detail.get(name).filter(|value| !value.is_null());
     let mut lines = Vec::new();
-    let mut put = |texts: Vec<String>, most, mood| {
-        lines.extend(few(texts, most).into_iter().map(|text| (text, mood)));
+    let mut push_lines = |texts: Vec<String>, most, mood| {
+        lines.extend(truncate_lines(texts, most).into_iter().map(|text| (text, mood)));
     };
     match step.kind {
         StepKind::UserInput => {
             let said = get("input").and_then(|input| input.get("prompt").or(Some(input)));
             // A single line is already in the summary.
-            let texts = said.map(texts).unwrap_or_default();
+            let texts = said.map(value_lines).unwrap_or_default();
             if texts.len() > 1 || texts.iter().any(|text| *text != step.summary) {
-                put(texts, MAX_MESSAGE_LINES, LineStyle::Said);
+                push_lines(texts, MAX_MESSAGE_LINES, LineStyle::Normal);
             }
         }
-        StepKind::ToolStart => put(get("input").map(texts).unwrap_or_default(), FEW, LineStyle::Quiet),
-        StepKind::ModelStart => put(get("input").map(asked).unwrap_or_default(), FEW, LineStyle::Quiet),
+        StepKind::ToolStart => {
+            push_lines(get("input").map(value_lines).unwrap_or_default(), MAX_VALUE_LINES, LineStyle::Dim)
+        }
+        StepKind::ModelStart => {
+            push_lines(get("input").map(request_lines).unwrap_or_default(), MAX_VALUE_LINES, LineStyle::Dim)
+        }
         StepKind::ModelEnd => {
-            put(CallUsage::of(detail).as_ref().map(spent).into_iter().collect(), 1, LineStyle::Quiet);
-            put(get("output").map(answer).unwrap_or_default(), FEW, LineStyle::Said);
-            put(ended(detail), FEW, LineStyle::Bad);
+            push_lines(
+                CallUsage::of(detail).as_ref().map(format_usage).into_iter().collect(),
+                1,
+                LineStyle::Dim,
+            );
+            push_lines(
+                get("output").map(answer_lines).unwrap_or_default(),
+                MAX_VALUE_LINES,
+                LineStyle::Normal,
+            );
+            push_lines(abnormal_end_lines(detail), MAX_VALUE_LINES, LineStyle::Error);
         }
         _ => {
-            let texts = get("output").map(texts).unwrap_or_default();
+            let texts = get("output").map(value_lines).unwrap_or_default();
             if !matches!(&texts[..], [one] if step.summary.ends_with(one.as_str())) {
-                put(texts, FEW, LineStyle::Said);
+                push_lines(texts, MAX_VALUE_LINES, LineStyle::Normal);
             }
         }
     }
     if let Some(error) = get("error") {
         let message = error.get("message").unwrap_or(error);
-        put(texts(message), FEW, LineStyle::Bad);
+        push_lines(value_lines(message), MAX_VALUE_LINES, LineStyle::Error);
     }
     lines
 }
 
 /// Returns a model's request, without the conversation sent with it.
-fn asked(input: &Value) -> Vec<String> {
+fn request_lines(input: &Value) -> Vec<String> {
     let text = |pointer: &str| input.pointer(pointer).and_then(Value::as_str);
-    let Some(path) = text("/path") else { return texts(input) };
+    let Some(path) = text("/path") else { return value_lines(input) };
     let count = |pointers: [&str; 3]| {
         pointers.iter().find_map(|pointer| input.pointer(pointer)?.as_array()).map(Vec::len)
     };
@@ -155,9 +175,9 @@ fn asked(input: &Value) -> Vec<String> {
 }
 
 /// Returns a model's answer, and the tools it calls.
-fn answer(output: &Value) -> Vec<String> {
+fn answer_lines(output: &Value) -> Vec<String> {
     let Some(answered) = parse_answer(output, None) else {
-        return if output.is_string() { texts(output) } else { Vec::new() };
+        return if output.is_string() { value_lines(output) } else { Vec::new() };
     };
     let (mut lines, mut calls) = (Vec::new(), Vec::new());
     for said in answered.said {
@@ -174,7 +194,7 @@ fn answer(output: &Value) -> Vec<String> {
 }
 
 /// Returns model, tokens and cost on one line.
-fn spent(spent: &CallUsage) -> String {
+fn format_usage(spent: &CallUsage) -> String {
     let mut parts: Vec<String> = spent.model.iter().cloned().collect();
     if let Some(tokens) = spent.tokens {
         let cached = match tokens.cache_read {
@@ -192,34 +212,34 @@ fn spent(spent: &CallUsage) -> String {
 }
 
 /// Returns how an answer ended, unless it ended normally.
-fn ended(detail: &Value) -> Vec<String> {
+fn abnormal_end_lines(detail: &Value) -> Vec<String> {
     let status = detail.pointer("/output/status").and_then(Value::as_u64).filter(|status| *status >= 400);
     let ended = detail.pointer("/output/ended").filter(|ended| ended.as_str() != Some("complete"));
     let ended = ended.map(|ended| match ended {
         Value::String(word) => word.clone(),
-        other => texts(other).join(" "),
+        other => value_lines(other).join(" "),
     });
     status.map(|status| format!("status {status}")).into_iter().chain(ended).collect()
 }
 
 /// Returns a value as lines: texts as they are, fields with their names, nothing for empty values.
-fn texts(value: &Value) -> Vec<String> {
+fn value_lines(value: &Value) -> Vec<String> {
     match value {
         Value::Null => Vec::new(),
         Value::String(text) => text.trim_end().lines().map(str::to_string).collect(),
         // A content part of a model's or a tool's message, as most agents record it.
         Value::Object(fields) if fields.get("type").is_some_and(|kind| kind == "text") => {
-            fields.get("text").map(texts).unwrap_or_default()
+            fields.get("text").map(value_lines).unwrap_or_default()
         }
-        Value::Object(fields) => fields.iter().flat_map(|(name, value)| field(name, value)).collect(),
+        Value::Object(fields) => fields.iter().flat_map(|(name, value)| field_lines(name, value)).collect(),
         Value::Array(items) if items.iter().any(|item| item.is_object() || item.is_string()) => {
-            items.iter().flat_map(texts).collect()
+            items.iter().flat_map(value_lines).collect()
         }
         other => vec![other.to_string()],
     }
 }
 
-fn field(name: &str, value: &Value) -> Vec<String> {
+fn field_lines(name: &str, value: &Value) -> Vec<String> {
     let nothing = match value {
         Value::Null | Value::Bool(false) => true,
         Value::String(text) => text.is_empty(),
@@ -232,7 +252,7 @@ fn field(name: &str, value: &Value) -> Vec<String> {
     }
     match value {
         Value::String(text) if text.trim_end().contains('\n') => {
-            let inside = texts(value).into_iter().map(|line| format!("  {line}"));
+            let inside = value_lines(value).into_iter().map(|line| format!("  {line}"));
             std::iter::once(format!("{name}:")).chain(inside).collect()
         }
         Value::String(text) => vec![format!("{name}: {}", text.trim_end())],
@@ -241,7 +261,7 @@ fn field(name: &str, value: &Value) -> Vec<String> {
 }
 
 /// Returns the first lines, and how many more there are.
-fn few(mut lines: Vec<String>, most: usize) -> Vec<String> {
+fn truncate_lines(mut lines: Vec<String>, most: usize) -> Vec<String> {
     if lines.len() > most {
         let more = lines.len() - (most - 1);
         lines.truncate(most - 1);
@@ -251,7 +271,7 @@ fn few(mut lines: Vec<String>, most: usize) -> Vec<String> {
 }
 
 /// Formats a time within a session: `0:07`, `12:34`, `1:02:03`.
-fn clock(after: Duration) -> String {
+fn format_clock(after: Duration) -> String {
     let seconds = after.as_secs();
     match seconds / 3600 {
         0 => format!("{}:{:02}", seconds / 60, seconds % 60),
@@ -268,10 +288,10 @@ mod tests {
     #[test]
     fn values_become_a_few_lines() {
         let input = json!({ "command": "ls\nls -l", "timeout": 5, "background": false, "note": "" });
-        assert_eq!(texts(&input), ["command:", "  ls", "  ls -l", "timeout: 5"]);
-        assert_eq!(texts(&json!("one\ntwo\n")), ["one", "two"]);
-        assert_eq!(texts(&json!([{ "type": "text", "text": "hello" }])), ["hello"]);
-        let many = few((1..=9).map(|n| n.to_string()).collect(), 4);
+        assert_eq!(value_lines(&input), ["command:", "  ls", "  ls -l", "timeout: 5"]);
+        assert_eq!(value_lines(&json!("one\ntwo\n")), ["one", "two"]);
+        assert_eq!(value_lines(&json!([{ "type": "text", "text": "hello" }])), ["hello"]);
+        let many = truncate_lines((1..=9).map(|n| n.to_string()).collect(), 4);
         assert_eq!(many, ["1", "2", "3", "… 6 more lines"]);
     }
 
@@ -280,27 +300,27 @@ mod tests {
         let call = json!({ "metadata": {
             "model": "m", "usage": { "input": 1200, "output": 34, "cache_read": 5 }, "cost_usd": 0.0125
         } });
-        let line = CallUsage::of(&call).as_ref().map(spent);
+        let line = CallUsage::of(&call).as_ref().map(format_usage);
         assert_eq!(line.as_deref(), Some("m, 1,200 tokens (+5 cached) → 34, $0.0125"));
         let request =
             json!({ "path": "/v1/messages", "body": { "model": "m", "messages": [1, 2], "tools": [1] } });
-        assert_eq!(asked(&request), ["m, 2 messages, 1 tool"]);
+        assert_eq!(request_lines(&request), ["m, 2 messages, 1 tool"]);
         let body = json!({ "type": "message", "role": "assistant", "content": [
             { "type": "text", "text": "Let me look.\n" }, { "type": "tool_use", "id": "1", "name": "Bash", "input": {} }
         ] });
         let output = json!({
             "status": 200, "body": body.to_string(), "chunks": "", "ended": "complete", "took": 1
         });
-        assert_eq!(answer(&output), ["Let me look.", "calls Bash"]);
-        assert_eq!(answer(&json!("as the agent\nwrote it")), ["as the agent", "wrote it"]);
+        assert_eq!(answer_lines(&output), ["Let me look.", "calls Bash"]);
+        assert_eq!(answer_lines(&json!("as the agent\nwrote it")), ["as the agent", "wrote it"]);
         let failed = json!({ "output": { "status": 529, "ended": { "cut-off": "reset" } } });
-        assert_eq!(ended(&failed), ["status 529", "cut-off: reset"]);
-        assert!(ended(&json!({ "output": { "status": 200, "ended": "complete" } })).is_empty());
+        assert_eq!(abnormal_end_lines(&failed), ["status 529", "cut-off: reset"]);
+        assert!(abnormal_end_lines(&json!({ "output": { "status": 200, "ended": "complete" } })).is_empty());
     }
 
     #[test]
     fn moments_are_told_like_a_clock() {
-        assert_eq!(clock(Duration::from_secs(7)), "0:07");
-        assert_eq!(clock(Duration::from_secs(3723)), "1:02:03");
+        assert_eq!(format_clock(Duration::from_secs(7)), "0:07");
+        assert_eq!(format_clock(Duration::from_secs(3723)), "1:02:03");
     }
 }

@@ -32,7 +32,7 @@ pub enum PlayerKey {
 
 /// What happens after a key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum PlayerStep {
+pub enum KeyOutcome {
     /// Playing continues.
     Stay,
     /// The player ends.
@@ -76,42 +76,42 @@ impl Player {
     }
 
     /// Handles a key.
-    pub fn press(&mut self, key: PlayerKey) -> PlayerStep {
+    pub fn handle_key(&mut self, key: PlayerKey) -> KeyOutcome {
         if key == PlayerKey::Interrupt {
-            return PlayerStep::Quit;
+            return KeyOutcome::Quit;
         }
         self.note = None;
         if self.typed.is_some() {
-            self.type_number(key);
-            return PlayerStep::Stay;
+            self.handle_number_key(key);
+            return KeyOutcome::Stay;
         }
         if std::mem::take(&mut self.help) {
-            return PlayerStep::Stay;
+            return KeyOutcome::Stay;
         }
         let nowhere = match key {
-            PlayerKey::Char('q') | PlayerKey::Escape => return PlayerStep::Quit,
+            PlayerKey::Char('q') | PlayerKey::Escape => return KeyOutcome::Quit,
             PlayerKey::Char(' ') => {
                 self.playing = !self.playing;
                 // After the end, playing starts over.
                 if self.playing && self.cursor.is_at_end() {
-                    self.cursor.first();
+                    self.cursor.seek_first();
                 }
                 None
             }
             PlayerKey::Char('n') | PlayerKey::Right => {
-                self.by_hand(|cursor| cursor.forward().is_some(), "the last step")
+                self.move_manually(|cursor| cursor.forward().is_some(), "the last step")
             }
             PlayerKey::Char('p') | PlayerKey::Left => {
-                self.by_hand(|cursor| cursor.backward().is_some(), "the first step")
+                self.move_manually(|cursor| cursor.backward().is_some(), "the first step")
             }
             PlayerKey::Char('e') => {
-                self.by_hand(|cursor| cursor.next_error().is_some(), "no error after this step")
+                self.move_manually(|cursor| cursor.next_error().is_some(), "no error after this step")
             }
             PlayerKey::Char('E') => {
-                self.by_hand(|cursor| cursor.previous_error().is_some(), "no error before this step")
+                self.move_manually(|cursor| cursor.previous_error().is_some(), "no error before this step")
             }
-            PlayerKey::Home => self.by_hand(|cursor| cursor.first().is_some(), ""),
-            PlayerKey::End => self.by_hand(|cursor| cursor.last().is_some(), ""),
+            PlayerKey::Home => self.move_manually(|cursor| cursor.seek_first().is_some(), ""),
+            PlayerKey::End => self.move_manually(|cursor| cursor.last().is_some(), ""),
             PlayerKey::Char('g') => {
                 self.playing = false;
                 self.typed = Some(String::new());
@@ -132,16 +132,20 @@ impl Player {
             _ => None,
         };
         self.note = nowhere;
-        PlayerStep::Stay
+        KeyOutcome::Stay
     }
 
     /// Moves because the user pressed a key, and stops playing. Returns `otherwise` if the move is not possible.
-    fn by_hand(&mut self, go: impl FnOnce(&mut TimelineCursor) -> bool, otherwise: &str) -> Option<String> {
+    fn move_manually(
+        &mut self,
+        go: impl FnOnce(&mut TimelineCursor) -> bool,
+        otherwise: &str,
+    ) -> Option<String> {
         self.playing = false;
         (!go(&mut self.cursor)).then(|| otherwise.to_string())
     }
 
-    fn type_number(&mut self, key: PlayerKey) {
+    fn handle_number_key(&mut self, key: PlayerKey) {
         let Some(typed) = &mut self.typed else { return };
         match key {
             PlayerKey::Char(digit) if digit.is_ascii_digit() && typed.len() < 12 => typed.push(digit),
@@ -163,9 +167,9 @@ impl Player {
     }
 
     /// Returns how long the current step is shown before the next one; `None` if it stays.
-    pub fn wait(&self) -> Option<Duration> {
-        let gap = self.cursor.gap().filter(|_| self.playing && !self.help)?;
-        Some(super::pause(gap, self.speed))
+    pub fn display_duration(&self) -> Option<Duration> {
+        let gap = self.cursor.time_to_next().filter(|_| self.playing && !self.help)?;
+        Some(super::pause_duration(gap, self.speed))
     }
 
     /// Advances when the time for the current step is over.
@@ -177,7 +181,7 @@ impl Player {
     }
 
     /// Returns the status line at the bottom.
-    pub fn status(&self) -> String {
+    pub fn status_line(&self) -> String {
         if let Some(typed) = &self.typed {
             return format!("go to step #{typed}_   Enter confirms, Escape cancels");
         }
@@ -221,82 +225,82 @@ mod tests {
         Player::new(TimelineCursor::new(steps.collect()), false, 1.0)
     }
 
-    fn at(player: &Player) -> u64 {
+    fn current_number(player: &Player) -> u64 {
         player.cursor.current().map_or(0, |stored| stored.step.number)
     }
 
-    fn press(player: &mut Player, keys: &str) {
+    fn press_keys(player: &mut Player, keys: &str) {
         for key in keys.chars() {
             let key = if key == '\n' { PlayerKey::Enter } else { PlayerKey::Char(key) };
-            assert_eq!(player.press(key), PlayerStep::Stay);
+            assert_eq!(player.handle_key(key), KeyOutcome::Stay);
         }
     }
 
     #[test]
     fn every_key_does_what_it_says() {
         let mut player = player();
-        press(&mut player, "n");
-        assert_eq!(at(&player), 20);
-        player.press(PlayerKey::Right);
-        assert_eq!(at(&player), 30);
-        press(&mut player, "p");
-        player.press(PlayerKey::Left);
-        assert_eq!(at(&player), 10);
-        press(&mut player, "p");
-        assert!(player.status().contains("the first step"), "{}", player.status());
-        press(&mut player, "e");
-        assert_eq!(at(&player), 40);
-        press(&mut player, "e");
-        assert!(player.status().contains("no error after"), "{}", player.status());
-        player.press(PlayerKey::End);
-        press(&mut player, "E");
-        assert_eq!(at(&player), 40);
-        press(&mut player, "g21\n");
-        assert_eq!(at(&player), 30, "the next one after it");
-        press(&mut player, "g99\n");
-        assert!(player.status().contains("no step #99"), "{}", player.status());
-        press(&mut player, "g1");
-        player.press(PlayerKey::Backspace);
-        press(&mut player, "20\n");
-        assert_eq!(at(&player), 20);
-        press(&mut player, "++-");
+        press_keys(&mut player, "n");
+        assert_eq!(current_number(&player), 20);
+        player.handle_key(PlayerKey::Right);
+        assert_eq!(current_number(&player), 30);
+        press_keys(&mut player, "p");
+        player.handle_key(PlayerKey::Left);
+        assert_eq!(current_number(&player), 10);
+        press_keys(&mut player, "p");
+        assert!(player.status_line().contains("the first step"), "{}", player.status_line());
+        press_keys(&mut player, "e");
+        assert_eq!(current_number(&player), 40);
+        press_keys(&mut player, "e");
+        assert!(player.status_line().contains("no error after"), "{}", player.status_line());
+        player.handle_key(PlayerKey::End);
+        press_keys(&mut player, "E");
+        assert_eq!(current_number(&player), 40);
+        press_keys(&mut player, "g21\n");
+        assert_eq!(current_number(&player), 30, "the next one after it");
+        press_keys(&mut player, "g99\n");
+        assert!(player.status_line().contains("no step #99"), "{}", player.status_line());
+        press_keys(&mut player, "g1");
+        player.handle_key(PlayerKey::Backspace);
+        press_keys(&mut player, "20\n");
+        assert_eq!(current_number(&player), 20);
+        press_keys(&mut player, "++-");
         assert_eq!(player.speed, 2.0);
-        press(&mut player, "?");
+        press_keys(&mut player, "?");
         assert!(player.help);
-        press(&mut player, "n");
-        assert!(!player.help && at(&player) == 20, "any key goes back to the steps");
-        assert_eq!(player.press(PlayerKey::Char('q')), PlayerStep::Quit);
-        assert_eq!(player.press(PlayerKey::Interrupt), PlayerStep::Quit);
+        press_keys(&mut player, "n");
+        assert!(!player.help && current_number(&player) == 20, "any key goes back to the steps");
+        assert_eq!(player.handle_key(PlayerKey::Char('q')), KeyOutcome::Quit);
+        assert_eq!(player.handle_key(PlayerKey::Interrupt), KeyOutcome::Quit);
     }
 
     #[test]
     fn it_plays_to_the_end_and_then_from_the_beginning() {
         let mut player = player();
-        assert_eq!(player.wait(), None);
-        press(&mut player, " ");
-        assert_eq!(player.wait(), Some(Duration::from_secs(5)), "ten seconds are too long");
-        press(&mut player, "+");
-        assert_eq!(player.wait(), Some(Duration::from_millis(2500)));
+        assert_eq!(player.display_duration(), None);
+        press_keys(&mut player, " ");
+        assert_eq!(player.display_duration(), Some(Duration::from_secs(5)), "ten seconds are too long");
+        press_keys(&mut player, "+");
+        assert_eq!(player.display_duration(), Some(Duration::from_millis(2500)));
         for _ in 0..4 {
             player.tick();
         }
-        assert_eq!((at(&player), player.playing, player.wait()), (50, false, None));
-        press(&mut player, " ");
-        assert_eq!((at(&player), player.playing), (10, true));
-        press(&mut player, "n");
+        assert_eq!((current_number(&player), player.playing, player.display_duration()), (50, false, None));
+        press_keys(&mut player, " ");
+        assert_eq!((current_number(&player), player.playing), (10, true));
+        press_keys(&mut player, "n");
         assert!(!player.playing, "stepping by hand stops the playback");
-        assert_eq!(player.press(PlayerKey::Interrupt), PlayerStep::Quit, "while typing too");
+        assert_eq!(player.handle_key(PlayerKey::Interrupt), KeyOutcome::Quit, "while typing too");
     }
 
     #[test]
     fn speeds_stay_within_reason_and_any_can_be_given() {
         let mut player = player();
         player.speed = 3.0;
-        press(&mut player, "+");
+        press_keys(&mut player, "+");
         assert_eq!(player.speed, 4.0);
-        press(&mut player, "++++++++");
+        press_keys(&mut player, "++++++++");
         assert_eq!(player.speed, 32.0);
-        press(&mut player, "---------------");
+        press_keys(&mut player, "---------------");
         assert_eq!(player.speed, 0.25);
     }
 }

@@ -12,29 +12,29 @@ use crossterm::terminal::{self, Clear, ClearType};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use stepback_tui::terminal::TerminalGuard;
 
-use super::Tape;
+use super::ReplayedSession;
 use super::block;
-use super::player::{HELP, Player, PlayerKey, PlayerStep};
+use super::player::{HELP, KeyOutcome, Player, PlayerKey};
 use crate::commands::{CommandResult, DONE};
 use crate::failure::CommandFailure;
 use crate::output::{self, Paint};
 
 /// How long to wait for a key before checking for signals.
-const GLANCE: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Plays until the user quits or a signal arrives.
-pub fn play(tape: &Tape<'_>, mut player: Player) -> CommandResult {
+pub fn play(replayed: &ReplayedSession<'_>, mut player: Player) -> CommandResult {
     let ended = Arc::new(AtomicBool::new(false));
     for signal in [SIGTERM, SIGHUP, SIGINT] {
         signal_hook::flag::register(signal, Arc::clone(&ended))?;
     }
     {
-        let _held = TerminalGuard::take()?;
-        watch(tape, &mut player, &ended)?;
+        let _held = TerminalGuard::acquire()?;
+        run_event_loop(replayed, &mut player, &ended)?;
     }
     if let Some(stored) = player.cursor.current() {
         let number = stored.step.number;
-        output::say(
+        output::print_status(
             Paint::stderr()
                 .dim(format!("Stopped at #{number}; \"stepback at '#{number}'\" shows its state.")),
         );
@@ -42,17 +42,21 @@ pub fn play(tape: &Tape<'_>, mut player: Player) -> CommandResult {
     DONE
 }
 
-fn watch(tape: &Tape<'_>, player: &mut Player, ended: &AtomicBool) -> Result<(), CommandFailure> {
+fn run_event_loop(
+    replayed: &ReplayedSession<'_>,
+    player: &mut Player,
+    ended: &AtomicBool,
+) -> Result<(), CommandFailure> {
     let mut shown_since = Instant::now();
-    draw(tape, player)?;
+    draw(replayed, player)?;
     while !ended.load(Ordering::Relaxed) {
-        let left = player.wait().map(|wait| wait.saturating_sub(shown_since.elapsed()));
+        let left = player.display_duration().map(|wait| wait.saturating_sub(shown_since.elapsed()));
         if left == Some(Duration::ZERO) {
             player.tick();
             shown_since = Instant::now();
-            draw(tape, player)?;
+            draw(replayed, player)?;
         }
-        match event::poll(left.map_or(GLANCE, |left| left.min(GLANCE))) {
+        match event::poll(left.map_or(POLL_INTERVAL, |left| left.min(POLL_INTERVAL))) {
             Ok(false) => continue,
             Ok(true) => {}
             // A signal; the loop checks which one it was.
@@ -61,24 +65,24 @@ fn watch(tape: &Tape<'_>, player: &mut Player, ended: &AtomicBool) -> Result<(),
         }
         match event::read()? {
             Event::Key(pressed) => {
-                let Some(key) = meaning(pressed) else { continue };
+                let Some(key) = to_player_key(pressed) else { continue };
                 let before = (player.cursor.position(), player.playing);
-                if player.press(key) == PlayerStep::Quit {
+                if player.handle_key(key) == KeyOutcome::Quit {
                     return Ok(());
                 }
                 if before != (player.cursor.position(), player.playing) {
                     shown_since = Instant::now();
                 }
-                draw(tape, player)?;
+                draw(replayed, player)?;
             }
-            Event::Resize(..) => draw(tape, player)?,
+            Event::Resize(..) => draw(replayed, player)?,
             _ => {}
         }
     }
     Ok(())
 }
 
-fn meaning(pressed: KeyEvent) -> Option<PlayerKey> {
+fn to_player_key(pressed: KeyEvent) -> Option<PlayerKey> {
     if pressed.kind == KeyEventKind::Release {
         return None;
     }
@@ -99,7 +103,7 @@ fn meaning(pressed: KeyEvent) -> Option<PlayerKey> {
 }
 
 /// Draws the current step at the bottom, with as many of the steps before it as fit.
-fn draw(tape: &Tape<'_>, player: &Player) -> Result<(), CommandFailure> {
+fn draw(replayed: &ReplayedSession<'_>, player: &Player) -> Result<(), CommandFailure> {
     let (columns, rows) = terminal::size().unwrap_or((80, 24));
     let (columns, rows) = (usize::from(columns.max(20)), usize::from(rows.max(3)));
     let room = rows - 1;
@@ -109,7 +113,7 @@ fn draw(tape: &Tape<'_>, player: &Player) -> Result<(), CommandFailure> {
             .iter()
             .map(|(key, what)| format!("  {} {what}", paint.strong(format!("{key:<12}"))))
             .collect(),
-        false => page(tape, player, columns, room)?,
+        false => render_page(replayed, player, columns, room)?,
     };
     let mut out = io::stdout().lock();
     for (row, line) in lines.iter().enumerate() {
@@ -121,13 +125,13 @@ fn draw(tape: &Tape<'_>, player: &Player) -> Result<(), CommandFailure> {
     queue!(out, MoveTo(0, end), Clear(ClearType::FromCursorDown))?;
     queue!(out, MoveTo(0, u16::try_from(room).unwrap_or(u16::MAX)))?;
     // One column stays free: a full last line would scroll the screen.
-    write!(out, "{}", paint.strong(output::fit(&player.status(), columns - 1)))?;
+    write!(out, "{}", paint.strong(output::truncate_to_width(&player.status_line(), columns - 1)))?;
     out.flush()?;
     Ok(())
 }
 
-fn page(
-    tape: &Tape<'_>,
+fn render_page(
+    replayed: &ReplayedSession<'_>,
     player: &Player,
     columns: usize,
     room: usize,
@@ -136,7 +140,7 @@ fn page(
     let mut used = 0;
     let steps = player.cursor.steps();
     for stored in steps.iter().take(player.cursor.position() + 1).rev() {
-        let lines = block::lines(&tape.look(stored)?, Paint::stdout(), columns - 1);
+        let lines = block::render_lines(&replayed.load_block(stored)?, Paint::stdout(), columns - 1);
         used += lines.len();
         blocks.push(lines);
         if used >= room {
