@@ -66,7 +66,7 @@ pub fn append_note(workspace_dir: &Path, note: &InboxNote) -> io::Result<()> {
     Err(io::Error::other("the inbox is removed repeatedly"))
 }
 
-/// Notes taken out of an inbox. They are taken again later unless [`TakenNotes::done`] is called.
+/// Notes taken out of an inbox. They are taken again later unless [`TakenNotes::delete_recorded`] is called.
 #[derive(Debug)]
 pub struct TakenNotes {
     path: PathBuf,

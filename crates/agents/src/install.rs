@@ -1,8 +1,8 @@
 //! Adds stepback's hooks to an agent's own settings, and removes them again.
 //!
-//! [`plan()`] reads and decides, [`carry_out`] writes: what would change can be shown first. A plan holds the whole file before
+//! [`plan()`] reads and decides, [`apply_plan`] writes: what would change can be shown first. A plan holds the whole file before
 //! and after, and is carried out only if the file still is the one it was made for. Everything else in the file stays the
-//! same to the byte; installing twice changes nothing; uninstalling restores the previous file. [`run_command`] gives one run
+//! same to the byte; installing twice changes nothing; uninstalling restores the previous file. [`plan_run`] gives one run
 //! of an agent the same hooks without a lasting change.
 //!
 //! Nothing here reads the environment, looks for a home or prints: [`SettingsPaths`] says where things are.

@@ -70,7 +70,7 @@ impl Workspace {
         Ok(lines)
     }
 
-    /// Like [`Self::lines`], but only correct for the steps of `session`: calls of other sessions are not paired.
+    /// Like [`Self::load_lines`], but only correct for the steps of `session`: calls of other sessions are not paired.
     pub fn load_session_lines(&self, session: SessionId) -> Result<BranchLines, EngineError> {
         let mut lines = self.load_lines_without_calls()?;
         lines.split_call_ends = self.find_split_call_ends(&lines, Some(session))?;

@@ -4,12 +4,12 @@
 //! what would happen and changes nothing; [`Workspace::apply_move`] does it and returns a [`MoveReport`]. What needs
 //! knowledge of agents, such as continuing a conversation, is left to the caller.
 //!
-//! The caller may confirm in the same process, or later in any other: [`Workspace::keep_plan`] keeps the request in the store
+//! The caller may confirm in the same process, or later in any other: [`Workspace::save_plan`] keeps the request in the store
 //! under the id of the plan, and [`Workspace::confirm_move`] plans again and compares. No lock is held in between.
 //!
 //! [`Workspace::plan_move`]: crate::Workspace::plan_move
 //! [`Workspace::apply_move`]: crate::Workspace::apply_move
-//! [`Workspace::keep_plan`]: crate::Workspace::keep_plan
+//! [`Workspace::save_plan`]: crate::Workspace::save_plan
 //! [`Workspace::confirm_move`]: crate::Workspace::confirm_move
 
 mod apply;

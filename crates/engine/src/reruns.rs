@@ -61,7 +61,7 @@ pub struct Rerun {
     pub from: StepId,
     /// The requested changes, as the user or agent wrote them.
     pub changes: Vec<String>,
-    /// Its last recorded status; [`Rerun::status()`] also notices that the process has ended.
+    /// Its last recorded status; [`Rerun::effective_status`] also notices that the process has ended.
     pub status: RerunStatus,
     /// Why it failed, or where it diverged from the recording.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -1,6 +1,6 @@
 //! Rewinds a workspace to an earlier point: plan, show, save the present, journal, apply, verify, report.
 //!
-//! [`Workspace::prepare_rewind`] scans and plans and changes nothing; [`Workspace::apply`] carries out the plan. The user may
+//! [`Workspace::prepare_rewind`] scans and plans and changes nothing; [`Workspace::apply_rewind`] carries out the plan. The user may
 //! take any amount of time between the two: applying checks every path against the plan again.
 
 use serde::{Deserialize, Serialize};

@@ -45,7 +45,7 @@ impl Engine {
         Ok(self.update_index_partially(u64::MAX)?.0)
     }
 
-    /// Like [`Self::bring_index_up_to_date`] for about `most` steps; also returns whether the index is complete.
+    /// Like [`Self::update_index`] for about `most` steps; also returns whether the index is complete.
     pub fn update_index_partially(&self, most: u64) -> Result<(u64, bool), EngineError> {
         let source = StoreSource(self.store());
         let mut gatherer = TextCollector {

@@ -19,7 +19,7 @@ const IDLE_AFTER_MICROS: i64 = 3_600_000_000;
 /// How many candidates an error lists.
 const MAX_LISTED_CANDIDATES: usize = 5;
 
-/// Every value that [`status`] returns, in the order in which error messages list them.
+/// Every value that [`session_status`] returns, in the order in which error messages list them.
 pub const STATUSES: [&str; 5] = ["active", "idle", "stopped", "ended", "prepared"];
 
 /// Returns the status of a session: `stopped` at a breakpoint, `ended`, `prepared` if it is a fork that was never started,

@@ -7,8 +7,8 @@
 //! accepts. *A user at a terminal* gets colours, emphasis on changed words and syntax highlighting, and control
 //! characters shown as visible escapes, so that no file content can move the cursor, retitle the window or hide a line.
 //!
-//! [`unified()`], [`side_by_side()`] and [`stat()`] are for people and patches, [`summary_counts`] and [`hunks_json`] for
-//! `--json`. All of them build on `compare`, which turns a [`FileDiff`] into parts with lines and edits.
+//! [`write_unified`], [`write_side_by_side`] and [`write_stat`] are for people and patches, [`count_changed_lines`] and
+//! [`hunks_json`] for `--json`. All of them build on `compare`, which turns a [`FileDiff`] into parts with lines and edits.
 
 mod compare;
 mod header;

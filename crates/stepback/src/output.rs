@@ -97,7 +97,7 @@ pub fn print_status(text: impl std::fmt::Display) {
 /// A space at which lines are not wrapped.
 pub const NO_BREAK_SPACE: char = '\u{a0}';
 
-/// Prints a sentence as data. On a terminal that is too narrow, it is wrapped between words, but not at [`TOGETHER`].
+/// Prints a sentence as data. On a terminal that is too narrow, it is wrapped between words, but not at [`NO_BREAK_SPACE`].
 pub fn print_wrapped(text: &str) {
     let width = if io::stdout().is_terminal() { terminal_width() } else { usize::MAX };
     wrap_text(text, width).iter().for_each(|part| print_line(part.replace(NO_BREAK_SPACE, " ")));

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::Agent;
 
-/// The planned change of one file. Made by [`plan`], executed by [`carry_out`](super::carry_out).
+/// The planned change of one file. Made by [`plan`], executed by [`apply_plan`](super::apply_plan).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct InstallPlan {
     /// The agent that owns the settings.

@@ -41,7 +41,7 @@ pub struct RunPlan {
     /// Files to write first, in `temp_dir`.
     pub files: Vec<(PathBuf, Vec<u8>)>,
     /// Changes for the duration of the run, if the agent has no other way: to be carried out before it and undone after it
-    /// with [`take_back`](super::take_back). If that finds the file changed, uninstall instead.
+    /// with [`plan_undo`](super::plan_undo). If that finds the file changed, uninstall instead.
     pub edits: Vec<InstallPlan>,
     /// Notes for the user.
     pub notes: Vec<String>,

@@ -13,7 +13,7 @@ use stepback_worktree::anchored_write;
 
 use super::{InstallError, InstallPlan};
 
-/// What [`carry_out`] did.
+/// What [`apply_plan`] did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WriteResult {
     /// Nothing: the plan changes nothing.

@@ -14,7 +14,7 @@ pub fn cut_before_call<S: AsRef<str>>(agent: Agent, lines: &[S], call: &str) -> 
     find_requesting_answer(agent, lines, call, true).answer.map(|answer| answer.lines.start)
 }
 
-/// Like [`before_call`], for a call that began when `seen` lines were written: lines that the agent wrote later, because it
+/// Like [`cut_before_call`], for a call that began when `seen` lines were written: lines that the agent wrote later, because it
 /// writes with a delay, may be older than the call.
 pub fn cut_before_later_call<S: AsRef<str>>(
     agent: Agent,

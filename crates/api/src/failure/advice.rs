@@ -180,7 +180,7 @@ fn classify_worktree_error(error: &WorktreeError) -> (FailureKind, Option<&'stat
     }
 }
 
-/// Like [`of`], for a `BundleError`.
+/// Like [`classify_engine_error`], for a `BundleError`.
 pub fn classify_bundle_error(error: &BundleError) -> (FailureKind, Option<&'static str>) {
     match error {
         BundleError::NotABundle => {
@@ -211,7 +211,7 @@ pub fn classify_bundle_error(error: &BundleError) -> (FailureKind, Option<&'stat
     }
 }
 
-/// Like [`of`], for a `HistoryError`.
+/// Like [`classify_engine_error`], for a `HistoryError`.
 pub fn classify_history_error(error: &HistoryError) -> (FailureKind, Option<&'static str>) {
     match error {
         HistoryError::Unrelated { .. } => {
@@ -232,7 +232,7 @@ pub fn classify_history_error(error: &HistoryError) -> (FailureKind, Option<&'st
     }
 }
 
-/// Like [`of`], for a `BoardError`.
+/// Like [`classify_engine_error`], for a `BoardError`.
 pub fn classify_board_error(error: &BoardError) -> (FailureKind, Option<&'static str>) {
     match error {
         BoardError::Engine(error) => classify_engine_error(error),
@@ -240,7 +240,7 @@ pub fn classify_board_error(error: &BoardError) -> (FailureKind, Option<&'static
     }
 }
 
-/// Like [`of`], for an I/O error.
+/// Like [`classify_engine_error`], for an I/O error.
 pub fn classify_io_error(error: &std::io::Error) -> (FailureKind, Option<&'static str>) {
     if let Some(error) = error.get_ref() {
         if let Some(error) = error.downcast_ref::<ObjectError>() {

@@ -81,7 +81,7 @@ impl Control {
         self.wait_for_answer_while(stop, patience, &|| true)
     }
 
-    /// Like [`Self::wait`], but only as long as `waits` returns true.
+    /// Like [`Self::wait_for_answer`], but only as long as `waits` returns true.
     pub fn wait_for_answer_while(
         &self,
         stop: &Stop,

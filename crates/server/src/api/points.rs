@@ -33,7 +33,7 @@ pub async fn get(
         .await
 }
 
-/// Like [`resolved`]; errors, calls and iterations are those of `session`, if one is given.
+/// Like [`resolve_point`]; errors, calls and iterations are those of `session`, if one is given.
 pub fn resolve_point_in_session(
     workspace: &Workspace,
     point: &str,
