@@ -16,6 +16,7 @@
 //!   paths as bytes that never leave the workspace.
 //! - [`json`], [`list`], [`conversation`]: structurally shared values, lists, and chains of messages.
 //! - [`record`], [`ids`]: workspaces, sessions, steps and operations, with one id type for each.
+//! - [`step_chain`]: the hash chain of a session's steps, by which changes of the record are noticed.
 //!
 //! What happens:
 //!
@@ -53,6 +54,7 @@ pub mod record;
 pub mod search;
 pub mod shell;
 pub mod state;
+pub mod step_chain;
 pub mod time;
 pub mod time_expr;
 pub mod tree;

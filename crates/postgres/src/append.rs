@@ -12,6 +12,7 @@ use std::borrow::Cow;
 use serde::Serialize;
 use stepback_model::json::ValueRoot;
 use stepback_model::record::{Annotation, Session, SessionInfo, Step, Trigger};
+use stepback_model::step_chain::step_digest;
 use stepback_store::StoreError;
 use stepback_store::port::{Mutation, ReadVersions};
 use tokio_postgres::Row;
@@ -20,10 +21,10 @@ use crate::{rows, text};
 
 /// Calls the function: the format that the caller knows, the epoch it relies on, the key of locks, seven columns of
 /// objects, and a [`StepBatch`] as JSON.
-pub(crate) const CALL: &str = "SELECT stepback_append($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)";
+pub(crate) const CALL: &str = "SELECT stepback_append_linked($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)";
 /// Calls it inside a transaction that has checked the epoch and added the objects.
 pub(crate) const CALL_INSIDE: &str =
-    "SELECT stepback_append($1, NULL, $2, NULL, NULL, NULL, NULL, NULL, NULL, NULL, $3)";
+    "SELECT stepback_append_linked($1, NULL, $2, NULL, NULL, NULL, NULL, NULL, NULL, NULL, $3)";
 
 /// Error code of the function when the store's format is newer than the caller's.
 pub(crate) const NEWER: &str = "SB001";
@@ -43,10 +44,31 @@ pub(crate) const UNKNOWN: &str = "SB004";
 /// are compared while the rows of the workspaces are locked. Workspaces are locked in order of their ids, as every commit
 /// does. Sessions are looked up one by one (`LATERAL … OFFSET 0`): the server takes every JSON list for a long one, and
 /// would read the whole table otherwise.
+///
+/// The heads of chains are in a table of their own, because callers rely on the version of a session's row. They are read
+/// and written while the workspace is locked, so that a session has one chain whoever appends to it.
+///
+/// The function of format 10 is replaced by one that refuses, as it would by itself: a program of that format may have the
+/// store open.
 pub(crate) const MAKE: &str = r#"
 DROP FUNCTION IF EXISTS stepback_append_steps;
 DROP FUNCTION IF EXISTS stepback_append_step;
-CREATE FUNCTION stepback_append(
+CREATE OR REPLACE FUNCTION stepback_append(
+    known integer, since bigint, key integer,
+    o_hash bytea[], o_kind smallint[], o_codec smallint[], o_depth smallint[], o_raw_len bigint[], o_base bytea[],
+    o_payload bytea[], argument text
+) RETURNS bigint[] LANGUAGE plpgsql VOLATILE AS $refuse$
+BEGIN
+    RAISE EXCEPTION 'the store is newer' USING ERRCODE = 'SB001';
+END
+$refuse$;
+ALTER TABLE stepback_steps ADD COLUMN link bytea;
+CREATE TABLE stepback_chains (session bytea PRIMARY KEY, linked bigint NOT NULL, head bytea NOT NULL)
+    WITH (fillfactor = 50);
+CREATE FUNCTION stepback_link(link bytea, digest bytea, head bytea) RETURNS bytea LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+AS $link$ BEGIN RETURN sha256(coalesce(link, head) || digest); END $link$;
+CREATE AGGREGATE stepback_chain (digest bytea, head bytea) (SFUNC = stepback_link, STYPE = bytea);
+CREATE FUNCTION stepback_append_linked(
     known integer, since bigint, key integer,
     o_hash bytea[], o_kind smallint[], o_codec smallint[], o_depth smallint[], o_raw_len bigint[], o_base bytea[],
     o_payload bytea[], argument text
@@ -111,20 +133,30 @@ BEGIN
     done := pg_advisory_xact_lock_shared(1396834307, key) IS NULL;
     WITH inserted AS (
         INSERT INTO stepback_steps (id, workspace, session, number, parent, kind, at, state, summary, label, note,
-                tags, trigger_kind, iteration, worker, call, tool, failed, duration, detail, position)
+                tags, trigger_kind, iteration, worker, call, tool, failed, duration, detail, link, position)
             SELECT id, workspace, session, number, parent, kind, at, state, summary, label, note, tags::jsonb, trigger_kind,
-                iteration, worker, call, tool, failed, duration, detail, nextval('stepback_positions')
-            FROM (SELECT new.*, of_session.workspace, of_session.steps
+                iteration, worker, call, tool, failed, duration, detail, link, nextval('stepback_positions')
+            FROM (SELECT new.*, of_session.workspace,
+                stepback_chain(new.digest, of_session.head) OVER (PARTITION BY new.session ORDER BY new.ordinality) AS link,
+                of_session.steps
                     + row_number() OVER (PARTITION BY of_session.workspace ORDER BY new.ordinality)
                     - count(*) OVER (PARTITION BY of_session.workspace) AS number
                 FROM ROWS FROM (jsonb_to_recordset(batch->'steps') AS (id bytea, session bytea, parent bytea, kind text,
                     at bigint, state bytea, summary text, label text, note text, tags text, trigger_kind text,
-                    iteration bigint, worker text, call text, tool text, failed boolean, duration bigint, detail bytea))
+                    iteration bigint, worker text, call text, tool text, failed boolean, duration bigint, detail bytea,
+                    digest bytea))
                     WITH ORDINALITY AS new
-                CROSS JOIN LATERAL (SELECT w.id AS workspace, w.steps FROM stepback_sessions s
+                CROSS JOIN LATERAL (SELECT w.id AS workspace, w.steps,
+                        coalesce((SELECT head FROM stepback_chains WHERE session = new.session),
+                            decode(repeat('00', 32), 'hex')) AS head
+                    FROM stepback_sessions s
                     JOIN stepback_workspaces w ON w.id = s.workspace WHERE s.id = new.session OFFSET 0) of_session
                 ORDER BY new.ordinality) steps
-            RETURNING number, position
+            RETURNING number, position, session, link
+    ), chained AS (
+        INSERT INTO stepback_chains AS c (session, linked, head)
+            SELECT session, count(*), (array_agg(link ORDER BY position DESC))[1] FROM inserted GROUP BY session ORDER BY session
+            ON CONFLICT (session) DO UPDATE SET linked = c.linked + excluded.linked, head = excluded.head
     ) SELECT array_agg(number ORDER BY position) INTO numbers FROM inserted;
     INSERT INTO stepback_tallies AS t (session, kind, tool, steps, failed)
         SELECT session, kind, coalesce(lower(tool COLLATE "C"), ''), count(*), count(*) FILTER (WHERE failed)
@@ -194,6 +226,8 @@ struct NewStep<'a> {
     failed: bool,
     duration: Option<u64>,
     detail: Option<String>,
+    /// What the link of the step is computed from.
+    digest: String,
 }
 
 impl<'a> StepBatch<'a> {
@@ -255,6 +289,7 @@ impl<'a> StepBatch<'a> {
             failed: step.meta.failed,
             duration: step.meta.duration,
             detail: step.meta.detail.map(|detail| to_bytea(&ValueRoot::to_bytes(detail))),
+            digest: to_bytea(step_digest(step, trigger).as_bytes()),
         });
     }
 
@@ -297,7 +332,7 @@ fn to_bytea(bytes: &[u8]) -> String {
 pub(crate) fn read_result(row: &Row) -> Result<(bool, Vec<u64>), StoreError> {
     let result: Vec<i64> = rows::get(row, 0)?;
     let Some((heard, numbers)) = result.split_first() else {
-        return Err(StoreError::Corrupt { what: "stepback_append returned nothing".into() });
+        return Err(StoreError::Corrupt { what: "stepback_append_linked returned nothing".into() });
     };
     Ok((*heard != 0, numbers.iter().map(|number| *number as u64).collect()))
 }

@@ -46,6 +46,7 @@ mod query;
 mod rows;
 mod schema;
 mod search;
+mod step_chain;
 mod store;
 mod sweep;
 mod tables;

@@ -193,5 +193,16 @@ CREATE INDEX stepback_plans_of_workspace ON stepback_plans (workspace, created_a
 ";
 
 /// The migrations; each leads from one format to the next. A released one is never changed.
-pub(crate) const MIGRATIONS: &[&str] =
-    &[FIRST, ORDER, SEARCH, PAGES, UNRELEASED, STEADY, UNRELEASED, UNRELEASED, PLANS, append::MAKE];
+pub(crate) const MIGRATIONS: &[&str] = &[
+    FIRST,
+    ORDER,
+    SEARCH,
+    PAGES,
+    UNRELEASED,
+    STEADY,
+    UNRELEASED,
+    UNRELEASED,
+    PLANS,
+    UNRELEASED,
+    append::MAKE,
+];

@@ -132,7 +132,9 @@ fn an_older_store_is_brought_up_to_date_by_whoever_comes_first() {
 }
 
 /// Takes away everything that was added after the first format.
-const DOWN: &str = "DROP FUNCTION stepback_append; DROP TABLE stepback_plans; DROP SEQUENCE stepback_positions;
+const DOWN: &str = "DROP FUNCTION stepback_append, stepback_append_linked;
+    DROP AGGREGATE stepback_chain (bytea, bytea); DROP FUNCTION stepback_link; DROP TABLE stepback_chains;
+    ALTER TABLE stepback_steps DROP COLUMN link; DROP TABLE stepback_plans; DROP SEQUENCE stepback_positions;
     ALTER TABLE stepback_sessions DROP COLUMN working;
     CREATE INDEX stepback_sessions_working ON stepback_sessions (workspace) WHERE info->'open' <> '[]';
     ALTER TABLE stepback_steps DROP COLUMN position;

@@ -39,11 +39,12 @@ mod ranked_hits;
 mod readers;
 mod schema;
 mod size;
+mod step_chain;
 mod store;
 mod sweep;
 
 /// The store format that this program reads and writes. Raise it when bytes on disk gain a new meaning.
-pub const FORMAT: u32 = 3;
+pub const FORMAT: u32 = 4;
 
 /// How long to wait for another process that is committing.
 const PATIENCE: Duration = Duration::from_secs(15);

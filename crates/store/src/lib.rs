@@ -19,6 +19,7 @@
 //!   pack in the vault already holds, and whether a git file is intact.
 //! - [`memory`], `scan`, `rank`: the store in memory, queries that check every step, and ranking of matches.
 //! - [`tree_cache`], [`copy`], [`error`]: recently read trees, copying one store to another, and what can go wrong.
+//! - [`mod@step_chain`]: verifies the hash chains of sessions, whatever store they are in.
 //! - [`new_file`]: replaces files atomically, here and in other crates.
 //!
 //! A new query is a method of the trait of its subject, an implementation in all three stores, and a clause of the contract. Every
@@ -38,6 +39,7 @@ mod query;
 mod rank;
 mod scan;
 pub mod search;
+pub mod step_chain;
 pub mod tree_cache;
 
 pub use error::StoreError;
@@ -49,6 +51,6 @@ pub use port::{FinishedBatch, Mutation, ObjectBatch, Receipt, Store};
 pub mod prelude {
     pub use crate::port::{
         BatchLookup, CommitLog, MaintenanceStore, ObjectStore, OperationStore, PlanStore, RefStore,
-        SearchStore, SessionStore, StepStore, Store,
+        SearchStore, SessionStore, StepChainStore, StepStore, Store,
     };
 }

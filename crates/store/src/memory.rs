@@ -12,13 +12,15 @@ use stepback_model::hash::{Hash, ObjectKind};
 use stepback_model::ids::{OpId, SessionId, StepId, WorkspaceId};
 use stepback_model::object::{ObjectError, ObjectSink, ObjectSource};
 use stepback_model::record::{OpStatus, Operation, Session, WorkspaceRecord};
+use stepback_model::step_chain::{StepLink, step_digest};
 
 use self::log::MemoryLog;
 use crate::error::StoreError;
 use crate::port::{
-    BatchLookup, CommitLog, CommitMark, FinishedBatch, MaintenanceStore, Mutation, ObjectBatch, ObjectInfo,
-    ObjectStore, OperationStore, Receipt, RefStore, SearchDocument, SearchRequest, SearchResult, SearchStore,
-    SessionStore, StepCount, StepPage, StepQuery, StepRow, StepStore, Store, StoreUsage, StoredPlan, Swept,
+    BatchLookup, ChainEntry, ChainHead, CommitLog, CommitMark, FinishedBatch, MaintenanceStore, Mutation,
+    ObjectBatch, ObjectInfo, ObjectStore, OperationStore, Receipt, RefStore, SearchDocument, SearchRequest,
+    SearchResult, SearchStore, SessionStore, StepChainStore, StepCount, StepPage, StepQuery, StepRow,
+    StepStore, Store, StoreUsage, StoredPlan, Swept,
 };
 use crate::scan;
 
@@ -210,6 +212,42 @@ impl StepStore for MemoryStore {
         let mut kept: Vec<StepRow> = kept.cloned().collect();
         kept.reverse();
         Ok(kept)
+    }
+}
+
+impl StepChainStore for MemoryStore {
+    fn chain_entries(
+        &self,
+        workspace: WorkspaceId,
+        after: u64,
+        most: u64,
+    ) -> Result<Vec<ChainEntry>, StoreError> {
+        let inner = self.inner();
+        let links: HashMap<StepId, StepLink> = inner
+            .log
+            .steps
+            .iter()
+            .map(|stored| stored.step.id)
+            .zip(inner.log.links.iter().copied())
+            .collect();
+        let entries = inner.log.of_workspace(workspace).filter(|stored| stored.step.number > after);
+        let entries = entries.take(usize::try_from(most).unwrap_or(usize::MAX)).map(|stored| ChainEntry {
+            session: stored.step.session,
+            number: stored.step.number,
+            digest: Some(step_digest(&stored.step, stored.trigger)),
+            link: links.get(&stored.step.id).copied(),
+        });
+        Ok(entries.collect())
+    }
+
+    fn chain_heads(&self, workspace: WorkspaceId) -> Result<Vec<ChainHead>, StoreError> {
+        let inner = self.inner();
+        let sessions = inner.log.sessions.iter().filter(|session| session.workspace == workspace);
+        let heads = sessions.map(|session| match inner.log.heads.get(&session.id) {
+            Some((linked, head)) => ChainHead { session: session.id, linked: *linked, head: Some(*head) },
+            None => ChainHead { session: session.id, linked: 0, head: None },
+        });
+        Ok(heads.collect())
     }
 }
 

@@ -18,6 +18,7 @@ mod plans;
 mod refs;
 mod search;
 mod sessions;
+mod step_chain;
 mod steps;
 
 pub use stepback_model::record::StepRow;
@@ -31,6 +32,7 @@ pub use self::plans::{KEPT_PLANS, PlanStore, StoredPlan};
 pub use self::refs::RefStore;
 pub use self::search::SearchStore;
 pub use self::sessions::SessionStore;
+pub use self::step_chain::{ChainEntry, ChainHead, StepChainStore};
 pub use self::steps::StepStore;
 pub use crate::query::{COUNTED, ORDERS, QueryCursor, SortKey, StepAt, StepCount, StepPage, StepQuery};
 pub use crate::search::{SearchDocument, SearchHit, SearchRequest, SearchResult};
@@ -41,7 +43,15 @@ pub const VAULT: &str = "vault";
 /// A backend that keeps states and their history. Its methods, and those of the other traits, can be called on a
 /// `&dyn Store` without imports; with a concrete store, import [`crate::prelude`].
 pub trait Store:
-    BatchLookup + CommitLog + OperationStore + SearchStore + MaintenanceStore + PlanStore + Send + Sync
+    BatchLookup
+    + CommitLog
+    + OperationStore
+    + SearchStore
+    + MaintenanceStore
+    + PlanStore
+    + StepChainStore
+    + Send
+    + Sync
 {
     /// A local directory for caches, locks and hard links, if this store has one.
     fn local_dir(&self) -> Option<&Path>;

@@ -13,7 +13,7 @@ use stepback_model::ids::StepId;
 use stepback_model::object::ObjectSource;
 use stepback_store::embedded::EmbeddedStore;
 use stepback_store::prelude::*;
-use stepback_store::{Mutation, StoreError};
+use stepback_store::{Mutation, StoreError, step_chain};
 use stepback_testkit::process;
 use stepback_testkit::sample::{Sample, append, noise, prose, put};
 
@@ -75,6 +75,8 @@ fn rounds_seen(dir: &Path, tried: u32) -> Vec<u32> {
     };
     let mut checkpoints = store.checkpoints(workspace.id).unwrap();
     checkpoints.reverse();
+    let chain = step_chain::verify(&store, workspace.id).unwrap();
+    assert_eq!((chain.linked, chain.breaks), (checkpoints.len() as u64, Vec::new()));
     let head: Option<StepId> = store.reference("head").unwrap();
     assert_eq!(head, checkpoints.last().map(|stored| stored.step.id), "half a commit");
     let mut seen = Vec::new();

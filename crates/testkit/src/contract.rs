@@ -21,6 +21,7 @@ pub mod plans;
 pub mod refs;
 pub mod search;
 pub mod sessions;
+pub mod step_chain;
 pub mod steps;
 
 /// One promise, checked on an empty store.
@@ -78,6 +79,11 @@ clauses! { $
     steps::annotating_replaces_the_annotation,
     steps::hidden_checkpoints_stay_listed_and_come_back,
     steps::only_hidden_checkpoints_are_purged,
+    step_chain::every_step_is_linked_to_the_one_before,
+    step_chain::what_may_change_is_not_linked,
+    step_chain::a_failed_commit_moves_no_head,
+    step_chain::concurrent_appenders_keep_one_chain,
+    step_chain::chain_entries_are_read_in_parts,
     find::steps_are_found_by_every_condition,
     find::steps_are_counted_by_agent_and_kind,
     find::a_query_is_gone_through_page_by_page,

@@ -5,9 +5,11 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
 use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
+use stepback_model::hash::Hash;
 use stepback_model::ids::{SessionId, WorkspaceId};
 use stepback_model::json::ValueRoot;
 use stepback_model::record::{Annotation, Operation, Session, Step, Trigger, WorkspaceRecord};
+use stepback_model::step_chain::{StepLink, step_digest};
 
 use super::log::{blob, id, reference};
 use super::schema::BY_ID;
@@ -16,8 +18,8 @@ use crate::port::{Mutation, Receipt};
 
 const APPEND: &str =
     "INSERT INTO steps (id, workspace, session, number, parent, kind, at, state, summary, label, note, tags,
-                        trigger_kind, iteration, worker, call, tool, failed, duration, detail)
-     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20)";
+                        trigger_kind, iteration, worker, call, tool, failed, duration, detail, link)
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21)";
 
 /// Applies mutations in order. The caller's transaction makes them atomic.
 pub(super) fn apply(db: &Connection, mutations: &[Mutation]) -> Result<Receipt, StoreError> {
@@ -26,6 +28,7 @@ pub(super) fn apply(db: &Connection, mutations: &[Mutation]) -> Result<Receipt, 
     for mutation in mutations {
         applying.apply_mutation(mutation)?;
     }
+    applying.numbering.write_heads(db)?;
     Ok(applying.receipt)
 }
 
@@ -38,38 +41,70 @@ struct CommitApplier<'a> {
     append: Option<CachedStatement<'a>>,
 }
 
-/// What a commit that appends many steps reads from the database only once: the workspaces of sessions, and their next
-/// numbers. The caller's transaction is the only writer, so these values hold until its end.
+/// What a commit that appends many steps reads from the database only once: the workspaces and heads of sessions, and the
+/// next numbers. The caller's transaction is the only writer, so these values hold until its end.
 #[derive(Default)]
 struct Numbering {
-    workspaces: HashMap<SessionId, WorkspaceId>,
+    sessions: HashMap<SessionId, SessionEnd>,
     next: HashMap<WorkspaceId, i64>,
 }
 
+/// A session that a commit appends to.
+struct SessionEnd {
+    workspace: WorkspaceId,
+    head: StepLink,
+    linked: i64,
+}
+
 impl Numbering {
-    /// The workspace of a session, and the number of its next step.
-    fn next(&mut self, db: &Connection, session: SessionId) -> Result<(WorkspaceId, i64), StoreError> {
-        let workspace = match self.workspaces.entry(session) {
-            Entry::Occupied(known) => *known.get(),
+    /// The session that the next step belongs to, and the number of that step.
+    fn next(&mut self, db: &Connection, session: SessionId) -> Result<(&mut SessionEnd, i64), StoreError> {
+        let end = match self.sessions.entry(session) {
+            Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(slot) => {
                 let found = db
-                    .prepare_cached("SELECT workspace FROM sessions WHERE id = ?1")?
-                    .query_row([blob(session.as_bytes())], |row| id(row, 0, WorkspaceId::from_slice))
+                    .prepare_cached("SELECT workspace, head, linked FROM sessions WHERE id = ?1")?
+                    .query_row([blob(session.as_bytes())], |row| {
+                        let head = row.get_ref(1)?.as_blob_or_null()?.and_then(StepLink::from_slice);
+                        Ok(SessionEnd {
+                            workspace: id(row, 0, WorkspaceId::from_slice)?,
+                            head: head.unwrap_or(StepLink::START),
+                            linked: row.get(2)?,
+                        })
+                    })
                     .optional()?;
                 let missing =
                     || StoreError::Corrupt { what: "a step of a session that does not exist".into() };
-                *slot.insert(found.ok_or_else(missing)?)
+                slot.insert(found.ok_or_else(missing)?)
             }
         };
-        let number = match self.next.entry(workspace) {
+        let number = match self.next.entry(end.workspace) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(slot) => {
                 let sql = "SELECT max(number) FROM steps WHERE workspace = ?1";
-                slot.insert(next(db, sql, blob(workspace.as_bytes()))?)
+                slot.insert(next(db, sql, blob(end.workspace.as_bytes()))?)
             }
         };
         *number += 1;
-        Ok((workspace, *number - 1))
+        Ok((end, *number - 1))
+    }
+
+    /// Writes the heads of the sessions that were appended to.
+    fn write_heads(&self, db: &Connection) -> Result<(), StoreError> {
+        for (session, end) in &self.sessions {
+            db.prepare_cached("UPDATE sessions SET head = ?2, linked = ?3 WHERE id = ?1")?
+                .execute(params![blob(session.as_bytes()), end.head.as_bytes().as_slice(), end.linked])?;
+        }
+        Ok(())
+    }
+}
+
+impl SessionEnd {
+    /// The link of a step that is appended to the session.
+    fn add(&mut self, digest: Hash) -> StepLink {
+        self.head = self.head.next(digest);
+        self.linked += 1;
+        self.head
     }
 }
 
@@ -191,7 +226,9 @@ impl CommitApplier<'_> {
         annotation: &Annotation,
         trigger: Option<Trigger>,
     ) -> Result<(), StoreError> {
-        let (workspace, number) = self.numbering.next(self.db, step.session)?;
+        let (end, number) = self.numbering.next(self.db, step.session)?;
+        let link = end.add(step_digest(step, trigger));
+        let workspace = end.workspace;
         let append = match &mut self.append {
             Some(append) => append,
             none => none.insert(self.db.prepare_cached(APPEND)?),
@@ -220,6 +257,7 @@ impl CommitApplier<'_> {
                 step.meta.failed,
                 step.meta.duration.map(|micros| micros as i64),
                 step.meta.detail.map(ValueRoot::to_bytes),
+                link.as_bytes().as_slice(),
             ])
             .map_err(conflict_error("this step"))?;
         self.receipt.steps.push(number as u64);

@@ -4,7 +4,6 @@ use std::fs::{self, File};
 use std::path::Path;
 
 use rusqlite::{Connection, TransactionBehavior};
-use stepback_model::record::StepKind;
 
 use super::{FORMAT, lost_history};
 use crate::copy;
@@ -44,8 +43,15 @@ const PLANS: &str = "CREATE TABLE IF NOT EXISTS plans (
 /// Adds the column that links the database to the commit record, in a store of an older program, which ignores it.
 pub const ADD_CHAIN: &str = "ALTER TABLE meta ADD COLUMN chain BLOB";
 
+/// Adds the links of steps and the heads of sessions. Steps from before have none.
+const ADD_LINKS: &str = "ALTER TABLE steps ADD COLUMN link BLOB;
+ALTER TABLE sessions ADD COLUMN head BLOB;
+ALTER TABLE sessions ADD COLUMN linked INTEGER NOT NULL DEFAULT 0";
+
 /// The first format with the table of plans.
 pub const PLANS_FORMAT: u32 = 3;
+/// The first format in which steps have links.
+pub const LINKS_FORMAT: u32 = 4;
 
 const TABLES: &str = "
 CREATE TABLE meta (
@@ -210,19 +216,26 @@ pub fn vacuum(connection: &Connection) -> Result<(), StoreError> {
 pub fn raise(transaction: &Connection) -> Result<(), StoreError> {
     transaction.execute_batch(RECORDS)?;
     transaction.execute_batch(PLANS)?;
+    if !has_links(transaction)? {
+        transaction.execute_batch(ADD_LINKS)?;
+    }
     transaction.pragma_update(None, "user_version", FORMAT)?;
     Ok(())
 }
 
+/// Whether the tables have the columns of links.
+fn has_links(connection: &Connection) -> Result<bool, StoreError> {
+    Ok(connection.prepare("SELECT 1 FROM pragma_table_info('steps') WHERE name = 'link'")?.exists([])?)
+}
+
 /// The lowest format that a store can have after these mutations; `has_records` if the commit stores objects in the database.
 pub fn needed(mutations: &[Mutation], has_records: bool) -> u32 {
-    let is_new = |mutation: &Mutation| match mutation {
-        Mutation::AppendStep { step, .. } => {
-            step.kind == StepKind::Reasoning || step.meta.detail.is_some_and(|detail| detail.part.is_some())
-        }
-        _ => false,
-    };
-    if has_records || mutations.iter().any(is_new) { 2 } else { 1 }
+    let appends = mutations.iter().any(|mutation| matches!(mutation, Mutation::AppendStep { .. }));
+    match (appends, has_records) {
+        (true, _) => LINKS_FORMAT,
+        (false, true) => 2,
+        (false, false) => 1,
+    }
 }
 
 /// Refuses an incomplete copy of another store.

@@ -29,6 +29,9 @@ impl EmbeddedStore {
         let transaction = rusqlite::Transaction::new_unchecked(&connection, TransactionBehavior::Immediate)?;
         let format = schema::check_format(&transaction, &self.dir)?;
         let packs_before = self.pack_bytes(&transaction, |_, committed| committed)?;
+        if format < schema::needed(mutations, false) {
+            schema::raise(&transaction)?;
+        }
         apply::apply(&transaction, mutations)?;
         let (record, _) = self.begin_collection(&transaction)?;
         delete_objects(&transaction, format, &dead)?;

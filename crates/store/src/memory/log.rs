@@ -1,9 +1,10 @@
 //! The log in memory, and how mutations change it.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use stepback_model::ids::{SessionId, StepId, WorkspaceId};
 use stepback_model::record::{OpStatus, Operation, Session, StepRow, WorkspaceRecord};
+use stepback_model::step_chain::{StepLink, step_digest};
 
 use crate::error::StoreError;
 use crate::port::{Mutation, Receipt};
@@ -15,6 +16,10 @@ pub(super) struct MemoryLog {
     pub workspaces: Vec<WorkspaceRecord>,
     pub sessions: Vec<Session>,
     pub steps: Vec<StepRow>,
+    /// The link of each step, at the same place as in `steps`.
+    pub links: Vec<StepLink>,
+    /// How many steps each session has, and the link of the newest.
+    pub heads: HashMap<SessionId, (u64, StepLink)>,
     pub refs: BTreeMap<String, StepId>,
     pub operations: Vec<Operation>,
 }
@@ -56,6 +61,10 @@ impl MemoryLog {
                 let mut step = step.clone();
                 step.number = number;
                 receipt.steps.push(number);
+                let (linked, head) = self.heads.entry(step.session).or_insert((0, StepLink::START));
+                *linked += 1;
+                *head = head.next(step_digest(&step, *trigger));
+                self.links.push(*head);
                 self.steps.push(StepRow {
                     step,
                     annotation: annotation.clone(),
