@@ -13,6 +13,7 @@ pub mod live;
 pub mod mcp;
 pub mod proxy;
 mod rewind;
+pub mod seal;
 pub mod share;
 pub mod store;
 pub mod viewers;
@@ -382,6 +383,9 @@ pub enum Command {
         after_help = "Examples:\n  stepback fsck\n  stepback fsck --json\n  stepback fsck --repair --dry-run"
     )]
     Fsck(store::Fsck),
+    /// Write a signed list of what is recorded, or compare the store with one
+    #[command(after_help = seal::SEAL)]
+    Seal(seal::SealArgs),
     /// Show statistics of the store
     #[command(after_help = "Examples:\n  stepback stats")]
     Stats,

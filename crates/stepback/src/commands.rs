@@ -32,6 +32,7 @@ mod replay;
 mod rerun;
 mod rewind;
 mod run;
+mod seal;
 mod serve;
 mod sessions;
 mod share;
@@ -137,8 +138,11 @@ pub fn run(arguments: Arguments) -> CommandResult {
         }
         Command::Prune(arguments) => maintenance::prune(&open_existing("objects")?, arguments),
         Command::Fsck(wanted) => fsck::fsck(&arguments, wanted),
+        Command::Seal(wanted) => seal::seal(&open_existing("")?, wanted),
         Command::Stats => maintenance::stats(&open_existing("")?),
-        Command::Store(StoreCommand::Copy { from, to }) => store::copy(from, to, arguments.json),
+        Command::Store(StoreCommand::Copy { from, to, accept_breaks }) => {
+            store::copy(from, to, *accept_breaks, arguments.json)
+        }
         Command::Demo { keep: _, no_keep, fast } => crate::demo::run(!no_keep, *fast),
         Command::Completions { shell } => reference::completions(*shell),
         Command::Man => reference::man(),

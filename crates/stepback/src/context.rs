@@ -126,7 +126,7 @@ impl Context {
 
     /// Returns the current workspace, which must be registered.
     pub fn open_workspace(&self) -> Result<Workspace, CommandFailure> {
-        let workspace = self.engine.open_known_workspace(&self.workspace_root()?)?;
+        let workspace = self.engine.open_known_workspace(&self.find_workspace_root()?)?;
         match stepback_agents::record::record_inbox(&workspace) {
             // What is stored can still be read; whatever the command itself writes fails with the same error.
             Err(error) if is_unwritable(&error) => {
@@ -141,7 +141,7 @@ impl Context {
 
     /// Returns the current workspace, and registers it if it is new.
     pub fn open_or_create_workspace(&self) -> Result<Workspace, CommandFailure> {
-        let root = self.workspace_root()?;
+        let root = self.find_workspace_root()?;
         if self.engine.store.workspace_at(path_bytes(&root))?.is_none() {
             self.check_broad_root(&root)?;
         }
@@ -152,7 +152,7 @@ impl Context {
     }
 
     /// Returns the root: the nearest known workspace here or above, else the git repository, else the directory itself.
-    fn workspace_root(&self) -> Result<PathBuf, CommandFailure> {
+    pub fn find_workspace_root(&self) -> Result<PathBuf, CommandFailure> {
         match &self.named_root {
             Some(root) => Ok(root.clone()),
             None => self.find_root(&self.directory),

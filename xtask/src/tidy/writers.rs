@@ -35,7 +35,7 @@ const MARKS: [&str; 20] = [
 const FREE: [&str; 7] = ["worktree", "store", "postgres", "bench", "faults", "testkit", "xtask"];
 
 /// The other modules that write, and where.
-const WRITERS: [(&str, &str); 32] = [
+const WRITERS: [(&str, &str); 33] = [
     ("crates/agents/src/fork/run.rs", "conversations of agents, in the user's home"),
     ("crates/agents/src/hook.rs", "the store's directory"),
     ("crates/agents/src/inbox.rs", "the store's directory"),
@@ -60,6 +60,7 @@ const WRITERS: [(&str, &str); 32] = [
     ("crates/server/src/api/transfer.rs", "a temporary file without a name"),
     ("crates/server/src/auth.rs", "the store's directory"),
     ("crates/stepback/src/commands/run.rs", "a temporary directory of the run"),
+    ("crates/stepback/src/commands/seal.rs", "the file that the user named; the key, in the user's settings"),
     ("crates/stepback/src/commands/serve.rs", "the log file that the user named; the store's directory"),
     ("crates/stepback/src/commands/share.rs", "the file that the user named"),
     ("crates/stepback/src/commands/studio.rs", "the store's directory"),

@@ -26,6 +26,9 @@ pub enum StoreCommand {
         from: PathBuf,
         /// The target, which must be empty or not exist
         to: PathBuf,
+        /// Copy although steps were changed by another program; the copy does not show that they were
+        #[arg(long)]
+        accept_breaks: bool,
     },
 }
 

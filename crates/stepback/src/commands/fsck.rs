@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use serde_json::{Value, json};
+use stepback_engine::collect::WorkspaceBreak;
 use stepback_store::Store;
 use stepback_store::embedded::EmbeddedStore;
 use stepback_store::port::{LostCommit, MaintenanceStore as _};
@@ -110,6 +111,9 @@ fn check(context: &Context) -> CommandResult {
             "ok": sound,
             "verified": health.verified,
             "bytes": health.bytes,
+            "steps": health.steps,
+            "linked_steps": health.linked,
+            "changed_steps": health.breaks.iter().map(break_document).collect::<Vec<_>>(),
             "items": items.map(|(at, problem)| json!({ "id": at + 1, "problem": problem })).collect::<Vec<_>>(),
             "lost": lost,
         }));
@@ -119,14 +123,20 @@ fn check(context: &Context) -> CommandResult {
             output::print_line(format!("{} {problem}", paint.bad("damaged:")));
         }
         output::print_line(format!(
-            "Verified {} ({}): {}",
+            "Verified {} ({}) and {}: {}",
             output::count(health.verified, "object"),
             output::bytes(health.bytes),
+            output::count(health.steps, "step"),
             if sound { paint.good("no problems") } else { paint.bad("see above") }
         ));
         if !lost.is_empty() {
             output::print_status(
                 "Hint: commits that were acknowledged are missing; \"stepback fsck --repair\" shows which can be brought back.",
+            );
+        }
+        if !health.breaks.is_empty() {
+            output::print_status(
+                "Hint: another program changed the store. A seal from before names what was there: \"stepback seal --verify SEAL\".",
             );
         }
         if !sound {
@@ -136,6 +146,19 @@ fn check(context: &Context) -> CommandResult {
         }
     }
     if sound { DONE } else { Ok(ExitCode::from(FailureKind::Store as u8)) }
+}
+
+/// A step that was changed by other means than stepback.
+fn break_document(found: &WorkspaceBreak) -> Value {
+    let chain_break = &found.chain_break;
+    json!({
+        "workspace": found.workspace,
+        "session": chain_break.session,
+        "step": chain_break.step,
+        "count": chain_break.count,
+        "at_end": chain_break.at_end,
+        "change": chain_break.kind,
+    })
 }
 
 /// Warns about commits that the store has lost, before a command shows what is left.

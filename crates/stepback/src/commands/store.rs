@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 
 use serde_json::json;
 use stepback_store::copy::{self, CopyError, Phase};
+use stepback_store::{Store, step_chain};
 
 use super::{CommandResult, DONE};
 use crate::context::CreateStore;
@@ -13,12 +14,15 @@ use crate::output::{self, Progress};
 use crate::store_location::StoreLocation;
 
 /// Runs `stepback store copy`.
-pub fn copy(from: &Path, to: &Path, json: bool) -> CommandResult {
+pub fn copy(from: &Path, to: &Path, accept_breaks: bool, json: bool) -> CommandResult {
     let (from, to) = (StoreLocation::parse(from)?, StoreLocation::parse(to)?);
     if from == to {
         return Err(CommandFailure::new(FailureKind::Usage, "a store cannot be copied onto itself"));
     }
     let source = from.open(CreateStore::No)?;
+    if !accept_breaks {
+        refuse_changed_steps(&*source)?;
+    }
     let target = to.open(CreateStore::Yes)?;
     let mut shown: Option<(Phase, Progress)> = None;
     let mut progress = |phase: Phase, done: u64, _total: u64| {
@@ -61,6 +65,23 @@ pub fn copy(from: &Path, to: &Path, json: bool) -> CommandResult {
         from.display_text()
     ));
     DONE
+}
+
+/// Refuses a store whose steps were changed by another program. A copy computes the links of all steps anew, and would show no
+/// sign of it.
+fn refuse_changed_steps(source: &dyn Store) -> Result<(), CommandFailure> {
+    for workspace in source.workspaces()? {
+        if let Some(first) = step_chain::verify(source, workspace.id)?.breaks.first() {
+            return Err(CommandFailure::new(
+                FailureKind::Store,
+                format!("the record was changed by another program: {first}"),
+            )
+            .with_hint(
+                "\"stepback fsck\" lists all changes; --accept-breaks copies the record as it is, without a trace of them",
+            ));
+        }
+    }
+    Ok(())
 }
 
 fn copy_failure(error: CopyError, to: &StoreLocation) -> CommandFailure {

@@ -52,6 +52,7 @@ mod serve;
 mod serving;
 mod share;
 mod talk;
+mod tampering;
 mod telemetry;
 mod transcripts;
 mod tui;
