@@ -2,7 +2,8 @@
 //!
 //! Everything a contributor or the CI has to do beyond plain cargo lives here, in Rust, so that one
 //! command works the same everywhere. Nothing in the workspace depends on this crate. Start reading at
-//! [`check`] and [`mod@test`] for the checks, [`tidy`] for the architecture rules, [`mod@bench`] for starting the benchmarks,
+//! [`check`] and [`mod@test`] for the checks, [`tidy`] for the architecture rules, [`mod@bench`] and [`powerloss`] for starting the
+//! benchmarks and the power-loss tests,
 //! [`agents`], [`mcp`], [`postgres`] and [`python`] for the programs that tests drive, [`studio`] for the web pages.
 
 mod agents;
@@ -11,6 +12,7 @@ mod check;
 mod mcp;
 mod npm;
 mod postgres;
+mod powerloss;
 mod python;
 mod stages;
 mod studio;
@@ -30,6 +32,7 @@ Tasks:
   test [-- ARGS]   Format check, lints, tidy, all tests, documentation; ARGS go to the test runner
   tidy             Check crate layers, module docs, sizes, type names, and dependencies (deny.toml)
   bench NAME       Measure stepback beside other tools; `bench --help` lists the benchmarks
+  powerloss        Cut the power at every write of every command; `powerloss --help` lists the options (root)
   agents install   Install the real coding agents that the tests drive (npm, about 1 GB)
   mcp install      Install the official MCP conformance suite and inspector (npm, about 470 MB)
   postgres install Install the database server that the tests start (apt-get)
@@ -55,6 +58,7 @@ fn main() -> ExitCode {
         "python" => run_install_task(task, rest, python::HELP, python::install),
         "studio" => studio::run(rest),
         "bench" => bench::run(rest),
+        "powerloss" => powerloss::run(rest),
         "help" | "--help" | "-h" => {
             print!("{HELP}");
             Ok(())

@@ -32,7 +32,7 @@ const MARKS: [&str; 20] = [
 ];
 
 /// The crate whose job it is, the stores, which know nothing about workspaces, and the crates that no user runs.
-const FREE: [&str; 7] = ["worktree", "store", "postgres", "bench", "faults", "testkit", "xtask"];
+const FREE: [&str; 8] = ["worktree", "store", "postgres", "bench", "faults", "powerloss", "testkit", "xtask"];
 
 /// The other modules that write, and where.
 const WRITERS: [(&str, &str); 33] = [
