@@ -34,7 +34,7 @@ impl Workspace {
     }
 
     /// Like [`Self::materialize`], but writes everything that is intact, and lists what is damaged in
-    /// [`Materialized::damaged`].
+    /// [`Materialized::damaged`]. When it returns, the directory is durable.
     pub fn materialize_intact(
         &self,
         state: &WorkspaceState,
@@ -80,7 +80,8 @@ impl Workspace {
                 writer.write_git_dir(repository.tree, &path)?;
             }
         }
-        Ok(writer.finish()?)
+        let durable = if_damaged == IfDamaged::List;
+        Ok(writer.finish(durable)?)
     }
 
     /// Turns a directory that holds the files of `from` into one that holds those of `to` by writing the differences, and

@@ -145,8 +145,8 @@ impl<'a> TreeWriter<'a> {
         self.write_tree(tree, path.clone())
     }
 
-    /// Sets the modes of directories, and returns what was written.
-    pub fn finish(mut self) -> Result<Materialized, WorktreeError> {
+    /// Sets the modes of directories, and returns what was written. Unless `durable`, a power failure can take it back.
+    pub fn finish(mut self, durable: bool) -> Result<Materialized, WorktreeError> {
         for (path, mode) in std::mem::take(&mut self.modes).into_iter().rev() {
             let set = match self.beneath.parent(&path) {
                 Ok(Some((dir, name))) => set_mode(&dir, name, mode & MODE_MASK),
@@ -154,6 +154,11 @@ impl<'a> TreeWriter<'a> {
                 Err(error) => Err(error),
             };
             set.map_err(WorktreeError::aside("set the mode of", self.place(&path)))?;
+        }
+        if durable {
+            faults::point()
+                .and_then(|()| Ok(rustix::fs::syncfs(self.beneath.root())?))
+                .map_err(WorktreeError::aside("sync", &self.into))?;
         }
         Ok(self.done)
     }
