@@ -10,7 +10,7 @@ use stepback_model::ids::OpId;
 use stepback_model::path::RelPath;
 use stepback_worktree::WorktreeError;
 use stepback_worktree::anchored_path::Beneath;
-use stepback_worktree::anchored_write::{create_link, exists, read_link, remove_file};
+use stepback_worktree::anchored_write::{create_link, exists, read_link, remove_file, sync_dir};
 
 use crate::error::EngineError;
 
@@ -45,6 +45,24 @@ impl GitLocks {
         match locks_of(&mut beneath.again(), paths).into_iter().find(|(_, lock)| exists(&mut beneath, lock)) {
             Some((path, lock)) => Err(git_busy_error(root, &path, &lock)),
             None => Ok(()),
+        }
+    }
+
+    /// Removes the locks for good, before the journal is closed: without a journal, a lock that a power failure brought back
+    /// would look like git's own.
+    pub fn release(mut self) {
+        let mut directories: Vec<RelPath> = Vec::new();
+        for lock in std::mem::take(&mut self.held) {
+            let _ = remove_file(&mut self.root, &lock);
+            if let Some((parent, _)) = lock.split_last()
+                && directories.last() != Some(&parent)
+            {
+                directories.push(parent);
+            }
+        }
+        for directory in directories {
+            // If it fails, the lock is still gone unless the power fails too.
+            let _ = sync_dir(&mut self.root, &directory);
         }
     }
 

@@ -15,7 +15,7 @@ use stepback_model::record::{
 };
 use stepback_model::state::{GitState, WorkspaceState};
 use stepback_model::tree::{SkipReason, TreeNode};
-use stepback_store::{Mutation, ObjectBatch, StoreError};
+use stepback_store::{Mutation, ObjectBatch};
 use stepback_worktree::apply::{Applier, ApplyFailure, ChangeOutcome};
 
 use crate::error::EngineError;
@@ -24,6 +24,8 @@ use crate::retry::{is_race, retry};
 use crate::rewind::{PreparedRewind, RewindReport};
 use crate::tree_edit;
 use crate::workspace::{PresentState, StoreSource, Workspace};
+
+mod recovery;
 
 /// Kinds of operation that change files.
 pub(crate) enum OperationPurpose {
@@ -80,7 +82,7 @@ impl Workspace {
             Err(failure) => return Err(self.roll_back(&opened.operation, &prepared.plan, *failure)),
         };
         self.revert_partial_databases(&opened.operation, &prepared.plan, &mut outcomes)?;
-        drop(git_locks);
+        git_locks.release();
         let mut pairs: Vec<_> = prepared.plan.changes.iter().cloned().zip(outcomes).collect();
         pairs.extend(held);
         let left_alone = &prepared.plan.left_alone;
@@ -388,61 +390,6 @@ impl Workspace {
         let applier = Applier::new(&self.root, &source, vault.as_ref(), &format!("{tag}r"), 1)?;
         applier.apply(&inverse, None).map_err(|failure| EngineError::from(failure.error))?;
         self.store().commit(None, &revert_mutations(operation))?;
-        Ok(())
-    }
-
-    /// Finishes the operations of a process that died. Does nothing while a live process works on them.
-    pub(crate) fn recover(&self) -> Result<(), EngineError> {
-        if self.store().unfinished(self.record.id)?.is_empty() {
-            return Ok(());
-        }
-        let _lock = self.lock_exclusive()?;
-        // The previous holder of the lock may have finished them meanwhile.
-        for operation in self.store().unfinished(self.record.id)?.into_iter().rev() {
-            self.finish_operation(&operation)?;
-        }
-        Ok(())
-    }
-
-    fn finish_operation(&self, operation: &Operation) -> Result<(), EngineError> {
-        let (Some(journal), Some(moved)) = (operation.journal, operation.action.moved().cloned()) else {
-            self.store().commit(None, &revert_mutations(operation))?;
-            return Ok(());
-        };
-        let source = StoreSource(self.store());
-        let plan = RewindPlan::load(&source, journal)?;
-        let before = self.store().step(moved.before)?;
-        let present = match &before {
-            Some(stored) => self.load_state(stored)?,
-            None => {
-                return Err(StoreError::Corrupt { what: "a journal refers to a missing step".into() }.into());
-            }
-        };
-        // The reached git state gets the description of the target's git state.
-        let git_target = match (moved.git, self.store().step(moved.onto)?) {
-            (true, Some(stored)) if !stored.purged => self.load_state(&stored)?.git,
-            _ => None,
-        };
-        let git_target = git_target.map(|hash| GitState::load(&source, hash)).transpose()?;
-        let git_paths = exclude_removed_repositories(touched_repositories(&plan), &plan);
-        GitLocks::clean_up(&self.root, &git_paths, operation.id);
-        let _git_locks = GitLocks::acquire(&self.root, &git_paths, operation.id)?;
-        let vault = self.vault()?;
-        let applier =
-            Applier::new(&self.root, &source, vault.as_ref(), &operation.id.short(), self.engine.threads)?;
-        applier.clean_up(&plan.changes)?;
-        // A revert that was interrupted leaves files under its own tag.
-        let reverting =
-            Applier::new(&self.root, &source, vault.as_ref(), &format!("{}r", operation.id.short()), 1)?;
-        let inverse: Vec<PlannedChange> = plan.changes.iter().map(PlannedChange::inverted).collect();
-        reverting.clean_up(&inverse)?;
-        let mut outcomes = match applier.apply(&plan.changes, None) {
-            Ok(outcomes) => outcomes,
-            Err(failure) => return Err(self.roll_back(operation, &plan, *failure)),
-        };
-        self.revert_partial_databases(operation, &plan, &mut outcomes)?;
-        let pairs: Vec<_> = plan.changes.into_iter().zip(outcomes).collect();
-        self.close_journal(operation, &present, &pairs, &plan.left_alone, git_target)?;
         Ok(())
     }
 }

@@ -130,6 +130,14 @@ pub fn remove_file(beneath: &mut Beneath, path: &RelPath) -> io::Result<()> {
     Ok(rustix::fs::unlinkat(&dir, name, AtFlags::empty())?)
 }
 
+/// Makes names that were created or removed in the directory at `path` durable.
+pub fn sync_dir(beneath: &mut Beneath, path: &RelPath) -> io::Result<()> {
+    // The cached handle is only for path lookup; syncing needs one that is open for reading.
+    let dir = beneath.dir(path)?;
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    Ok(rustix::fs::fsync(rustix::fs::openat(&dir, ".", flags, Mode::empty())?)?)
+}
+
 /// Removes the empty directory at `path`.
 pub fn remove_dir(beneath: &mut Beneath, path: &RelPath) -> io::Result<()> {
     let Some((dir, name)) = beneath.parent(path)? else { return Err(io::ErrorKind::InvalidInput.into()) };

@@ -27,9 +27,11 @@ use crate::error::WorktreeError;
 use crate::git;
 use crate::vault::Vault;
 use displaced::DisplacedFiles;
+pub use torn::TornFiles;
 
 mod displaced;
 mod durable;
+mod torn;
 mod write;
 
 /// Prefix of the names of temporary files; scans ignore them.
@@ -53,6 +55,8 @@ pub struct Applier<'a> {
     tag: String,
     threads: usize,
     durable: bool,
+    /// Files that may be replaced although they are not what the plan expects.
+    torn: TornFiles,
     /// Directories made writable temporarily, with their original permission bits.
     saved_modes: Mutex<BTreeMap<RelPath, u32>>,
     displaced: Mutex<DisplacedFiles>,
@@ -80,7 +84,8 @@ impl<'a> Applier<'a> {
             Beneath::open(root).map_err(|error| WorktreeError::Root { root: root.to_path_buf(), error })?;
         let tag = tag.to_string();
         let (loosened, displaced) = Default::default();
-        Ok(Self { beneath, source, vault, tag, threads, durable: true, saved_modes: loosened, displaced })
+        let (durable, torn) = (true, TornFiles::new());
+        Ok(Self { beneath, source, vault, tag, threads, durable, torn, saved_modes: loosened, displaced })
     }
 
     /// For files that are not needed after a crash: changes are not made durable.
@@ -207,7 +212,10 @@ impl<'a> Applier<'a> {
             Present::Differs if change.then.as_ref().is_some_and(TreeNode::is_dir) && is_dir(&dir, name) => {
                 return Ok(ChangeOutcome::Done);
             }
-            Present::Differs => return Ok(changed_meanwhile()),
+            Present::Differs => match self.torn_at(&dir, name, path) {
+                Some(torn) => torn,
+                None => return Ok(changed_meanwhile()),
+            },
         };
         let temporary = self.temporary_name(at);
         let moved = self.with_access(path, || {

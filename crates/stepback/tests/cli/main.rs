@@ -54,6 +54,7 @@ mod share;
 mod talk;
 mod tampering;
 mod telemetry;
+mod torn;
 mod transcripts;
 mod tui;
 mod two_servers;

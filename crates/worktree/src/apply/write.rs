@@ -40,8 +40,10 @@ impl Applier<'_> {
         let Some((dir, name)) = existing_parent(beneath.parent(path), path)? else {
             return Ok(missing_parent());
         };
-        // What is there now? Normally what the plan saved; after a crash perhaps already what it wants.
+        // What is there now? Normally what the plan saved; after a crash perhaps already what it wants, or a part of it.
+        let torn = self.torn_at(&dir, name, path);
         let replaced = match &change.now {
+            _ if torn.is_some() => torn,
             Some(now) if !now.is_dir() => match self.compare_present(&dir, name, now, path)? {
                 Present::Matches(identity) => Some(identity),
                 Present::OtherMode(_) | Present::Differs => {
@@ -54,6 +56,7 @@ impl Applier<'_> {
             _ => None,
         };
         if replaced.is_some()
+            && torn.is_none()
             && let (Some(TreeNode::File { content: old, .. }), TreeNode::File { content: new, mode, .. }) =
                 (&change.now, then)
             && old == new
