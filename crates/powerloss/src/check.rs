@@ -42,8 +42,13 @@ impl<'a> Moment<'a> {
         };
         let revoked: Vec<u64> =
             steps.iter().filter(is_running).flat_map(|step| step.revoked.iter().copied()).collect();
-        let is_kept =
-            |promise: &&Promise| !matches!(promise, Promise::Checkpoint(n, _) if revoked.contains(n));
+        let revoked_texts: Vec<&String> =
+            steps.iter().filter(is_running).flat_map(|step| &step.revoked_texts).collect();
+        let is_kept = |promise: &&Promise| match promise {
+            Promise::Checkpoint(number, _) => !revoked.contains(number),
+            Promise::Prints(_, text) => !revoked_texts.contains(&text),
+            Promise::File(..) | Promise::Directory(..) | Promise::Store(_) => true,
+        };
         let promises = done.drain(..).flat_map(|step| &step.promises).filter(is_kept).collect();
         Some(Self { step, expected, promises })
     }

@@ -71,6 +71,7 @@ fn run_all(options: &Options) -> Result<u8> {
         }
         reports.push(run::run(kind, &executable, &root, options)?);
     }
+    print_commands(&reports);
     let (cuts, failed) = print_table(&reports);
     println!(
         "{cuts} cuts, {failed} failed, in {:.0} s; seed {}",
@@ -78,6 +79,21 @@ fn run_all(options: &Options) -> Result<u8> {
         options.seed
     );
     Ok(u8::from(failed > 0))
+}
+
+fn print_commands(reports: &[FileSystemReport]) {
+    let Some(first) = reports.first() else { return };
+    let names: Vec<&str> = reports.iter().map(|report| report.file_system.name()).collect();
+    println!("\nCuts by command (failed):\n\n| command | {} |", names.join(" | "));
+    println!("|---|{}", "---|".repeat(names.len()));
+    for (index, command) in first.commands.iter().enumerate() {
+        let counts: Vec<String> = reports
+            .iter()
+            .filter_map(|report| report.commands.get(index))
+            .map(|count| format!("{} ({})", count.cuts, count.failed))
+            .collect();
+        println!("| {} | {} |", command.name, counts.join(" | "));
+    }
 }
 
 fn print_table(reports: &[FileSystemReport]) -> (usize, usize) {

@@ -40,6 +40,19 @@ pub struct FileSystemReport {
     pub writes: (usize, usize),
     /// Counts by model.
     pub tallies: BTreeMap<Model, Tally>,
+    /// Cuts during each command and failures, in the order of the commands.
+    pub commands: Vec<CommandCount>,
+}
+
+/// Cuts during one command.
+#[derive(Clone, Copy, Debug)]
+pub struct CommandCount {
+    /// The command's name in the report.
+    pub name: &'static str,
+    /// Cuts between its first write, or the user's edit before it, and the next edit or command.
+    pub cuts: usize,
+    /// Cuts after which something was wrong.
+    pub failed: usize,
 }
 
 /// Records and cuts one file system below a private directory.
@@ -74,10 +87,10 @@ pub fn run(kind: FileSystem, executable: &Path, root: &Path, options: &Options) 
     for step in &steps {
         println!("  {:6} … {:6}  {}", step.started, step.acknowledged, step.name);
     }
-    let tallies = harness.cut_all(&log, &steps, options)?;
+    let (tallies, commands) = harness.cut_all(&log, &steps, options)?;
     drop(harness);
     drop(disk_mount);
-    Ok(FileSystemReport { file_system: kind, writes, tallies })
+    Ok(FileSystemReport { file_system: kind, writes, tallies, commands })
 }
 
 /// Everything that a recording and its cuts share.
@@ -110,7 +123,7 @@ impl Harness {
         log: &[LogEntry],
         steps: &[StepRecord],
         options: &Options,
-    ) -> Result<BTreeMap<Model, Tally>> {
+    ) -> Result<(BTreeMap<Model, Tally>, Vec<CommandCount>)> {
         // Before the first edit there is nothing to lose.
         let first = steps.first().map_or(0, |step| step.started);
         let mut cuts = cuts::all_cuts(log, options.orders, options.seed);
@@ -118,6 +131,8 @@ impl Harness {
         let chosen = cuts::sample(&cuts, options.cuts, options.seed);
         println!("  {} of {} cuts", chosen.len(), cuts.len());
         let mut tallies: BTreeMap<Model, Tally> = BTreeMap::new();
+        let mut commands: Vec<_> =
+            steps.iter().map(|step| CommandCount { name: step.name, cuts: 0, failed: 0 }).collect();
         let mut playback = Playback::new(log);
         let mut failures = 0;
         for (index, cut) in chosen.iter().copied().enumerate() {
@@ -125,7 +140,12 @@ impl Harness {
             playback.apply(cut, &mut self.disk())?;
             let tally = tallies.entry(cut.model).or_default();
             tally.cuts += 1;
-            match self.check(&moment, cut) {
+            let checked = self.check(&moment, cut);
+            for command in commands.iter_mut().filter(|command| command.name == moment.step.name) {
+                command.cuts += 1;
+                command.failed += usize::from(checked.is_err());
+            }
+            match checked {
                 Ok(count) => {
                     tally.checked.promises += count.promises;
                     tally.checked.trees += count.trees;
@@ -151,7 +171,7 @@ impl Harness {
                 println!("  {} cuts, {failures} failed", index + 1);
             }
         }
-        Ok(tallies)
+        Ok((tallies, commands))
     }
 
     fn check(&self, moment: &Moment<'_>, cut: Cut) -> Result<CheckCount> {

@@ -49,6 +49,8 @@ pub struct StepRecord {
     pub promises: Vec<Promise>,
     /// Checkpoints that it may have removed once it started.
     pub revoked: Vec<u64>,
+    /// Texts that were printed before it and, because of what it removed, are not printed after it.
+    pub revoked_texts: Vec<String>,
 }
 
 /// What a step does besides running its command.
@@ -184,6 +186,19 @@ impl Recorder<'_> {
         self.disk.lock().unwrap_or_else(std::sync::PoisonError::into_inner).position()
     }
 
+    /// Returns the promised texts that are not printed, for example because the checkpoint that they describe was removed.
+    fn texts_not_printed(&self) -> Result<Vec<String>> {
+        let mut missing = Vec::new();
+        for promise in self.steps.iter().flat_map(|step| &step.promises) {
+            let Promise::Prints(args, text) = promise else { continue };
+            let args: Vec<&str> = args.iter().map(String::as_str).collect();
+            if !self.program.run(&args)?.contains(text) {
+                missing.push(text.clone());
+            }
+        }
+        Ok(missing)
+    }
+
     fn step(&mut self, name: &'static str, args: &[&str], plan: Plan) -> Result<()> {
         let workspace = self.program.workspace();
         let edited_from = self.position();
@@ -217,10 +232,11 @@ impl Recorder<'_> {
         if let Some(promise) = plan.promise {
             promises.push(promise(self.program)?);
         }
-        let mut revoked = known;
+        let (mut revoked, mut revoked_texts) = (known, Vec::new());
         if plan.removes {
             let left = self.program.checkpoints()?;
             revoked.retain(|number| !left.contains(number));
+            revoked_texts = self.texts_not_printed()?;
         }
         self.steps.push(StepRecord {
             name,
@@ -231,6 +247,7 @@ impl Recorder<'_> {
             after,
             promises,
             revoked,
+            revoked_texts,
         });
         Ok(())
     }
