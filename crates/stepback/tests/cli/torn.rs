@@ -42,7 +42,7 @@ fn shortened_files_are_written_again_and_saved() {
         assert_eq!(fs::read_to_string(&restored).unwrap(), "deleted and then restored\n", "{when}");
         replaced += 1;
         let into = world.root().join("saved");
-        let checkpoints = world.json(["checkpoint", "list"]);
+        let checkpoints = world.json(["checkpoint", "list", "--all"]);
         let is_saved = |step: &&serde_json::Value| step["summary"].to_string().contains("incomplete files");
         let steps = checkpoints["items"].as_array().unwrap();
         let saved = steps.iter().find(is_saved).unwrap_or_else(|| panic!("{when}: {checkpoints}"));
