@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 
 /// On each file system; together with the recordings this takes less than a minute.
-const CUTS: &str = "40";
+const CUTS: &str = "15";
 
 #[test]
 fn nothing_acknowledged_is_lost_at_a_sample_of_cuts() {
