@@ -226,7 +226,7 @@ mod tests {
     fn nothing_is_read_or_written_behind_the_end() {
         let mut disk = Disk::new(BLOCK as u64);
         assert_eq!(disk.read(BLOCK as u64 - 1, 10), [0]);
-        assert_eq!(disk.read(1 << 40, 10), []);
+        assert!(disk.read(1 << 40, 10).is_empty());
         assert!(disk.write(BLOCK as u64 - 1, b"ab").is_err());
     }
 }
