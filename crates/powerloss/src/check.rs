@@ -9,9 +9,9 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::cuts::{Cut, Random};
+use crate::cuts::{Cut, SeededDraws};
 use crate::program::Program;
-use crate::tree::Tree;
+use crate::tree::DirectoryTree;
 use crate::workload::{Promise, StepRecord};
 
 /// How many of the older promises are checked at a cut; the newest ones always are.
@@ -23,7 +23,7 @@ pub struct Moment<'a> {
     /// The step that was going on, or the last one.
     pub step: &'a StepRecord,
     /// What the workspace may be; empty while the user was editing it.
-    expected: Vec<&'a Tree>,
+    expected: Vec<&'a DirectoryTree>,
     promises: Vec<&'a Promise>,
 }
 
@@ -77,7 +77,7 @@ pub fn check(program: &Program, moment: &Moment<'_>, cut: Cut, scratch: &Path) -
         program.run(&["status"]).context("recovery")?;
     }
     if !moment.expected.is_empty() {
-        let present = Tree::read(&program.workspace())?;
+        let present = DirectoryTree::read(&program.workspace())?;
         if !moment.expected.contains(&&present) {
             let differences: Vec<String> = moment
                 .expected
@@ -89,7 +89,7 @@ pub fn check(program: &Program, moment: &Moment<'_>, cut: Cut, scratch: &Path) -
         }
         count.trees += 1;
     }
-    let mut random = Random::new(cut.seed ^ cut.position as u64);
+    let mut random = SeededDraws::new(cut.seed ^ cut.position as u64);
     let (older, newest) = moment.promises.split_at(moment.promises.len().saturating_sub(2));
     let drawn = (0..OLDER_PROMISES.min(older.len())).map(|_| older[random.below(older.len())]);
     for promise in newest.iter().copied().chain(drawn.collect::<Vec<_>>()) {
@@ -119,7 +119,7 @@ fn check_promise(program: &Program, promise: &Promise, scratch: &Path) -> Result
             let point = format!("#{number}");
             let into = target.to_str().context("a path that is not UTF-8")?;
             let restored = program.run(&["restore", &point, "--into", into, "--git"]);
-            let found = restored.and_then(|_| Tree::read(&target));
+            let found = restored.and_then(|_| DirectoryTree::read(&target));
             fs::remove_dir_all(&target).ok();
             let found = found.with_context(|| format!("checkpoint {point}"))?;
             let differences = found.differences(tree);
@@ -135,7 +135,7 @@ fn check_promise(program: &Program, promise: &Promise, scratch: &Path) -> Result
             ensure!(found == *bytes, "{}: {} bytes instead of {}", path.display(), found.len(), bytes.len());
         }
         Promise::Directory(path, tree) => {
-            let differences = Tree::read(path)?.differences(tree);
+            let differences = DirectoryTree::read(path)?.differences(tree);
             ensure!(differences.is_empty(), "{}: {}", path.display(), differences.join("; "));
         }
         Promise::Store(path) => {

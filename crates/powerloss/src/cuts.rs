@@ -50,7 +50,7 @@ pub struct Cut {
 /// - reordered: after every write that is not the only one since the last flush, `orders` draws.
 pub fn all_cuts(log: &[LogEntry], orders: u64, seed: u64) -> Vec<Cut> {
     let mut cuts = Vec::new();
-    let mut draws = Random::new(seed);
+    let mut draws = SeededDraws::new(seed);
     let mut unflushed = 0;
     for (index, entry) in log.iter().enumerate() {
         match entry {
@@ -83,7 +83,7 @@ pub fn sample(cuts: &[Cut], count: usize, seed: u64) -> Vec<Cut> {
     if cuts.len() <= count {
         return cuts.to_vec();
     }
-    let mut random = Random::new(seed);
+    let mut random = SeededDraws::new(seed);
     let mut chosen = BTreeSet::new();
     while chosen.len() < count {
         chosen.insert(random.below(cuts.len()));
@@ -117,7 +117,7 @@ impl<'a> Playback<'a> {
             Model::Kept => disk.cut(unflushed),
             Model::Dropped => disk.cut([]),
             Model::Reordered => {
-                let mut random = Random::new(cut.seed);
+                let mut random = SeededDraws::new(cut.seed);
                 // Sometimes little survives, sometimes nearly everything.
                 let chance = [1, 2, 4, 6, 7][random.below(5)];
                 let pieces = unflushed.flat_map(|(offset, bytes)| split_at_blocks(offset, bytes));
@@ -129,9 +129,9 @@ impl<'a> Playback<'a> {
 
 /// Seeded numbers (SplitMix64), the same on every machine.
 #[derive(Debug)]
-pub struct Random(u64);
+pub struct SeededDraws(u64);
 
-impl Random {
+impl SeededDraws {
     /// Numbers that depend on the seed only.
     pub fn new(seed: u64) -> Self {
         Self(seed)

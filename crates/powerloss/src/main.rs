@@ -26,7 +26,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, ensure};
 
-use options::Options;
+use options::PowerlossOptions;
 use run::FileSystemReport;
 
 fn main() -> ExitCode {
@@ -47,7 +47,7 @@ fn start(args: &[String]) -> Result<u8> {
         return Ok(0);
     }
     let clock = SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |time| time.as_secs());
-    let options = Options::parse(args, clock)?;
+    let options = PowerlossOptions::parse(args, clock)?;
     if namespace::is_inside() {
         return run_all(&options);
     }
@@ -58,7 +58,7 @@ fn start(args: &[String]) -> Result<u8> {
     namespace::run_inside(args)
 }
 
-fn run_all(options: &Options) -> Result<u8> {
+fn run_all(options: &PowerlossOptions) -> Result<u8> {
     let executable = find_stepback(options)?;
     let root = namespace::make_private_root(&executable)?;
     println!("Seed: {}", options.seed);
@@ -122,7 +122,7 @@ fn print_table(reports: &[FileSystemReport]) -> (usize, usize) {
 }
 
 /// The program under test: the one that was named, or the one that cargo built beside this one.
-fn find_stepback(options: &Options) -> Result<PathBuf> {
+fn find_stepback(options: &PowerlossOptions) -> Result<PathBuf> {
     let path = match &options.program {
         Some(path) => PathBuf::from(path),
         None => std::env::current_exe().context("cannot find this program")?.with_file_name("stepback"),

@@ -24,7 +24,7 @@ Needs root, /dev/fuse and loop devices. Everything is mounted in a namespace of 
 
 /// What was asked for.
 #[derive(Debug)]
-pub struct Options {
+pub struct PowerlossOptions {
     /// File systems to test, and whether the user named them.
     pub file_systems: Vec<FileSystem>,
     /// Most cuts on each.
@@ -39,7 +39,7 @@ pub struct Options {
     pub keep: Option<String>,
 }
 
-impl Options {
+impl PowerlossOptions {
     /// Reads arguments.
     pub fn parse(args: &[String], default_seed: u64) -> Result<Self> {
         let mut options = Self {
@@ -82,7 +82,7 @@ mod tests {
     fn options_are_read() {
         let parse = |text: &str| {
             let args: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
-            Options::parse(&args, 5)
+            PowerlossOptions::parse(&args, 5)
         };
         let options = parse("--fs xfs --cuts 30").unwrap();
         assert_eq!((options.file_systems, options.cuts, options.seed), (vec![FileSystem::Xfs], 30, 5));

@@ -13,7 +13,7 @@ use crate::cuts::{self, Cut, Model, Playback};
 use crate::disk::{Disk, LogEntry};
 use crate::filesystem::FileSystem;
 use crate::fuse::DiskMount;
-use crate::options::Options;
+use crate::options::PowerlossOptions;
 use crate::program::Program;
 use crate::workload::{self, StepRecord};
 
@@ -56,7 +56,12 @@ pub struct CommandCount {
 }
 
 /// Records and cuts one file system below a private directory.
-pub fn run(kind: FileSystem, executable: &Path, root: &Path, options: &Options) -> Result<FileSystemReport> {
+pub fn run(
+    kind: FileSystem,
+    executable: &Path,
+    root: &Path,
+    options: &PowerlossOptions,
+) -> Result<FileSystemReport> {
     let paths = ["disk", "mounted", "scratch"].map(|name| root.join(kind.name()).join(name));
     for path in &paths {
         fs::create_dir_all(path)?;
@@ -122,7 +127,7 @@ impl Harness {
         &self,
         log: &[LogEntry],
         steps: &[StepRecord],
-        options: &Options,
+        options: &PowerlossOptions,
     ) -> Result<(BTreeMap<Model, Tally>, Vec<CommandCount>)> {
         // Before the first edit there is nothing to lose.
         let first = steps.first().map_or(0, |step| step.started);

@@ -24,12 +24,12 @@ enum Entry {
 
 /// A directory tree without `.git`, and the state of the repository in it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Tree {
+pub struct DirectoryTree {
     entries: BTreeMap<PathBuf, Entry>,
     git: Vec<String>,
 }
 
-impl Tree {
+impl DirectoryTree {
     /// Reads a directory.
     pub fn read(root: &Path) -> Result<Self> {
         let mut tree = Self::default();

@@ -10,22 +10,22 @@ use std::sync::Mutex;
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::cuts::Random;
+use crate::cuts::SeededDraws;
 use crate::disk::Disk;
 use crate::program::Program;
-use crate::tree::{Tree, git};
+use crate::tree::{DirectoryTree, git};
 
 /// Something that a command acknowledged.
 #[derive(Clone, Debug)]
 pub enum Promise {
     /// This checkpoint can be restored, with git.
-    Checkpoint(u64, Tree),
+    Checkpoint(u64, DirectoryTree),
     /// A command prints this text.
     Prints(Vec<String>, String),
     /// A file has this content.
     File(PathBuf, Vec<u8>),
     /// A directory has this content.
-    Directory(PathBuf, Tree),
+    Directory(PathBuf, DirectoryTree),
     /// A second store is complete and has this many checkpoints.
     Store(PathBuf),
 }
@@ -42,9 +42,9 @@ pub struct StepRecord {
     /// Where it had returned.
     pub acknowledged: usize,
     /// The workspace before the command.
-    pub before: Tree,
+    pub before: DirectoryTree,
     /// The workspace after it.
-    pub after: Tree,
+    pub after: DirectoryTree,
     /// What it acknowledged.
     pub promises: Vec<Promise>,
     /// Checkpoints that it may have removed once it started.
@@ -161,7 +161,7 @@ impl Recorder<'_> {
             &["restore", "large", "--into", text(&restored)?],
             promise(|program| {
                 let directory = program.on_disk("out/restored");
-                Ok(Promise::Directory(directory.clone(), Tree::read(&directory)?))
+                Ok(Promise::Directory(directory.clone(), DirectoryTree::read(&directory)?))
             }),
         )?;
         let (store, copy) = (self.program.store(), self.program.on_disk("copy"));
@@ -206,7 +206,7 @@ impl Recorder<'_> {
             edit(&workspace)?;
             rustix::fs::sync();
         }
-        let before = Tree::read(&workspace)?;
+        let before = DirectoryTree::read(&workspace)?;
         let known = if plan.removes { self.program.checkpoints()? } else { Vec::new() };
         // What was only read still changes access times; that belongs to no command.
         let started = self.position();
@@ -222,7 +222,7 @@ impl Recorder<'_> {
                 String::from_utf8_lossy(&output.stderr)
             );
         }
-        let after = Tree::read(&workspace)?;
+        let after = DirectoryTree::read(&workspace)?;
         let mut promises = Vec::new();
         if makes_checkpoint {
             let step: serde_json::Value = serde_json::from_slice(&output.stdout)?;
@@ -263,7 +263,7 @@ fn newest(program: &Program) -> Result<Promise> {
     let newest = &log["items"][0];
     ensure!(newest["checkpoint"] == true, "the newest step is not a checkpoint: {newest}");
     let number = newest["number"].as_u64().context("a step without a number")?;
-    Ok(Promise::Checkpoint(number, Tree::read(&program.workspace())?))
+    Ok(Promise::Checkpoint(number, DirectoryTree::read(&program.workspace())?))
 }
 
 fn text(path: &Path) -> Result<&str> {
@@ -285,7 +285,7 @@ fn lay_out(root: &Path) -> Result<()> {
     for (name, content) in files {
         fs::write(root.join(name), content)?;
     }
-    fs::write(root.join("large.bin"), Random::new(1).bytes(150_000))?;
+    fs::write(root.join("large.bin"), SeededDraws::new(1).bytes(150_000))?;
     symlink("keep.txt", root.join("link"))?;
     for (name, mode) in [("nested/deep", 0o750), ("tool.sh", 0o755), ("keep.txt", 0o600)] {
         fs::set_permissions(root.join(name), fs::Permissions::from_mode(mode))?;
@@ -306,7 +306,7 @@ fn change_a_line(root: &Path) -> Result<()> {
 
 fn change_much(root: &Path) -> Result<()> {
     let seed = fs::read(root.join("edited.txt"))?.len() as u64;
-    fs::write(root.join("large.bin"), Random::new(seed).bytes(300_000))?;
+    fs::write(root.join("large.bin"), SeededDraws::new(seed).bytes(300_000))?;
     for name in ["deleted.txt", "turns", "link"] {
         if root.join(name).is_file() {
             fs::remove_file(root.join(name))?;
