@@ -19,6 +19,9 @@ use crate::output::{self, Paint};
 const MAX_LISTED_ITEMS: usize = 20;
 /// The fewest characters of an abbreviated session id, so that `12` still means a step.
 const MIN_ID_PREFIX_CHARS: usize = 4;
+/// From so many digits on, a number is a session if there is one with that id: ids are shown with this length, and by chance
+/// some have digits only.
+const SHORT_ID_CHARS: usize = 8;
 
 /// Runs `stepback compare`.
 pub fn compare(context: &Context, arguments: &CompareArgs) -> CommandResult {
@@ -50,6 +53,11 @@ fn resolve_side(context: &Context, text: &str) -> Result<ComparedRun, CommandFai
     }
     let here = context.open_workspace();
     if is_number(text) {
+        if text.len() >= SHORT_ID_CHARS
+            && let Ok((workspace, session)) = sessions::find_by_id(context, text)
+        {
+            return Ok(ComparedRun::from_session(&workspace, &session)?);
+        }
         let here = here?;
         return Ok(ComparedRun::from_point(&here, &context.resolve(&here, text)?)?);
     }

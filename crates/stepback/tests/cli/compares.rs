@@ -100,6 +100,18 @@ fn a_session_of_another_workspace_is_found_by_its_id() {
     assert_eq!(document["counts"]["same"], 5);
 }
 
+/// By chance, some ids have digits only.
+#[test]
+fn eight_digits_are_a_session_if_there_is_one_and_otherwise_a_step() {
+    let world = Sandbox::new();
+    session(&world, "12345678", true);
+    let document = world.json(["compare", "12345678", "#1"]);
+    assert_eq!(document["a"]["session"], world.json(["sessions"])["items"][0]["id"], "{document}");
+    let refused = world.run(["compare", "87654321", "#1"]);
+    assert_eq!(refused.code, Some(4), "{refused:?}");
+    assert!(refused.err.contains("there is no step 87654321"), "{refused:?}");
+}
+
 #[test]
 fn branches_are_compared_step_by_step() {
     let world = Sandbox::new();
