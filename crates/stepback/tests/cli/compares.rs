@@ -108,7 +108,7 @@ fn eight_digits_are_a_session_if_there_is_one_and_otherwise_a_step() {
     let document = world.json(["compare", "12345678", "#1"]);
     assert_eq!(document["a"]["session"], world.json(["sessions"])["items"][0]["id"], "{document}");
     let refused = world.run(["compare", "87654321", "#1"]);
-    assert_eq!(refused.code, Some(4), "{refused:?}");
+    assert_eq!(refused.code, Some(3), "{refused:?}");
     assert!(refused.err.contains("there is no step 87654321"), "{refused:?}");
 }
 
