@@ -2,10 +2,11 @@
 //!
 //! ARCHITECTURE.md names every crate and its layer; this task reads that table and fails when the code
 //! disagrees, so the document cannot drift. All problems are listed, not only the first. The rules are
-//! in [`layers`] (edges between crates), [`source`] (files, functions, names), [`writers`] (who writes files) and [`deny`]
-//! (dependencies).
+//! in [`layers`] (edges between crates), [`source`] (files, functions, names), [`writers`] (who writes files), [`doc_names`] (names in
+//! documents) and [`deny`] (dependencies).
 
 mod deny;
+mod doc_names;
 mod layers;
 mod source;
 mod writers;
@@ -50,6 +51,11 @@ pub fn run() -> Result<()> {
     problems.extend(files.iter().flat_map(SourceFile::check));
     problems.extend(source::check_type_names(&files));
     problems.extend(writers::check(&files));
+    for document in ["ARCHITECTURE.md", "AGENTS.md"] {
+        let text = fs::read_to_string(workspace.root.join(document));
+        let text = text.with_context(|| format!("cannot read {document}"))?;
+        problems.extend(doc_names::check(document, &text, &files));
+    }
     problems.extend(deny::check(&workspace.root)?);
 
     if problems.is_empty() {
