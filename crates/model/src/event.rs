@@ -30,13 +30,14 @@ pub struct ReportedError {
 }
 
 impl ReportedError {
-    /// Returns the error that a reported value stands for. Many tools always send an error field; one that is empty
-    /// (`null`, `false`, zero, an empty text, or a list or object of such values only) means that nothing failed.
+    /// Returns the error that a reported value describes. Many tools always send an error field; an empty one (`null`,
+    /// `false`, zero, an empty string, or a list or object of such values only) means that nothing failed.
     pub fn reported(value: &Value) -> Option<Self> {
         if is_nothing(value) {
             return None;
         }
-        let text = |place: &str| value.pointer(place).and_then(Value::as_str).filter(|text| !text.is_empty());
+        let text =
+            |pointer: &str| value.pointer(pointer).and_then(Value::as_str).filter(|text| !text.is_empty());
         let message = match value {
             Value::String(text) => text.clone(),
             Value::Bool(_) => "it failed".to_owned(),

@@ -133,14 +133,14 @@ fn build_up(
 struct NodeWriter<'a, K: ?Sized> {
     sink: &'a K,
     node: Node,
-    done: Vec<Entry>,
+    closed: Vec<Entry>,
     /// The old node near the one being built: reused if it is the same, otherwise passed as `similar_to`.
     nearby: Option<(Hash, Rc<Node>)>,
 }
 
 impl<'a, K: ObjectSink + ?Sized> NodeWriter<'a, K> {
     fn new(sink: &'a K, level: u8) -> Self {
-        Self { sink, node: Node { level, entries: Vec::new() }, done: Vec::new(), nearby: None }
+        Self { sink, node: Node { level, entries: Vec::new() }, closed: Vec::new(), nearby: None }
     }
 
     fn push(&mut self, entry: Entry) -> Result<(), ObjectError> {
@@ -156,21 +156,21 @@ impl<'a, K: ObjectSink + ?Sized> NodeWriter<'a, K> {
                 self.sink.write(ObjectKind::List, &self.node.encode(), similar_to)?
             }
         };
-        self.done.push(self.node.parent_entry(hash));
+        self.closed.push(self.node.parent_entry(hash));
         self.node.entries.clear();
         Ok(())
     }
 
     /// Whether a node has just been closed, so that the next one can be an old one.
     fn is_between_nodes(&self) -> bool {
-        self.node.entries.is_empty() && !self.done.is_empty()
+        self.node.entries.is_empty() && !self.closed.is_empty()
     }
 
     fn finish(mut self) -> Result<Vec<Entry>, ObjectError> {
         if !self.node.entries.is_empty() {
             self.close()?;
         }
-        Ok(self.done)
+        Ok(self.closed)
     }
 }
 
@@ -182,8 +182,8 @@ struct EditedList<'a, S: ?Sized> {
 }
 
 impl<S: ObjectSource + ?Sized> EditedList<'_, S> {
-    /// Replaces the entries of the nodes at `level` that are in `range` by `new`. Returns the nodes made and the range
-    /// of old nodes they stand for. No node is made only if no entry is left at all.
+    /// Replaces the entries of the nodes at `level` that are in `range` by `new`. Returns the nodes written and the range
+    /// of old nodes they replace. No node is written only if no entry is left at all.
     fn edit_level<K: ObjectSink + ?Sized>(
         &self,
         sink: &K,
