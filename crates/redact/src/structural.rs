@@ -22,15 +22,15 @@ pub fn token(view: &ByteWindow<'_>) -> Option<FoundSecret> {
     .or_else(|| if length == 11 && next == b':' { firebase(view) } else { None })
 }
 
-fn bounded_run_end(view: &ByteWindow<'_>, from: usize, mask: u8, least: usize, most: usize) -> Option<usize> {
-    let end = byte_class::run_end(view.bytes, from, mask, most + 1);
-    (end - from >= least && end - from <= most && !byte_class::is(view.byte(end), WORD)).then_some(end)
+fn bounded_run_end(view: &ByteWindow<'_>, start: usize, mask: u8, min: usize, max: usize) -> Option<usize> {
+    let end = byte_class::run_end(view.bytes, start, mask, max + 1);
+    (end - start >= min && end - start <= max && !byte_class::is(view.byte(end), WORD)).then_some(end)
 }
 
 /// A JWT: three parts of base64url, the first of which is an object.
 fn jwt(view: &ByteWindow<'_>) -> Option<FoundSecret> {
-    let all = WORD | DOT;
-    let end = byte_class::run_end(view.bytes, view.start, all, 12 * 1024);
+    let mask = WORD | DOT;
+    let end = byte_class::run_end(view.bytes, view.start, mask, 12 * 1024);
     let mut parts = view.bytes[view.start..end].splitn(3, |b| *b == b'.');
     let (head, payload) = (parts.next()?, parts.next()?);
     let signature = parts.next()?;
@@ -38,15 +38,15 @@ fn jwt(view: &ByteWindow<'_>) -> Option<FoundSecret> {
     if head.len() < 16 || payload.len() < 8 || !signed || !is_plausible(head) {
         return None;
     }
-    let mut found = FoundSecret::new(view.start, end, "jwt");
+    let mut secret = FoundSecret::new(view.start, end, "jwt");
     if end - view.start == 12 * 1024 {
-        found.then = AfterSecret::DropRun(all);
+        secret.then = AfterSecret::DropRun(mask);
     } else {
-        while view.bytes[found.end - 1] == b'.' {
-            found.end -= 1;
+        while view.bytes[secret.end - 1] == b'.' {
+            secret.end -= 1;
         }
     }
-    Some(found)
+    Some(secret)
 }
 
 /// `123456789:AA…`, the id of a bot and its token, in URLs with `bot` before it.
@@ -73,9 +73,9 @@ fn discord(view: &ByteWindow<'_>) -> Option<FoundSecret> {
     is_plausible(rest).then(|| FoundSecret::new(view.start, end, "discord-bot-token"))
 }
 
-fn exactly_until_dot(view: &ByteWindow<'_>, from: usize, length: usize) -> Option<usize> {
-    let end = byte_class::run_end(view.bytes, from, WORD, length + 1);
-    (end - from == length && view.byte(end) == b'.').then_some(end)
+fn exactly_until_dot(view: &ByteWindow<'_>, start: usize, length: usize) -> Option<usize> {
+    let end = byte_class::run_end(view.bytes, start, WORD, length + 1);
+    (end - start == length && view.byte(end) == b'.').then_some(end)
 }
 
 /// `….atlasv1.…`
@@ -152,7 +152,7 @@ pub fn is_encoded_pair(text: &[u8]) -> bool {
     if trimmed.len() < 6 || trimmed.len() > 2048 || trimmed.len() % 4 == 1 {
         return false;
     }
-    let (mut bits, mut held, mut colon) = (0u32, 0, false);
+    let (mut bits, mut pending_bits, mut has_colon) = (0u32, 0, false);
     for b in trimmed {
         let value = match b {
             b'A'..=b'Z' => b - b'A',
@@ -163,18 +163,18 @@ pub fn is_encoded_pair(text: &[u8]) -> bool {
             _ => return false,
         };
         bits = bits << 6 | u32::from(value);
-        held += 6;
-        if held >= 8 {
-            held -= 8;
-            let byte = (bits >> held) as u8;
-            colon |= byte == b':';
+        pending_bits += 6;
+        if pending_bits >= 8 {
+            pending_bits -= 8;
+            let byte = (bits >> pending_bits) as u8;
+            has_colon |= byte == b':';
             // A password may have letters of any language, a name has none of them.
-            if byte.is_ascii_control() || !byte.is_ascii() && !colon {
+            if byte.is_ascii_control() || !byte.is_ascii() && !has_colon {
                 return false;
             }
         }
     }
-    colon
+    has_colon
         && byte_class::classes(trimmed) & (UPPER | DIGIT) != 0
         && trimmed.iter().all(|b| byte_class::is(*b, BASE64 | WORD))
 }

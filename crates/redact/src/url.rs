@@ -52,11 +52,11 @@ fn token_as_user(view: &ByteWindow<'_>, start: usize, user: &[u8], host: &[u8]) 
     {
         return Some(FoundSecret::new(start, end, "sentry-dsn"));
     }
-    let own = crate::pairs::own_kind(view, start, end);
-    if own.is_some()
+    let own_kind = crate::pairs::own_kind(view, start, end);
+    if own_kind.is_some()
         || user.len() >= 24 && user.iter().all(|b| byte_class::is(*b, byte_class::WORD)) && is_plausible(user)
     {
-        return Some(FoundSecret::new(start, end, own.unwrap_or("url-token")));
+        return Some(FoundSecret::new(start, end, own_kind.unwrap_or("url-token")));
     }
     None
 }
