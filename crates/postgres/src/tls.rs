@@ -73,18 +73,18 @@ pub(crate) struct Tls(TlsConnector);
 
 impl Tls {
     /// Reads the certificates that are needed, if any.
-    pub fn new(asked: &TlsOptions) -> Result<Self, String> {
+    pub fn new(options: &TlsOptions) -> Result<Self, String> {
         let provider = Arc::new(crypto::ring::default_provider());
         // With a list of trusted certificates, `require` means `verify-ca`, as in PostgreSQL's own programs.
-        let verify = match asked.mode {
+        let verify = match options.mode {
             Mode::VerifyCa | Mode::VerifyFull => true,
-            Mode::Require => asked.roots.is_some(),
+            Mode::Require => options.roots.is_some(),
             Mode::Disable | Mode::Prefer => false,
         };
-        let chain = if verify { Some(chain_verifier(asked.roots.as_deref(), &provider)?) } else { None };
+        let chain = if verify { Some(chain_verifier(options.roots.as_deref(), &provider)?) } else { None };
         let verifier = Verifier {
             chain,
-            host: asked.mode == Mode::VerifyFull,
+            host: options.mode == Mode::VerifyFull,
             algorithms: provider.signature_verification_algorithms,
         };
         let config = ClientConfig::builder_with_provider(provider)
