@@ -1,4 +1,4 @@
-//! Agents that read what a model says: how late each piece comes, and how long all of it takes.
+//! Agents that read a model's stream: the delay of each event, and the duration of the whole answer.
 //!
 //! Model and agents are threads of one process, so that both read the same clock.
 
@@ -53,7 +53,8 @@ impl TestClient {
         Ok(Self { stream, epoch })
     }
 
-    /// Asks, and reads the whole answer. Moments of pieces are only looked for in an answer that is paced.
+    /// Sends the request and reads the whole answer. Delays are only measured in an answer with an interval between
+    /// events.
     pub fn send_request(
         &mut self,
         wanted: &RequestedAnswer,
@@ -74,25 +75,27 @@ impl TestClient {
             let now = self.epoch.elapsed().as_micros() as f64;
             tail.extend_from_slice(&buffer[..read]);
             if !started {
-                let Some(at) = tail.windows(4).position(|four| four == b"\r\n\r\n") else { continue };
+                let Some(index) = tail.windows(4).position(|four| four == b"\r\n\r\n") else { continue };
                 ensure!(tail.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&tail));
-                if tail.len() == at + 4 {
+                if tail.len() == index + 4 {
                     continue;
                 }
                 seen.first = begun.elapsed();
                 started = true;
             }
             let mut done = 0;
-            if !wanted.every.is_zero() {
-                while let Some(at) = tail[done..].iter().position(|byte| *byte == MARK).map(|at| at + done) {
-                    let Some(digits) = tail.get(at + 1..at + 1 + DIGITS) else { break };
+            if !wanted.interval.is_zero() {
+                while let Some(index) =
+                    tail[done..].iter().position(|byte| *byte == MARK).map(|index| index + done)
+                {
+                    let Some(digits) = tail.get(index + 1..index + 1 + DIGITS) else { break };
                     let moment: f64 = std::str::from_utf8(digits)?.parse()?;
                     seen.lags.push((now - moment) / 1e3);
-                    done = at + 1 + DIGITS;
+                    done = index + 1 + DIGITS;
                 }
             }
             if tail.ends_with(LAST_CHUNK) {
-                ensure!(wanted.every.is_zero() || seen.lags.len() == wanted.pieces, "pieces are missing");
+                ensure!(wanted.interval.is_zero() || seen.lags.len() == wanted.pieces, "pieces are missing");
                 seen.between = Some((begun, Instant::now()));
                 return Ok(seen);
             }
@@ -116,7 +119,7 @@ pub fn run_concurrently(
         for number in 0..streams {
             let all_connected = &all_connected;
             // Spread over a time: answers do not begin, and so do not end, all at one moment.
-            let phase = match wanted.every.is_zero() {
+            let phase = match wanted.interval.is_zero() {
                 true => Duration::ZERO,
                 false => {
                     START_WINDOW * u32::try_from(number).unwrap_or(0) / u32::try_from(streams).unwrap_or(1)
