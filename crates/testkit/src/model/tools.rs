@@ -1,4 +1,4 @@
-//! What each agent calls the tools that a script names neutrally, and what input they take there.
+//! Each agent's names and inputs for the tools of a script.
 
 use std::path::Path;
 
@@ -12,11 +12,11 @@ use super::script::ScriptedCall;
 pub struct AgentToolCall {
     /// The tool's name there.
     pub name: String,
-    /// Its input: an object, or a text for a tool that takes free text.
+    /// Its input: an object, or a text for a tool with free-form input.
     pub input: Value,
 }
 
-/// Puts a call into an agent's own words. `offered` are the tools that the agent's request names.
+/// Translates a call into an agent's own format. `offered` are the tools that the agent's request names.
 pub fn translate(
     agent: ScriptedAgent,
     call: &ScriptedCall,
@@ -85,10 +85,10 @@ pub fn translate(
 
 /// Codex has had three names for its shell; the request says which one this version offers.
 fn codex_shell<'a>(command: &str, offered: &[String]) -> (&'a str, Value) {
-    let has = |name: &str| offered.iter().any(|tool| tool == name);
-    if has("shell_command") && !has("exec_command") {
+    let offers = |name: &str| offered.iter().any(|tool| tool == name);
+    if offers("shell_command") && !offers("exec_command") {
         ("shell_command", json!({ "command": command }))
-    } else if has("shell") && !has("exec_command") {
+    } else if offers("shell") && !offers("exec_command") {
         ("shell", json!({ "command": ["bash", "-c", command] }))
     } else {
         ("exec_command", json!({ "cmd": command }))
