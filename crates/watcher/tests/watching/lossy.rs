@@ -180,7 +180,7 @@ fn what_takes_long_to_begin_anew_gives_no_answer_until_it_has() {
     watch.catch_up().unwrap();
     assert!(watch.is_lost(), "it is not begun anew where others wait");
     assert_eq!(watch.answer(id, Some(token)).unwrap(), WatchAnswer::Nothing);
-    watch.begin_anew().unwrap();
+    watch.restart().unwrap();
     assert!(matches!(watch.answer(id, Some(token)).unwrap(), WatchAnswer::Everything(_)));
 }
 

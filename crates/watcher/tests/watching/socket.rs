@@ -22,7 +22,7 @@ pub fn store(desk: &WatchFixture) -> PathBuf {
 
 fn start(dir: &Path, recent: &[&Path], most: Option<usize>) -> Option<Watcher> {
     let recent = recent.iter().map(|root| root.to_path_buf()).collect();
-    Watcher::start(WatcherConfig { recent, most, ..WatcherConfig::new(dir) }).unwrap()
+    Watcher::start(WatcherConfig { recent, max_dirs: most, ..WatcherConfig::new(dir) }).unwrap()
 }
 
 /// Waits for something that another thread does.
