@@ -149,11 +149,12 @@ pub(crate) fn usage(
         return None;
     }
     let (cache_read, cache_write) = (cache_read.unwrap_or(0), cache_write.unwrap_or(0));
-    let all = input.unwrap_or(0);
+    let total_input = input.unwrap_or(0);
     // Some instrumentations of Anthropic's API count cache tokens separately from the input, as that API does.
-    let plain = all.checked_sub(cache_read.saturating_add(cache_write)).unwrap_or(all);
+    let uncached_input =
+        total_input.checked_sub(cache_read.saturating_add(cache_write)).unwrap_or(total_input);
     Some(TokenUsage {
-        input: plain,
+        input: uncached_input,
         output: output.unwrap_or(0),
         cache_read,
         cache_write,

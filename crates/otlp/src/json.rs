@@ -248,7 +248,7 @@ const KINDS: [&str; 6] = ["UNSPECIFIED", "INTERNAL", "SERVER", "CLIENT", "PRODUC
 fn enum_number(value: &Value, prefix: &str, names: &[&str]) -> u64 {
     let text = value.as_str().and_then(|text| {
         let named = names.iter().position(|name| text.strip_prefix(prefix) == Some(name));
-        named.map(|at| at as u64).or_else(|| text.parse().ok())
+        named.map(|index| index as u64).or_else(|| text.parse().ok())
     });
     value.as_u64().or(text).unwrap_or(0)
 }
