@@ -91,23 +91,28 @@ pub fn retain_visible(changes: Vec<PathChange>) -> Vec<PathChange> {
         let reason = node.as_ref().and_then(TreeNode::skipped);
         matches!(reason, Some(SkipReason::Fifo | SkipReason::Socket | SkipReason::Device))
     };
-    let shown = |before: &Option<TreeNode>, after: &Option<TreeNode>| match (stored(before), stored(after)) {
-        (true, true) => true,
-        (true, false) => before.is_some() && special(after),
-        (false, true) => after.is_some() && special(before),
-        (false, false) => false,
-    };
-    let kept: Vec<bool> = changes
+    let is_visible =
+        |before: &Option<TreeNode>, after: &Option<TreeNode>| match (stored(before), stored(after)) {
+            (true, true) => true,
+            (true, false) => before.is_some() && special(after),
+            (false, true) => after.is_some() && special(before),
+            (false, false) => false,
+        };
+    let keep_flags: Vec<bool> = changes
         .iter()
         .enumerate()
-        .map(|(at, change)| {
+        .map(|(index, change)| {
             let implied = (is_dir(&change.before) != is_dir(&change.after))
                 && (change.before.is_none() || change.after.is_none())
-                && changes.get(at + 1).is_some_and(|next| next.path.starts_with(&change.path));
-            shown(&change.before, &change.after) && !implied
+                && changes.get(index + 1).is_some_and(|next| next.path.starts_with(&change.path));
+            is_visible(&change.before, &change.after) && !implied
         })
         .collect();
-    changes.into_iter().zip(kept).filter_map(|(change, kept)| kept.then_some(change)).collect()
+    changes
+        .into_iter()
+        .zip(keep_flags)
+        .filter_map(|(change, keep_flags)| keep_flags.then_some(change))
+        .collect()
 }
 
 /// Returns the changes inside git directories between two states, with paths from the workspace root (`.git/HEAD`).
@@ -150,7 +155,7 @@ pub fn find_node(
     for name in path.components() {
         let TreeNode::Dir { tree, .. } = node else { return Ok(None) };
         match Tree::load(source, tree)?.get(name) {
-            Some(found) => node = found.clone(),
+            Some(child) => node = child.clone(),
             None => return Ok(None),
         }
     }

@@ -13,15 +13,15 @@ pub fn parse_answer(output: &Value, wire: Option<Wire>) -> Option<ResponseSummar
         return None;
     }
     if let Some(messages) = output.get("messages").and_then(Value::as_array) {
-        let said = messages.iter().flat_map(said_in).collect();
-        return Some(ResponseSummary { said, complete: true, ..ResponseSummary::default() });
+        let content = messages.iter().flat_map(said_in).collect();
+        return Some(ResponseSummary { content, complete: true, ..ResponseSummary::default() });
     }
     let response = serde_json::from_value::<Response>(output.clone()).ok()?;
     if let Some(wire) = wire {
         return Some(semantics::answered(wire, &response));
     }
     let answers = Wire::ALL.into_iter().map(|wire| semantics::answered(wire, &response));
-    answers.into_iter().find(|answer| !answer.said.is_empty())
+    answers.into_iter().find(|answer| !answer.content.is_empty())
 }
 
 /// Returns the content of a message as telemetry records it: text, thoughts and the calls that the model requests.
@@ -95,12 +95,12 @@ mod tests {
         let output = json!({ "messages": [{ "role": "assistant", "thinking": "Hm.", "content": "Let me look.",
             "tool_calls": [{ "id": "c1", "name": "read", "arguments": { "path": "a" } }] }] });
         let call = WireCall { id: Some("c1".into()), name: "read".into(), input: json!({ "path": "a" }) };
-        let said = vec![
+        let content = vec![
             ContentPart::Thought("Hm.".into()),
             ContentPart::Model("Let me look.".into()),
             ContentPart::Call(call),
         ];
-        assert_eq!(parse_answer(&output, None).map(|answer| answer.said), Some(said));
+        assert_eq!(parse_answer(&output, None).map(|answer| answer.content), Some(content));
         assert_eq!(parse_answer(&json!("text"), None), None);
     }
 
@@ -126,7 +126,7 @@ mod tests {
             let output = json!({
                 "status": 200, "body": body.to_string(), "chunks": "", "ended": "complete", "took": 1,
             });
-            parse_answer(&output, None).map(|answer| format!("{:?}", answer.said)).unwrap_or_default()
+            parse_answer(&output, None).map(|answer| format!("{:?}", answer.content)).unwrap_or_default()
         };
         let messages = json!({ "type": "message", "role": "assistant", "content": [{ "type": "text", "text": "hello" }] });
         assert!(answer(messages).contains("hello"));

@@ -58,8 +58,8 @@ pub fn list_prompts() -> Vec<Value> {
 /// Checks that the prompt exists and takes these arguments.
 pub fn check_arguments(name: &str, arguments: &Map<String, Value>) -> Result<(), Refusal> {
     let Some((_, _, _, known)) = PROMPTS.iter().find(|(known, ..)| *known == name) else {
-        let shown: String = name.chars().take(80).collect();
-        return Err(Refusal::invalid_params(format!("unknown prompt \"{shown}\"; prompts/list lists all")));
+        let clipped: String = name.chars().take(80).collect();
+        return Err(Refusal::invalid_params(format!("unknown prompt \"{clipped}\"; prompts/list lists all")));
     };
     for (argument, value) in arguments {
         if !known.iter().any(|(name, _)| name == argument) || !value.is_string() {
@@ -163,10 +163,10 @@ fn post_mortem_text(context: &ToolContext<'_>) -> Result<String, ToolError> {
         ("The last steps", StepQuery { limit: Some(STEPS_AROUND_FAILURE), ..of }),
     ];
     for (title, query) in parts {
-        let found = steps(query)?;
-        if !found.is_empty() {
+        let steps_found = steps(query)?;
+        if !steps_found.is_empty() {
             text.push_str(&format!("\n{title}, newest first:\n"));
-            for stored in &found {
+            for stored in &steps_found {
                 text.push_str(&format!("{}\n", step_line(stored, context.now)));
             }
         }

@@ -310,7 +310,8 @@ pub struct MutationEffect {
     /// The item it created or changed.
     pub item: ItemId,
     /// What happened, each in a sentence; the first is about the item.
-    pub said: Vec<String>,
+    #[serde(rename = "said")]
+    pub messages: Vec<String>,
     /// Why this deserves a checkpoint; empty if it does not.
     pub causes: Vec<CheckpointCause>,
     /// Whether the caller should stop running checks.
@@ -318,8 +319,8 @@ pub struct MutationEffect {
 }
 
 impl MutationEffect {
-    pub(crate) fn new(item: impl Into<ItemId>, said: impl Into<String>) -> Self {
-        Self { item: item.into(), said: vec![said.into()], causes: Vec::new(), halt: false }
+    pub(crate) fn new(item: impl Into<ItemId>, message: impl Into<String>) -> Self {
+        Self { item: item.into(), messages: vec![message.into()], causes: Vec::new(), halt: false }
     }
 
     pub(crate) fn with_cause(mut self, cause: CheckpointCause) -> Self {

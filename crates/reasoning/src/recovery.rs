@@ -52,11 +52,11 @@ impl Page {
             return;
         }
         self.add_line(&format!("\n## {title}"));
-        for (at, line) in lines.iter().enumerate() {
-            let is_last = at + 1 == lines.len();
+        for (index, line) in lines.iter().enumerate() {
+            let is_last = index + 1 == lines.len();
             let room = if is_last { line.len() } else { line.len() + OMISSION_NOTE_BYTES };
             if room >= self.left || !self.add_line(line) {
-                self.add_line(&format!("… and {} more lines", lines.len() - at));
+                self.add_line(&format!("… and {} more lines", lines.len() - index));
                 return;
             }
         }
@@ -72,21 +72,23 @@ impl ReasoningBoard {
         for line in &around.heading {
             page.add_line(line);
         }
-        let asked: Vec<String> = around.prompt.iter().map(|prompt| clip_line(prompt)).collect();
-        page.add_section("Last request", &asked);
+        let prompt_lines: Vec<String> = around.prompt.iter().map(|prompt| clip_line(prompt)).collect();
+        page.add_section("Last request", &prompt_lines);
         let next: Vec<String> = self
             .next_actions()
             .iter()
             .take(5)
             .enumerate()
-            .map(|(at, action)| format!("{}. {}: {} → {}", at + 1, action.what, action.why, action.command))
+            .map(|(index, action)| {
+                format!("{}. {}: {} → {}", index + 1, action.what, action.why, action.command)
+            })
             .collect();
         page.add_section("Do next", &next);
         page.add_section("Open hypotheses", &self.open_hypotheses());
         let board = self.board(false);
         let lines = |title: &str| {
-            let found = board.iter().find(|section| section.title == title);
-            found.map(|section| section.lines.clone()).unwrap_or_default()
+            let section_found = board.iter().find(|section| section.title == title);
+            section_found.map(|section| section.lines.clone()).unwrap_or_default()
         };
         page.add_section("Contradictions", &lines("Contradictions"));
         page.add_section("Settled", &self.settled());
@@ -121,12 +123,12 @@ impl ReasoningBoard {
                     .take(3)
                     .map(|(number, e)| format!("E{number} {:+} {}", e.strength, clip_line(&e.text)))
                     .collect();
-                let because = match evidence.is_empty() {
+                let reasons = match evidence.is_empty() {
                     true => String::new(),
                     false => format!(" [{}]", evidence.join("; ")),
                 };
                 format!(
-                    "{id} {} {}: {}{because}",
+                    "{id} {} {}: {}{reasons}",
                     format_confidence(sure(number)),
                     hypothesis.status.as_str(),
                     clip_line(&hypothesis.statement)

@@ -91,20 +91,22 @@ impl ReasoningBoard {
 
     /// The items that a gap and the gaps behind it hold up, and the number of these gaps.
     fn held_up(&self, id: GapId) -> (BTreeSet<ItemId>, usize) {
-        let mut seen = BTreeSet::from([id]);
+        let mut visited = BTreeSet::from([id]);
         let mut wave = vec![id];
         let mut items = BTreeSet::new();
-        while let Some(at) = wave.pop() {
-            items.extend(self.gaps.get(at.0).into_iter().flat_map(|gap| gap.blocks.iter().copied()));
-            for (number, _) in
-                self.gaps.iter().filter(|(_, gap)| gap.status == GapStatus::Open && gap.after.contains(&at))
+        while let Some(current) = wave.pop() {
+            items.extend(self.gaps.get(current.0).into_iter().flat_map(|gap| gap.blocks.iter().copied()));
+            for (number, _) in self
+                .gaps
+                .iter()
+                .filter(|(_, gap)| gap.status == GapStatus::Open && gap.after.contains(&current))
             {
-                if seen.insert(GapId(number)) {
+                if visited.insert(GapId(number)) {
                     wave.push(GapId(number));
                 }
             }
         }
-        (items, seen.len() - 1)
+        (items, visited.len() - 1)
     }
 
     /// The newest check that has such a consequence and was not run yet.
@@ -128,7 +130,7 @@ impl ReasoningBoard {
             .map(|(number, hypothesis)| {
                 let id = HypothesisId(number);
                 let sure = confidences.get(&number).copied().unwrap_or(0.5);
-                let below = self
+                let descendants = self
                     .hypotheses
                     .iter()
                     .filter(|(_, h)| h.parent == Some(id) && h.status.is_open())
@@ -140,8 +142,8 @@ impl ReasoningBoard {
                 let bits = entropy_bits(sure);
                 let mut why =
                     format!("at {}, testing it yields up to {bits:.2} bits", format_confidence(sure));
-                if below > 0 {
-                    why.push_str(&format!("; {below} more depend{} on it", verb_ending(below)));
+                if descendants > 0 {
+                    why.push_str(&format!("; {descendants} more depend{} on it", verb_ending(descendants)));
                 }
                 let (what, command) = match plan {
                     Some(plan) => (
@@ -158,7 +160,7 @@ impl ReasoningBoard {
                     what,
                     why,
                     command,
-                    score: bits * (1.0 + below as f64) * 2.0 * ready,
+                    score: bits * (1.0 + descendants as f64) * 2.0 * ready,
                 }
             })
             .collect();
@@ -169,15 +171,19 @@ impl ReasoningBoard {
     fn contradiction_actions(&self) -> Vec<SuggestedAction> {
         self.contradictions
             .iter()
-            .filter(|(_, known)| known.status == ContradictionStatus::Open)
-            .map(|(number, known)| {
+            .filter(|(_, contradiction)| contradiction.status == ContradictionStatus::Open)
+            .map(|(number, contradiction)| {
                 let id = ContradictionId(number);
                 SuggestedAction {
                     item: id.into(),
-                    what: format!("resolve {id}: {}", known.suggestion),
-                    why: format!("{} ({})", clip_line(&known.reason), known.severity.as_str()),
+                    what: format!("resolve {id}: {}", contradiction.suggestion),
+                    why: format!(
+                        "{} ({})",
+                        clip_line(&contradiction.reason),
+                        contradiction.severity.as_str()
+                    ),
                     command: format!("stepback board contradiction resolve {id} \"…\""),
-                    score: known.severity.weight() * 1.5,
+                    score: contradiction.severity.weight() * 1.5,
                 }
             })
             .collect()

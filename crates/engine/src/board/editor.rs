@@ -97,19 +97,19 @@ impl<'w> BoardEditor<'w> {
         session: &Session,
     ) -> Result<(ReasoningBoard, Option<BoardLocation>), EngineError> {
         let root = session.info.slots.reasoning;
-        if let Some(known) = self.cached.as_ref().filter(|known| known.root == root) {
-            return Ok((known.board.clone(), known.place.clone()));
+        if let Some(cached) = self.cached.as_ref().filter(|cached| cached.root == root) {
+            return Ok((cached.board.clone(), cached.place.clone()));
         }
         // A forked session continues with the board that its parent session had at the fork.
-        let (board, place) = match (root, session.info.forked_from) {
+        let (board, location) = match (root, session.info.forked_from) {
             (None, Some(_)) => {
-                let seen = self.workspace.board_at(session, &BoardMoment::Now)?;
-                (seen.board, seen.place)
+                let past_board = self.workspace.board_at(session, &BoardMoment::Now)?;
+                (past_board.board, past_board.place)
             }
             _ => self.workspace.load_board(root)?,
         };
-        self.cached = Some(CachedBoard { root, board: board.clone(), place: place.clone() });
-        Ok((board, place))
+        self.cached = Some(CachedBoard { root, board: board.clone(), place: location.clone() });
+        Ok((board, location))
     }
 
     /// Applies a change and records it. If the change is refused, nothing changes.
@@ -117,18 +117,18 @@ impl<'w> BoardEditor<'w> {
         let mutation = redact_mutation(mutation)?;
         let lock = self.workspace.lock_recording()?;
         let session = self.session()?;
-        let (mut board, place) = self.current_board(&session)?;
+        let (mut board, location) = self.current_board(&session)?;
         let origin = self.new_origin(&session);
         let effect = board.apply(&mutation, &origin)?;
         let next = NextBoard {
             board,
             noun: mutation.noun(),
-            summary: effect.said.first().cloned().unwrap_or_default(),
+            summary: effect.messages.first().cloned().unwrap_or_default(),
             input: json!(mutation),
-            output: json!({ "item": effect.item, "said": effect.said }),
+            output: json!({ "item": effect.item, "said": effect.messages }),
             causes: effect.causes.iter().map(|cause| cause.as_str()).collect(),
         };
-        let (recorded, checkpoint) = self.record(&lock, &session, place, origin, next)?;
+        let (recorded, checkpoint) = self.record(&lock, &session, location, origin, next)?;
         Ok(BoardEdit { effect, step: recorded.number, id: recorded.id, session: session.id, checkpoint })
     }
 
@@ -149,7 +149,7 @@ impl<'w> BoardEditor<'w> {
         next: NextBoard<'_>,
     ) -> Result<(RecordedStep, Option<u64>), EngineError> {
         let checkpoint = self.create_checkpoint_if_due(lock, session, &origin, &next)?;
-        let written = Arc::new(Mutex::new(None));
+        let written_slot = Arc::new(Mutex::new(None));
         let mut report = self.build_report(session, StepKind::Reasoning, next.summary, origin.at);
         report.event.tool = Some(next.noun.to_owned());
         report.event.input = Some(next.input);
@@ -157,13 +157,13 @@ impl<'w> BoardEditor<'w> {
         report.event.metadata = origin.during.map(|during| json!({ "during": during }));
         report.source = EventSource::Assigned(origin.step);
         report.update.reasoning =
-            Some(Thinking { board: next.board.clone(), before, written: Arc::clone(&written) });
+            Some(Thinking { board: next.board.clone(), before, written: Arc::clone(&written_slot) });
         let recorded = self.workspace.record(lock, &report)?;
         // No code panics while holding this lock.
-        let written = written.lock().unwrap_or_else(PoisonError::into_inner).take();
-        self.cached = written.map(|written| {
-            next.board.committed(&written);
-            CachedBoard { root: written.place.root, board: next.board, place: Some(written.place) }
+        let written_slot = written_slot.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.cached = written_slot.map(|written_slot| {
+            next.board.committed(&written_slot);
+            CachedBoard { root: written_slot.place.root, board: next.board, place: Some(written_slot.place) }
         });
         Ok((recorded, checkpoint))
     }

@@ -64,10 +64,10 @@ pub(super) fn change_elsewhere(
     let places = slots.into_iter().flat_map(|slot| slot.pieces.into_iter().chain(slot.repeats));
     let known: HashSet<(usize, String)> = places.map(|place| (place.document, place.pointer)).collect();
     let mut written = BTreeSet::new();
-    for (at, document) in documents.list.iter_mut().enumerate() {
-        let is_known = |pointer: &str| known.contains(&(at, pointer.to_owned()));
+    for (index, document) in documents.list.iter_mut().enumerate() {
+        let is_known = |pointer: &str| known.contains(&(index, pointer.to_owned()));
         if change_strings(&mut document.value, &mut String::new(), "", &is_known, change) {
-            written.insert(at);
+            written.insert(index);
         }
     }
     with_documents(response, &documents, written)
@@ -94,8 +94,8 @@ fn change_strings(
             }
         }
         Value::Array(items) => {
-            for (at, item) in items.iter_mut().enumerate() {
-                pointer.push_str(&format!("/{at}"));
+            for (index, item) in items.iter_mut().enumerate() {
+                pointer.push_str(&format!("/{index}"));
                 any |= change_strings(item, pointer, name, is_known, change);
                 pointer.truncate(length);
             }
@@ -118,8 +118,8 @@ fn with_documents(response: &Response, documents: &Documents, written: BTreeSet<
     if written.is_empty() {
         return None;
     }
-    let edits = written.into_iter().map(|at| {
-        let Document { value, span } = &documents.list[at];
+    let edits = written.into_iter().map(|index| {
+        let Document { value, span } = &documents.list[index];
         let new = match documents.form {
             Form::Whole | Form::Array => value.to_string(),
             Form::Events => rebuild_event(&response.body[span.clone()], value),
@@ -130,8 +130,8 @@ fn with_documents(response: &Response, documents: &Documents, written: BTreeSet<
     Some(Response { body, chunks, ..response.clone() })
 }
 
-fn value_at<'a>(documents: &'a mut [Document], place: &TextPosition) -> Option<&'a mut Value> {
-    documents.get_mut(place.document)?.value.pointer_mut(&place.pointer)
+fn value_at<'a>(documents: &'a mut [Document], position: &TextPosition) -> Option<&'a mut Value> {
+    documents.get_mut(position.document)?.value.pointer_mut(&position.pointer)
 }
 
 /// Returns an event with other data and everything else unchanged.

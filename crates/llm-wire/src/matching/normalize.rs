@@ -30,7 +30,7 @@ const METADATA: [&str; 12] = [
 pub(super) struct RequestFingerprint {
     pub(super) wire: Option<Wire>,
     /// Method and path. For a known wire, only whether a stream is wanted and in which format.
-    pub(super) place: String,
+    pub(super) method_and_path: String,
     pub(super) model: Option<String>,
     /// A hash of each message of the conversation.
     pub(super) messages: Vec<u64>,
@@ -54,7 +54,7 @@ impl RequestFingerprint {
             let body = map_texts(&request.body, &mut |text| normalize_text(text, directories));
             return Self {
                 wire: None,
-                place: format!("{} {path}", request.method),
+                method_and_path: format!("{} {path}", request.method),
                 model: None,
                 messages: vec![hash(&body)],
                 rest: 0,
@@ -78,7 +78,7 @@ impl RequestFingerprint {
         }
         Self {
             wire: Some(wire),
-            place: response_format(wire, request),
+            method_and_path: response_format(wire, request),
             model: requested_model(wire, request),
             messages,
             rest: rest.finish(),
@@ -92,14 +92,14 @@ impl RequestFingerprint {
     /// Whether two requests ask the same, regardless of the rest.
     pub(super) fn asks_the_same(&self, other: &Self) -> bool {
         self.wire == other.wire
-            && self.place == other.place
+            && self.method_and_path == other.method_and_path
             && self.model == other.model
             && self.messages == other.messages
     }
 
     /// Returns how many messages two conversations have in common at their beginning.
     pub(super) fn in_common(&self, other: &Self) -> usize {
-        self.messages.iter().zip(&other.messages).take_while(|(one, two)| one == two).count()
+        self.messages.iter().zip(&other.messages).take_while(|(a, b)| a == b).count()
     }
 }
 
@@ -175,8 +175,8 @@ fn other_fields(wire: Wire, body: &Value) -> impl Iterator<Item = (&str, &Value)
 
 /// Returns the normal form of a message.
 pub(super) fn normalize_message(wire: Wire, message: &Value, directories: &Directories) -> Value {
-    let mut made = map_texts(message, &mut |text| normalize_text(text, directories));
-    let Value::Object(fields) = &mut made else { return made };
+    let mut normal = map_texts(message, &mut |text| normalize_text(text, directories));
+    let Value::Object(fields) = &mut normal else { return normal };
     fields.retain(|_, value| !value.is_null());
     match wire {
         Wire::Messages | Wire::Chat => {
@@ -205,7 +205,7 @@ pub(super) fn normalize_message(wire: Wire, message: &Value, directories: &Direc
             }
         }
     }
-    made
+    normal
 }
 
 /// Returns the normal form of instructions, tools and settings.

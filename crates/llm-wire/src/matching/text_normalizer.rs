@@ -104,44 +104,44 @@ fn replace_at_marker(
     marker: &[u8],
     mut find: impl FnMut(&str, usize) -> Option<(usize, usize, &'static str)>,
 ) {
-    let mut made = String::new();
-    let mut done = 0;
-    for at in memmem::find_iter(text.as_bytes(), marker) {
-        if let Some((from, to, new)) = find(text, at)
-            && from >= done
+    let mut replaced = String::new();
+    let mut copied = 0;
+    for offset in memmem::find_iter(text.as_bytes(), marker) {
+        if let Some((start, end, new)) = find(text, offset)
+            && start >= copied
         {
-            made.push_str(&text[done..from]);
-            made.push_str(new);
-            done = to;
+            replaced.push_str(&text[copied..start]);
+            replaced.push_str(new);
+            copied = end;
         }
     }
-    if done > 0 {
-        made.push_str(&text[done..]);
-        *text = made;
+    if copied > 0 {
+        replaced.push_str(&text[copied..]);
+        *text = replaced;
     }
 }
 
 /// Whether a match is a whole path, or the whole beginning of a longer one, and not the middle of another name.
-fn stands_alone(text: &str, from: usize, to: usize) -> bool {
+fn stands_alone(text: &str, start: usize, end: usize) -> bool {
     let part_of_name =
         |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.') || byte >= 0x80;
-    let (before, after) = (&text.as_bytes()[..from], &text.as_bytes()[to..]);
+    let (preceding, following) = (&text.as_bytes()[..start], &text.as_bytes()[end..]);
     // In the name of a project's folder, more of the path follows after a dash. A short one could be an ordinary word,
     // and is recognized only by what precedes it.
-    let path = &text.as_bytes()[from..to];
+    let path = &text.as_bytes()[start..end];
     let dashed = path.starts_with(b"-");
     let short = path.iter().filter(|byte| **byte == b'-').count() < 2;
-    if dashed && short && !before.ends_with(b"/projects/") {
+    if dashed && short && !preceding.ends_with(b"/projects/") {
         return false;
     }
-    let open = match after {
+    let open = match following {
         [b'-', ..] if dashed => false,
         // A dot may end a sentence.
         [b'.', next, ..] => part_of_name(*next),
         [b'.'] | [] => false,
         [next, ..] => part_of_name(*next),
     };
-    !open && (dashed || !before.last().is_some_and(|byte| part_of_name(*byte)))
+    !open && (dashed || !preceding.last().is_some_and(|byte| part_of_name(*byte)))
 }
 
 /// Returns the length of a value at the beginning of the text after its label.
@@ -200,9 +200,9 @@ fn numbers_length(text: &str) -> Option<usize> {
 const IDS: [&str; 7] =
     ["agentId", "agent_id", "sessionId", "session_id", "Session ID", "session id", "SendMessage with to"];
 
-fn labelled_id(text: &str, at: usize) -> Option<(usize, usize, &'static str)> {
-    let gap = run(&text[at..], |letter| ":=\\\"' ".contains(letter));
-    let begin = at + gap;
+fn labelled_id(text: &str, index: usize) -> Option<(usize, usize, &'static str)> {
+    let gap = run(&text[index..], |letter| ":=\\\"' ".contains(letter));
+    let begin = index + gap;
     let id = &text[begin..];
     let id = &id[..run(id, |letter| letter.is_ascii_alphanumeric() || "-_".contains(letter))];
     let hex = id.len() >= 12

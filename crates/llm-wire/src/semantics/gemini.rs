@@ -108,14 +108,14 @@ pub(super) fn read(documents: &Documents) -> Reading {
 
 /// Adds a chunk. Nothing on this wire says which text a chunk belongs to: it continues the previous one if that is of the
 /// same kind.
-fn add_chunk(reading: &mut Reading, at: usize, part: &Value, pointer: &str) {
+fn add_chunk(reading: &mut Reading, document: usize, part: &Value, pointer: &str) {
     let next = (reading.slots.len(), 0);
     let call = &part["functionCall"];
     if call.is_object() {
         let name = string(&call["name"]).unwrap_or_default();
         let slot = reading.slot(next, || Kind::Input { id: string(&call["id"]), name, plain: false });
         if call["args"].is_object() {
-            slot.pieces.push(TextPosition::document(at, format!("{pointer}/functionCall/args")));
+            slot.pieces.push(TextPosition::document(document, format!("{pointer}/functionCall/args")));
         }
         return;
     }
@@ -124,7 +124,7 @@ fn add_chunk(reading: &mut Reading, at: usize, part: &Value, pointer: &str) {
     }
     let kind = if part["thought"] == true { Kind::Thought } else { Kind::Text };
     let key = reading.slots.last().filter(|slot| slot.kind == kind).map_or(next, |slot| slot.key);
-    reading.slot(key, || kind).pieces.push(TextPosition::text(at, format!("{pointer}/text")));
+    reading.slot(key, || kind).pieces.push(TextPosition::text(document, format!("{pointer}/text")));
 }
 
 /// Reads token counts. On this wire, prompt tokens include those read from a cache, and thoughts are counted separately.

@@ -31,7 +31,7 @@ fn config(upstream: &str, sink: Arc<dyn Sink>) -> ProxyConfig {
         listen: Listen::Addr("127.0.0.1:0".parse().unwrap()),
         upstreams: Upstreams { default: Some(upstream.to_owned()), ..Upstreams::default() },
         sink,
-        answers: None,
+        responder: None,
         limits: ProxyLimits { hold: Duration::from_secs(20), ..ProxyLimits::default() },
         certificates: None,
         access: ProxyAccess { hosts: vec!["proxy".to_owned()], origins: Vec::new() },

@@ -28,7 +28,7 @@ fn deciding(
 ) -> (Proxy, Arc<Told>) {
     let told = Arc::new(Told::default());
     let mut config = config(upstream, told.clone());
-    config.answers = Some(Arc::new(By(Box::new(decide))));
+    config.responder = Some(Arc::new(By(Box::new(decide))));
     (start(config).unwrap(), told)
 }
 

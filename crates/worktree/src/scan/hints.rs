@@ -99,12 +99,12 @@ pub(super) static LOOK: Visit = Visit { look: true, whole: false, below: BTreeMa
 
 impl Visit {
     pub(super) fn add(&mut self, path: &RelPath, whole: bool) {
-        let mut at = self;
+        let mut visit = self;
         for name in path.components() {
-            at = at.below.entry(name.to_vec()).or_default();
+            visit = visit.below.entry(name.to_vec()).or_default();
         }
-        at.look = true;
-        at.whole |= whole;
+        visit.look = true;
+        visit.whole |= whole;
     }
 
     pub(super) fn child(&self, name: &[u8]) -> Option<&Self> {
