@@ -64,7 +64,7 @@ pub fn copy_of(root: &Path, leave_out: impl Fn(&[u8]) -> bool) -> Copy {
 }
 
 fn walk(dir: &File, path: &[u8], leave_out: &dyn Fn(&[u8]) -> bool, copy: &mut Copy) {
-    for name in names(dir) {
+    for name in list_names(dir) {
         let child = if path.is_empty() { name.clone() } else { [path, b"/", &name].concat() };
         if leave_out(&child) {
             continue;
@@ -86,7 +86,7 @@ fn walk(dir: &File, path: &[u8], leave_out: &dyn Fn(&[u8]) -> bool, copy: &mut C
     }
 }
 
-fn names(dir: &File) -> Vec<Vec<u8>> {
+fn list_names(dir: &File) -> Vec<Vec<u8>> {
     let listed = fs::read_dir(format!("/proc/self/fd/{}", dir.as_raw_fd())).unwrap();
     let mut names: Vec<Vec<u8>> = listed.map(|entry| entry.unwrap().file_name().into_vec()).collect();
     names.sort();

@@ -51,7 +51,7 @@ impl FileWorker {
         }
     }
 
-    fn some(&mut self, is_wanted: impl Fn(&fs::FileType) -> bool) -> Option<PathBuf> {
+    fn pick_entry(&mut self, is_wanted: impl Fn(&fs::FileType) -> bool) -> Option<PathBuf> {
         let mut entries = Vec::new();
         self.list(&self.root, &mut entries);
         entries
@@ -59,17 +59,17 @@ impl FileWorker {
         (!entries.is_empty()).then(|| self.draw.pick(&entries).0.clone())
     }
 
-    fn some_dir(&mut self) -> PathBuf {
+    fn pick_directory(&mut self) -> PathBuf {
         let deep = |path: &Path, root: &Path| path.components().count() - root.components().count() > 4;
-        match self.some(fs::FileType::is_dir) {
+        match self.pick_entry(fs::FileType::is_dir) {
             Some(dir) if !self.draw.once_in(4) && !deep(&dir, &self.root) => dir,
             _ => self.root.clone(),
         }
     }
 
     /// A path that may or may not exist.
-    fn somewhere(&mut self) -> PathBuf {
-        let dir = self.some_dir();
+    fn pick_path(&mut self) -> PathBuf {
+        let dir = self.pick_directory();
         let name: &[u8] = self.draw.pick::<&[u8]>(NAMES);
         dir.join(OsStr::from_bytes(name))
     }
@@ -112,10 +112,12 @@ impl FileWorker {
     /// One random change; `None` if there is nothing that it applies to.
     fn try_change(&mut self) -> Option<String> {
         let kind = self.draw.below(22);
-        match (kind, self.some(fs::FileType::is_file)) {
+        match (kind, self.pick_entry(fs::FileType::is_file)) {
             (0..=9, Some(path)) => self.change_file(kind, &path),
             (10, _) => Some(self.change_link()),
-            (11..=13, _) => self.some(fs::FileType::is_dir).map(|path| self.change_directory(kind, &path)),
+            (11..=13, _) => {
+                self.pick_entry(fs::FileType::is_dir).map(|path| self.change_directory(kind, &path))
+            }
             _ => Some(self.add_something(kind)),
         }
     }
@@ -157,7 +159,7 @@ impl FileWorker {
                 format!("delete {}", self.show(path))
             }
             4 => {
-                let to = self.somewhere();
+                let to = self.pick_path();
                 let _ = fs::rename(path, &to);
                 format!("rename {} to {}", self.show(path), self.show(&to))
             }
@@ -187,7 +189,7 @@ impl FileWorker {
                 format!("replace {} by a directory", self.show(path))
             }
             _ => {
-                let to = self.somewhere();
+                let to = self.pick_path();
                 let _ = fs::hard_link(path, &to);
                 format!("hard link {} as {}", self.show(path), self.show(&to))
             }
@@ -195,8 +197,8 @@ impl FileWorker {
     }
 
     fn change_link(&mut self) -> String {
-        let Some(path) = self.some(fs::FileType::is_symlink) else {
-            let path = self.somewhere();
+        let Some(path) = self.pick_entry(fs::FileType::is_symlink) else {
+            let path = self.pick_path();
             let _ = symlink("nowhere", &path);
             return format!("link {} to nowhere", self.show(&path));
         };
@@ -213,7 +215,7 @@ impl FileWorker {
     fn change_directory(&mut self, kind: usize, path: &Path) -> String {
         match kind {
             11 => {
-                let target = self.somewhere();
+                let target = self.pick_path();
                 let _ = fs::rename(path, &target);
                 format!("rename the directory {} to {}", self.show(path), self.show(&target))
             }
@@ -236,12 +238,12 @@ impl FileWorker {
     fn add_something(&mut self, kind: usize) -> String {
         match kind {
             14 => {
-                let path = self.somewhere();
+                let path = self.pick_path();
                 let _ = fs::create_dir_all(&path);
                 format!("make the directory {}", self.show(&path))
             }
             15 if self.draw.once_in(3) => {
-                let path = self.some_dir().join("large");
+                let path = self.pick_directory().join("large");
                 let old_content = fs::read(&path).unwrap_or_default();
                 let bytes = if old_content.len() > 1000 && !self.draw.once_in(3) {
                     let mut bytes = old_content;
@@ -249,7 +251,7 @@ impl FileWorker {
                     match self.draw.below(3) {
                         0 => bytes[offset] ^= 1,
                         1 => drop(bytes.splice(offset..offset, *b"inserted")),
-                        _ => drop(bytes.drain(offset..(offset + 100).min(known_end(&path, offset)))),
+                        _ => drop(bytes.drain(offset..(offset + 100).min(file_length(&path, offset)))),
                     }
                     bytes
                 } else {
@@ -260,7 +262,7 @@ impl FileWorker {
                 format!("write {} of {} bytes", self.show(&path), bytes.len())
             }
             16 => {
-                let dir = self.some_dir().join("node_modules");
+                let dir = self.pick_directory().join("node_modules");
                 let _ = fs::create_dir(&dir);
                 let _ = fs::write(dir.join("package.json"), self.content());
                 format!("install into {}", self.show(&dir))
@@ -271,7 +273,7 @@ impl FileWorker {
                 format!("git ignores {rules:?}")
             }
             _ => {
-                let path = self.somewhere();
+                let path = self.pick_path();
                 let bytes = self.content();
                 self.write(&path, &bytes);
                 format!("write {} of {} bytes", self.show(&path), bytes.len())
@@ -280,7 +282,7 @@ impl FileWorker {
     }
 }
 
-fn known_end(path: &Path, default: usize) -> usize {
+fn file_length(path: &Path, default: usize) -> usize {
     fs::metadata(path).map_or(default, |metadata| metadata.len() as usize)
 }
 

@@ -31,7 +31,7 @@ const MANY_CHANGES: usize = 10;
 /// Without this pause the benchmark would measure the removal.
 const EXT4_REUSE_DELAY: Duration = Duration::from_secs(310);
 
-/// What was measured.
+/// The results of this benchmark.
 #[derive(Default)]
 pub struct BisectResults {
     files: usize,
@@ -56,7 +56,7 @@ struct History {
     broken: usize,
 }
 
-/// Measures all of it.
+/// Runs this benchmark.
 pub fn measure(run: &mut Run<'_>, tree: &SourceTree) -> Result<BisectResults> {
     let area = run.area.join("bisect");
     eprintln!("  recording {} checkpoints of {} files", run.options.turns, tree.files);

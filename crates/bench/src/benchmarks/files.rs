@@ -93,7 +93,7 @@ impl Run<'_> {
         self.measure_restores(&mut field, "restore-1", 1, self.usual_repetitions());
         self.measure_restores(&mut field, "restore-10", 10, self.usual_repetitions());
         self.measure_restores(&mut field, "restore-1000", 1_000, self.few_repetitions());
-        self.path(&mut field);
+        self.measure_path(&mut field);
         self.measure_diffs(&mut field, "diff-1", 1);
         self.measure_diffs(&mut field, "diff-1000", 1_000);
         self.monitor.begin_block("");
@@ -197,7 +197,7 @@ impl Run<'_> {
     }
 
     /// Changes two files and restores one of them; the other must stay unchanged.
-    fn path(&mut self, field: &mut TreeContest) {
+    fn measure_path(&mut self, field: &mut TreeContest) {
         if !self.options.runs_operation("path") || !field.candidates.has_enough(2) {
             return;
         }

@@ -39,7 +39,7 @@ struct ProcessSamples {
     costs: Vec<Cost>,
 }
 
-/// What was measured.
+/// The results of this benchmark.
 #[derive(Default)]
 pub struct HookResults {
     all: Vec<ProcessSamples>,
@@ -328,7 +328,7 @@ impl<'a> SystemPair<'a> {
     }
 }
 
-/// Measures all of it.
+/// Runs this benchmark.
 pub fn measure(run: &mut Run<'_>, trees: &[SourceTree]) -> Result<HookResults> {
     let area = run.area.join("hook");
     let binary = run.binary.clone();

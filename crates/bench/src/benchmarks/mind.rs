@@ -13,7 +13,7 @@ use crate::run::Run;
 /// Changes of the session.
 const CHANGES: u32 = 10_000;
 
-/// What was measured.
+/// The results of this benchmark.
 pub struct MindResults(Value);
 
 /// Makes the changes and returns the numbers.

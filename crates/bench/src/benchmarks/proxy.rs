@@ -57,7 +57,7 @@ struct StreamResults {
     peak: u64,
 }
 
-/// What was measured.
+/// The results of this benchmark.
 #[derive(Default)]
 pub struct ProxyResults {
     first_direct: Vec<f64>,
@@ -71,7 +71,7 @@ pub struct ProxyResults {
     recorded: u64,
 }
 
-/// Measures all of it.
+/// Runs this benchmark.
 pub fn measure(run: &mut Run<'_>) -> Result<ProxyResults> {
     let epoch = Instant::now();
     let model = model::start(epoch)?;
@@ -216,8 +216,8 @@ impl StreamResults {
         Some(self.proxied.took()? / self.direct.took()?)
     }
 
-    fn per_second(&self, way: &RouteTimings) -> Option<f64> {
-        Some((STREAMS * self.pieces) as f64 / way.took()?)
+    fn per_second(&self, route: &RouteTimings) -> Option<f64> {
+        Some((STREAMS * self.pieces) as f64 / route.took()?)
     }
 
     fn to_json(&self) -> Value {
@@ -237,8 +237,8 @@ impl ProxyResults {
     pub fn to_json(&self) -> Value {
         let rounded =
             |values: &[f64]| -> Vec<f64> { values.iter().map(|value| (value * 1e3).round() / 1e3).collect() };
-        let large = self.large.iter().map(|(megabytes, peak, took)| {
-            json!({ "megabytes": megabytes, "peak_memory_bytes": peak, "took_s": took })
+        let large = self.large.iter().map(|(megabytes, peak, duration)| {
+            json!({ "megabytes": megabytes, "peak_memory_bytes": peak, "took_s": duration })
         });
         json!({
             "first_byte": {
@@ -295,8 +295,8 @@ impl ProxyResults {
             [&*format!("{STREAMS} streams"), "direct", "proxied", "proxied ÷ direct"].into_iter(),
         );
         let mut row =
-            |what: &str, of: &dyn Fn(&RouteTimings) -> Option<f64>, streams: &StreamResults, digits| {
-                let (direct, proxied) = (of(&streams.direct), of(&streams.proxied));
+            |what: &str, value_of: &dyn Fn(&RouteTimings) -> Option<f64>, streams: &StreamResults, digits| {
+                let (direct, proxied) = (value_of(&streams.direct), value_of(&streams.proxied));
                 let ratio = direct.zip(proxied).map(|(direct, proxied)| proxied / direct);
                 let ratio = ratio.map_or("–".to_owned(), |ratio| format!("{ratio:.3} ×"));
                 many.rows.push(vec![
@@ -308,16 +308,16 @@ impl ProxyResults {
             };
         let (paced, dense, fast) = (&self.paced, &self.dense, &self.fast);
         for (name, streams) in [("paced", paced), ("dense", dense)] {
-            row(&format!("{name}: seconds"), &|way| way.took(), streams, 3);
-            row(&format!("{name}: pieces per second"), &|way| streams.per_second(way), streams, 0);
+            row(&format!("{name}: seconds"), &|route| route.took(), streams, 3);
+            row(&format!("{name}: pieces per second"), &|route| streams.per_second(route), streams, 0);
             for percent in [50.0, 99.0, 100.0] {
-                let lag = |way: &RouteTimings| percentile(&way.lags, percent);
+                let lag = |route: &RouteTimings| percentile(&route.lags, percent);
                 row(&format!("{name}: lag of a piece, p{percent}, ms"), &lag, streams, 3);
             }
         }
-        row("as fast as possible: seconds", &|way| way.took(), fast, 3);
-        row("as fast as possible: pieces per second", &|way| fast.per_second(way), fast, 0);
-        let megabytes = |way: &RouteTimings| Some(fast.per_second(way)? * EVENT_BYTES as f64 / 1e6);
+        row("as fast as possible: seconds", &|route| route.took(), fast, 3);
+        row("as fast as possible: pieces per second", &|route| fast.per_second(route), fast, 0);
+        let megabytes = |route: &RouteTimings| Some(fast.per_second(route)? * EVENT_BYTES as f64 / 1e6);
         row("as fast as possible: MB per second", &megabytes, fast, 1);
         let mut memory =
             MarkdownTable::new(["the proxy itself", "peak memory, MB", "CPU per piece, µs"].into_iter());

@@ -51,7 +51,7 @@ pub struct IngestResults {
     saver_ms: Vec<f64>,
 }
 
-/// What was measured.
+/// The results of this benchmark.
 pub struct ServerResults {
     bytes_each: usize,
     ingest_results: Vec<IngestResults>,
@@ -62,7 +62,7 @@ pub struct ServerResults {
     disk: u64,
 }
 
-/// Measures all of it.
+/// Runs this benchmark.
 pub fn measure(run: &mut Run<'_>) -> Result<ServerResults> {
     let quick = run.options.quick;
     let appender = Appender::build(run.paths, &run.area)?;

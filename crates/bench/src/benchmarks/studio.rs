@@ -21,13 +21,13 @@ const STEPS: u64 = 100_000;
 /// Size of the first page's scripts, compressed, in bytes.
 const SCRIPTS: f64 = 300_000.0;
 
-/// What was measured.
+/// The results of this benchmark.
 #[derive(Default)]
 pub struct StudioResults {
     measurements: Value,
 }
 
-/// Measures all of it.
+/// Runs this benchmark.
 pub fn measure(run: &mut Run<'_>) -> Result<StudioResults> {
     run.monitor.begin_block("studio");
     let result = run.area.join("studio.json");

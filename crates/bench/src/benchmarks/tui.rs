@@ -33,7 +33,7 @@ const FRAME_END: &[u8] = b"\x1b[?25l";
 /// A frame in which nothing changed.
 const UNCHANGED_FRAME: &[u8] = b"\x1b[39m\x1b[49m\x1b[59m\x1b[0m\x1b[?25l";
 
-/// What was measured.
+/// The results of this benchmark.
 #[derive(Default)]
 pub struct TuiResults {
     steps: u64,
@@ -41,7 +41,7 @@ pub struct TuiResults {
     took: Vec<(&'static str, Vec<f64>)>,
 }
 
-/// Measures all of it.
+/// Runs this benchmark.
 pub fn measure(run: &mut Run<'_>) -> Result<TuiResults> {
     let steps = if run.options.quick { STEPS / 10 } else { STEPS };
     let server = ServerProcess::start(&run.area, &run.binary, None)?;
@@ -245,11 +245,11 @@ impl TuiResults {
     pub fn render_report(&self) -> String {
         let format_ms = |value: Option<f64>| value.map_or("–".to_owned(), |value| format!("{value:.2}"));
         let mut times = MarkdownTable::new(["ms", "count", "p50", "p99"].into_iter());
-        for (action, took) in &self.took {
-            let (p50, p99) = (percentile(took, 50.0), percentile(took, 99.0));
+        for (action, samples) in &self.took {
+            let (p50, p99) = (percentile(samples, 50.0), percentile(samples, 99.0));
             times.rows.push(vec![
                 (*action).to_owned(),
-                took.len().to_string(),
+                samples.len().to_string(),
                 format_ms(p50),
                 format_ms(p99),
             ]);

@@ -49,7 +49,7 @@ impl Drop for Server {
     }
 }
 
-/// What was measured.
+/// The results of this benchmark.
 pub struct WatcherResults {
     files: usize,
     directories: u64,
@@ -130,7 +130,7 @@ impl<'a> BenchWorkspace<'a> {
     }
 }
 
-/// Measures all of it.
+/// Runs this benchmark.
 pub fn measure(run: &mut Run<'_>, large: &SourceTree, small: &SourceTree) -> Result<WatcherResults> {
     let area = run.area.join("watcher");
     eprintln!("  preparing two copies of {} files", large.files);

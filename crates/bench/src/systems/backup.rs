@@ -13,7 +13,7 @@ use crate::measure::clock::{Clock, Cost, run_untimed};
 
 /// restic with a local repository.
 pub struct Restic {
-    /// Tree and repository.
+    /// The directories of its tree and its repository.
     pub dirs: SystemDirs,
 }
 
@@ -57,7 +57,7 @@ impl System for Restic {
 
 /// borg with a local repository, without encryption.
 pub struct Borg {
-    /// Tree and repository.
+    /// The directories of its tree and its repository.
     pub dirs: SystemDirs,
 }
 

@@ -15,7 +15,7 @@ use crate::measure::clock::{Clock, Cost, run_untimed};
 
 /// Cline's classic way.
 pub struct Cline {
-    /// Tree and shadow repository.
+    /// The directories of its tree and its shadow repository.
     pub dirs: SystemDirs,
 }
 
@@ -79,7 +79,7 @@ impl System for Cline {
 
 /// Gemini CLI's way.
 pub struct Gemini {
-    /// Tree and shadow repository.
+    /// The directories of its tree and its shadow repository.
     pub dirs: SystemDirs,
 }
 

@@ -126,8 +126,8 @@ impl Running {
     #[track_caller]
     pub fn until(&mut self, what: &str, mut condition: impl FnMut(&Self) -> bool) {
         while !condition(self) {
-            assert!(self.is_running(), "the agent ended before {what}:\n{}", self.said());
-            assert!(self.started.elapsed() < self.limit, "no sign of {what}:\n{}", self.said());
+            assert!(self.is_running(), "the agent ended before {what}:\n{}", self.output_for_message());
+            assert!(self.started.elapsed() < self.limit, "no sign of {what}:\n{}", self.output_for_message());
             thread::sleep(Duration::from_millis(10));
         }
     }
@@ -138,7 +138,7 @@ impl Running {
         while self.is_running() {
             if self.started.elapsed() > self.limit {
                 self.end();
-                panic!("the agent was not done after {:?}:\n{}", self.limit, self.said());
+                panic!("the agent was not done after {:?}:\n{}", self.limit, self.output_for_message());
             }
             thread::sleep(Duration::from_millis(5));
         }
@@ -188,8 +188,8 @@ impl Running {
         String::from_utf8_lossy(&fs::read(self.run.path().join(name)).unwrap_or_default()).into_owned()
     }
 
-    fn said(&self) -> String {
-        shown(&self.stdout(), &self.stderr(), &self.requests())
+    fn output_for_message(&self) -> String {
+        format_run(&self.stdout(), &self.stderr(), &self.requests())
     }
 }
 
@@ -239,7 +239,7 @@ impl AgentRunOutcome {
     /// Fails the test unless the run ended with exit code 0.
     #[track_caller]
     pub fn succeeds(self) -> Self {
-        assert_eq!(self.code, Some(0), "{}", shown(&self.stdout, &self.stderr, &self.requests));
+        assert_eq!(self.code, Some(0), "{}", format_run(&self.stdout, &self.stderr, &self.requests));
         self
     }
 
@@ -270,7 +270,7 @@ impl AgentRunOutcome {
     }
 }
 
-fn shown(stdout: &str, stderr: &str, requests: &[ReceivedRequest]) -> String {
+fn format_run(stdout: &str, stderr: &str, requests: &[ReceivedRequest]) -> String {
     let request_lines: Vec<String> = requests
         .iter()
         .map(|request| format!("{} {} -> {:?}", request.method, request.path, request.answer))

@@ -16,7 +16,7 @@ use crate::sample::{Sample, append};
 type Heads = HashMap<SessionId, (u64, StepLink)>;
 
 /// The links that the steps of a workspace must have, by their numbers, and the heads of its sessions.
-fn expected(store: &dyn Store, workspace: WorkspaceId) -> (Vec<(u64, StepLink)>, Heads) {
+fn expected_links(store: &dyn Store, workspace: WorkspaceId) -> (Vec<(u64, StepLink)>, Heads) {
     let query = StepQuery { oldest_first: true, ..StepQuery::default() };
     let mut heads = Heads::new();
     let mut links = Vec::new();
@@ -30,7 +30,7 @@ fn expected(store: &dyn Store, workspace: WorkspaceId) -> (Vec<(u64, StepLink)>,
 }
 
 fn assert_linked(store: &dyn Store, workspace: WorkspaceId) {
-    let (links, heads) = expected(store, workspace);
+    let (links, heads) = expected_links(store, workspace);
     let found = store.chain_entries(workspace, 0, u64::MAX).unwrap();
     let found: Vec<_> = found.iter().map(|entry| (entry.number, entry.link.unwrap())).collect();
     assert_eq!(found, links);

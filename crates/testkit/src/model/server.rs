@@ -106,7 +106,7 @@ impl Record {
     fn answer(&self, message: HttpRequest) -> HttpReply {
         let body: Value = serde_json::from_slice(&message.body).unwrap_or(Value::Null);
         let path = message.path.split('?').next().unwrap_or_default().to_owned();
-        let (answered, reply) = if message.method == "POST" && asks(self.part.agent, &path) {
+        let (answered, reply) = if message.method == "POST" && is_model_call(self.part.agent, &path) {
             self.say(&path, &body)
         } else if path == "/" {
             (RequestOutcome::Other(200), Answering::Now(HttpReply::Empty(200)))
@@ -192,7 +192,7 @@ enum Answering {
     Later(ScriptedTurn, HttpReply),
 }
 
-fn asks(agent: ScriptedAgent, path: &str) -> bool {
+fn is_model_call(agent: ScriptedAgent, path: &str) -> bool {
     match agent {
         ScriptedAgent::Claude => path == "/v1/messages",
         ScriptedAgent::Codex => path == "/v1/responses",

@@ -78,9 +78,9 @@ pub fn items(agent: ScriptedAgent, body: &Value) -> Vec<ConversationItem> {
         ScriptedAgent::Opencode => chat::read(body),
     };
     for item in &mut items {
-        item.text = plain(&item.text);
+        item.text = remove_reminders(&item.text);
     }
-    items.retain(|item| !added(item));
+    items.retain(|item| !is_added_by_agent(item));
     items
 }
 
@@ -119,7 +119,7 @@ pub fn offered(body: &Value) -> Vec<String> {
 }
 
 /// A text without the reminders that Claude Code inserts.
-fn plain(text: &str) -> String {
+fn remove_reminders(text: &str) -> String {
     let (open, close) = ("<system-reminder>", "</system-reminder>");
     let mut rest = text;
     let mut cleaned = String::new();
@@ -132,7 +132,7 @@ fn plain(text: &str) -> String {
 }
 
 /// Whether an item was added by the agent, and comes neither from the user nor from the model.
-fn added(item: &ConversationItem) -> bool {
+fn is_added_by_agent(item: &ConversationItem) -> bool {
     const AGENT_TEXT_PREFIXES: [&str; 4] =
         ["<environment_context>", "<user_instructions>", "# AGENTS.md instructions", "<session_context>"];
     const PLACEHOLDER_ANSWER_PREFIXES: [&str; 2] =

@@ -74,16 +74,16 @@ impl ServerProcess {
 
     /// What the store occupies, in bytes.
     pub fn disk_usage(&self) -> Result<u64> {
-        fn below(path: &Path) -> Result<u64> {
+        fn count_bytes_below(path: &Path) -> Result<u64> {
             let mut bytes = 0;
             for entry in fs::read_dir(path)? {
                 let entry = entry?;
                 let metadata = entry.metadata()?;
-                bytes += if metadata.is_dir() { below(&entry.path())? } else { metadata.len() };
+                bytes += if metadata.is_dir() { count_bytes_below(&entry.path())? } else { metadata.len() };
             }
             Ok(bytes)
         }
-        below(&self.store)
+        count_bytes_below(&self.store)
     }
 
     /// Ends it.

@@ -30,7 +30,7 @@ struct SessionCosts {
     after: Vec<Cost>,
 }
 
-/// What was measured.
+/// The results of this benchmark.
 pub struct AutomaticCosts {
     files: usize,
     sessions: Vec<SessionCosts>,
