@@ -67,13 +67,14 @@ impl BatchLookup for PostgresStore {
         let references = rows::get::<Vec<Option<&[u8]>>>(&row, 2)?;
         let references = references.into_iter().map(|value| value.map(step).transpose());
         let references = references.collect::<Result<Vec<_>, _>>()?;
-        let (mut known, mut versions) = (HashMap::new(), HashMap::new());
+        let (mut sessions_by_id, mut versions) = (HashMap::new(), HashMap::new());
         for row in &met {
             let session = Session::read(row)?;
             versions.insert(session.id, rows::get::<String>(row, 5)?);
-            known.insert(session.id, session);
+            sessions_by_id.insert(session.id, session);
         }
-        let sessions = questions.sessions.iter().map(|session| known.get(session).cloned()).collect();
+        let sessions =
+            questions.sessions.iter().map(|session| sessions_by_id.get(session).cloned()).collect();
         let targets = questions.references.iter().cloned().zip(references.iter().copied()).collect();
         Ok(BatchAnswers {
             epoch: rows::get::<i64>(&row, 0)? as u64,

@@ -121,7 +121,10 @@ impl Conditions {
 
     /// The values, as parameters of a statement.
     pub fn values(&self) -> Vec<(&(dyn ToSql + Sync), Type)> {
-        self.values.iter().map(|(value, of)| (&**value as &(dyn ToSql + Sync), of.clone())).collect()
+        self.values
+            .iter()
+            .map(|(value, sql_type)| (&**value as &(dyn ToSql + Sync), sql_type.clone()))
+            .collect()
     }
 }
 
@@ -165,18 +168,18 @@ fn page_statement(
     }
     let limit = limit.map(|limit_value| conditions.name(to_bigint(limit_value), Type::INT8));
     let limit = limit.map(|name| format!(" LIMIT {name}")).unwrap_or_default();
-    let (wanted, inside, across) =
+    let (conditions_sql, page_in_workspace, page_across_workspaces) =
         (&conditions.sql, order_by(true, query), order_by(workspace.is_some(), query));
     let columns = format!("SELECT {COLUMNS}, s.position, s.workspace");
     let sql = if is_plain_order {
-        format!("{columns} FROM stepback_steps s WHERE true{wanted}{across}{limit}")
+        format!("{columns} FROM stepback_steps s WHERE true{conditions_sql}{page_across_workspaces}{limit}")
     } else {
         // Indexes begin with the workspace: the first steps of each workspace are cheap to find, and the first of those are
         // the answer.
         format!(
             "{columns} FROM stepback_workspaces w CROSS JOIN LATERAL (
-                SELECT * FROM stepback_steps s WHERE s.workspace = w.id{wanted}{inside}{limit}
-             ) s{across}{limit}"
+                SELECT * FROM stepback_steps s WHERE s.workspace = w.id{conditions_sql}{page_in_workspace}{limit}
+             ) s{page_across_workspaces}{limit}"
         )
     };
     (sql, conditions)
@@ -200,10 +203,10 @@ fn total_statement(workspace: Option<WorkspaceId>, query: &StepQuery) -> (String
         ..StepQuery::default()
     };
     if countable == numbers {
-        let after = conditions.name(to_bigint(query.after.unwrap_or(0)), Type::INT8);
-        let before = conditions.name(to_bigint(query.before.unwrap_or(u64::MAX)), Type::INT8);
+        let after_param = conditions.name(to_bigint(query.after.unwrap_or(0)), Type::INT8);
+        let before_param = conditions.name(to_bigint(query.before.unwrap_or(u64::MAX)), Type::INT8);
         let mut sql = format!(
-            "SELECT coalesce(sum(greatest(0, least(steps, {before} - 1) - {after})), 0)::bigint FROM stepback_workspaces"
+            "SELECT coalesce(sum(greatest(0, least(steps, {before_param} - 1) - {after_param})), 0)::bigint FROM stepback_workspaces"
         );
         if let Some(workspace) = workspace {
             let name = conditions.name(workspace.as_bytes().to_vec(), Type::BYTEA);
@@ -222,9 +225,10 @@ fn total_statement(workspace: Option<WorkspaceId>, query: &StepQuery) -> (String
             Some(true) => "s.failed",
             Some(false) => "s.steps - s.failed",
         };
-        let wanted = &conditions.sql;
-        let sql =
-            format!("SELECT coalesce(sum({column}), 0)::bigint FROM stepback_tallies s WHERE true{wanted}");
+        let conditions_sql = &conditions.sql;
+        let sql = format!(
+            "SELECT coalesce(sum({column}), 0)::bigint FROM stepback_tallies s WHERE true{conditions_sql}"
+        );
         return (sql, conditions);
     }
     conditions.add_query(workspace, query);

@@ -35,7 +35,7 @@ const ANNOTATION_SQL: &str = "jsonb_build_array(s.label, s.note, s.tags, s.purge
 /// What the database has for a document's step: its position, and the texts indexed before.
 struct IndexedStep {
     position: u64,
-    before: Option<IndexedText>,
+    indexed_before: Option<IndexedText>,
 }
 
 struct IndexedText {
@@ -49,7 +49,7 @@ struct IndexedText {
 /// A document that is new, ready to be stored.
 struct NewDocument<'d> {
     document: &'d SearchDocument,
-    before: Option<IndexedText>,
+    indexed_before: Option<IndexedText>,
     raw_len: i32,
     text: Vec<u8>,
 }
@@ -165,20 +165,20 @@ async fn index_documents(
     let mut new_documents: BTreeMap<u64, NewDocument<'_>> = BTreeMap::new();
     for document in documents {
         let step = &document.stored.step;
-        let Some(IndexedStep { position, before: indexed_text }) =
+        let Some(IndexedStep { position, indexed_before: indexed_text }) =
             indexed.remove(step.id.as_bytes().as_slice())
         else {
             continue;
         };
         let (raw_len, text) = pack(&document.texts);
         let raw_len = i32::try_from(raw_len).unwrap_or(i32::MAX);
-        new_documents.insert(position, NewDocument { document, before: indexed_text, raw_len, text });
+        new_documents.insert(position, NewDocument { document, indexed_before: indexed_text, raw_len, text });
     }
     let mut block = Block::default();
     let mut columns = TextColumns::default();
     let (mut stale, mut words, mut new) = ((Vec::new(), Vec::new()), 0i64, 0i64);
     for (position, new_document) in new_documents {
-        let NewDocument { document, before: indexed_text, raw_len, text } = new_document;
+        let NewDocument { document, indexed_before: indexed_text, raw_len, text } = new_document;
         let annotation = &document.stored.annotation;
         // Another process indexed it first.
         if indexed_text.as_ref().is_some_and(|indexed_text| indexed_text.text == text && indexed_text.current)
@@ -240,7 +240,7 @@ async fn read_indexed(
         };
         Ok((
             rows::get(row, 0)?,
-            IndexedStep { position: rows::get::<i64>(row, 1)? as u64, before: indexed_text },
+            IndexedStep { position: rows::get::<i64>(row, 1)? as u64, indexed_before: indexed_text },
         ))
     };
     Ok(connection.rows(&sql, &[&ids]).await?.iter().map(read).collect())

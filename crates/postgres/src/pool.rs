@@ -257,13 +257,13 @@ impl Pool {
         });
         let set_up = format!("SET lock_timeout = {}; {SESSION_SETUP_SQL}", self.patience.as_millis());
         let messages = client.simple_query(&set_up).await.map_err(failed)?;
-        let said = messages.iter().rev().find_map(|message| match message {
+        let server_message = messages.iter().rev().find_map(|message| match message {
             SimpleQueryMessage::Row(row) => {
                 Some((row.get(0)?.parse::<u32>().ok()?, row.get(1)?.parse::<i32>().ok()?))
             }
             _ => None,
         });
-        match said {
+        match server_message {
             Some((version, _)) if version < MIN_SERVER_VERSION => Err(error::server_error(
                 &self.display_address,
                 "use",
@@ -271,7 +271,7 @@ impl Pool {
                 "use a newer server",
             )),
             _ => {
-                let backend = said.map_or(0, |(_, backend)| backend);
+                let backend = server_message.map_or(0, |(_, backend)| backend);
                 Ok(Connection {
                     client,
                     backend,
@@ -337,7 +337,9 @@ impl Drop for Lease {
         }
         let mut idle = self.pool.state.lock().unwrap_or_else(PoisonError::into_inner);
         idle.in_use -= 1;
-        if let Some(connection) = self.connection.take().filter(|known| !known.client.is_closed()) {
+        if let Some(connection) =
+            self.connection.take().filter(|open_connection| !open_connection.client.is_closed())
+        {
             idle.connections.push((connection, Instant::now()));
         }
         drop(idle);

@@ -140,36 +140,36 @@ fn decode(mut places: &[u8]) -> impl Iterator<Item = u64> {
 #[derive(Default)]
 pub(crate) struct PhraseMatcher {
     /// For each step that has the words of the places before: where they end. `None` at the first place.
-    before: Option<HashMap<u64, HashSet<u64>>>,
+    previous_ends: Option<HashMap<u64, HashSet<u64>>>,
     /// For each step that has a word for the current place: its length, and the places.
-    here: HashMap<u64, (u64, Vec<u64>)>,
+    current: HashMap<u64, (u64, Vec<u64>)>,
 }
 
 impl PhraseMatcher {
     /// Continues with the next place of the phrase.
     pub fn next_place(&mut self) {
-        let here = std::mem::take(&mut self.here);
-        let ends = here.into_iter().map(|(position, (_, ends))| (position, ends.into_iter().collect()));
-        self.before = Some(ends.collect());
+        let current = std::mem::take(&mut self.current);
+        let ends = current.into_iter().map(|(position, (_, ends))| (position, ends.into_iter().collect()));
+        self.previous_ends = Some(ends.collect());
     }
 
     /// Adds a row of a word that may stand at the current place.
     pub fn add(&mut self, row: &IndexRow<'_>, stale: &Stale) -> Result<(), StoreError> {
-        let Self { before, here } = self;
+        let Self { previous_ends, current } = self;
         visit_steps(row, stale, |hit, places| {
-            let previous_ends = match before {
+            let ends_in_step = match previous_ends {
                 None => None,
-                Some(before) => match before.get(&hit.position) {
+                Some(ends_by_step) => match ends_by_step.get(&hit.position) {
                     Some(ends) => Some(ends),
                     None => return,
                 },
             };
             let follows = |place: &u64| {
-                previous_ends.is_none_or(|ends| place.checked_sub(1).is_some_and(|end| ends.contains(&end)))
+                ends_in_step.is_none_or(|ends| place.checked_sub(1).is_some_and(|end| ends.contains(&end)))
             };
             let mut places = decode(places).filter(follows).peekable();
             if places.peek().is_some() {
-                here.entry(hit.position).or_insert((hit.length, Vec::new())).1.extend(places);
+                current.entry(hit.position).or_insert((hit.length, Vec::new())).1.extend(places);
             }
         })
     }
@@ -181,7 +181,7 @@ impl PhraseMatcher {
             length,
             count: ends.len() as u64,
         };
-        let mut hits: Vec<PhraseHit> = self.here.into_iter().map(hit).collect();
+        let mut hits: Vec<PhraseHit> = self.current.into_iter().map(hit).collect();
         hits.sort_unstable_by_key(|hit| hit.position);
         hits
     }

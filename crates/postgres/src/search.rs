@@ -58,7 +58,7 @@ async fn find(connection: &mut Connection, search: &SearchRequest) -> Answer<Sea
             let total = ranked.len() as u64;
             (ranked, total)
         }
-        Pattern::Substring(wanted) => sound!(by_substring(connection, search, wanted).await?),
+        Pattern::Substring(substring) => sound!(by_substring(connection, search, substring).await?),
     };
     let usize = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
     let page: Ranked = ranked.drain(..).skip(usize(search.skip)).take(usize(search.limit)).collect();

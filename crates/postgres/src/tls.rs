@@ -106,15 +106,17 @@ fn chain_verifier(
     match roots {
         // As in PostgreSQL's own programs.
         Some(path) if path.as_os_str() != "system" => {
-            let wrong = |why: &dyn std::fmt::Display| {
+            let certificate_error = |why: &dyn std::fmt::Display| {
                 format!("the certificates in {} cannot be read: {why}", path.display())
             };
-            for certificate in CertificateDer::pem_file_iter(path).map_err(|error| wrong(&error))? {
-                let certificate = certificate.map_err(|error| wrong(&error))?;
-                store.add(certificate).map_err(|error| wrong(&error))?;
+            for certificate in
+                CertificateDer::pem_file_iter(path).map_err(|error| certificate_error(&error))?
+            {
+                let certificate = certificate.map_err(|error| certificate_error(&error))?;
+                store.add(certificate).map_err(|error| certificate_error(&error))?;
             }
             if store.is_empty() {
-                return Err(wrong(&"there are none in it"));
+                return Err(certificate_error(&"there are none in it"));
             }
         }
         _ => drop(store.add_parsable_certificates(rustls_native_certs::load_native_certs().certs)),

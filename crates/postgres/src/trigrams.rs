@@ -56,14 +56,14 @@ pub(crate) fn substring_parts(substring: &str) -> Vec<Part> {
 impl Part {
     /// The part as a pattern for `LIKE`.
     fn like_pattern(&self) -> String {
-        let (prefix, text, after) = match self {
+        let (prefix, text, suffix) = match self {
             Self::Whole(text) => ("", text, ""),
             Self::Beginning(text) => ("", text, "%"),
             Self::End(text) => ("%", text, ""),
             Self::Inside(text) => ("%", text, "%"),
         };
         // Of the special characters of `LIKE`, words contain only this one.
-        format!("{prefix}{}{after}", text.replace('_', "\\_"))
+        format!("{prefix}{}{suffix}", text.replace('_', "\\_"))
     }
 }
 

@@ -59,12 +59,12 @@ pub fn assigned_by_command(view: &ByteWindow<'_>) -> Option<FoundSecret> {
 /// Returns the secret in `NAME value`.
 fn named_word(view: &ByteWindow<'_>, name: usize) -> Option<FoundSecret> {
     let name_end = byte_class::run_end(view.bytes, name, byte_class::WORD, 80);
-    let named = names::classify_name(view.bytes.get(name..name_end)?)?;
+    let secret_name = names::classify_name(view.bytes.get(name..name_end)?)?;
     let start = view.skip_blanks(name_end);
     if start == name_end || matches!(view.byte(start), b'=' | b':' | b'|' | b'&' | b';' | b'#' | b'\\') {
         return None;
     }
-    pairs::secret_after_blank(view, &named, start)
+    pairs::secret_after_blank(view, &secret_name, start)
 }
 
 /// Whether the run is the first word of a line or of a command.

@@ -44,16 +44,16 @@ fn flag_name(text: &str) -> Option<SecretName> {
 }
 
 fn redact_object(map: &mut Map<String, Value>) -> usize {
-    let beside = ["name", "key", "Name", "Key"]
+    let sibling = ["name", "key", "Name", "Key"]
         .iter()
         .find_map(|name| map.get(*name)?.as_str())
         .and_then(|name| names::classify_name(name.as_bytes()));
     let mut replaced = 0;
     for (name, value) in map.iter_mut() {
-        let named = names::classify_name(name.as_bytes());
+        let own_name = names::classify_name(name.as_bytes());
         let is_value = matches!(name.as_str(), "value" | "Value");
-        let named = named.or(if is_value { beside } else { None });
-        replaced += redact_nested(value, named.as_ref());
+        let own_name = own_name.or(if is_value { sibling } else { None });
+        replaced += redact_nested(value, own_name.as_ref());
     }
     // Names are text too, but hardly ever a secret, so the object is rebuilt only if one is.
     if map.keys().any(|name| matches!(redact_counting(name).0, Cow::Owned(_))) {
@@ -77,7 +77,7 @@ fn redact_string(text: &mut String, name: Option<&SecretName>) -> usize {
         return 1;
     }
     if let Some(SecretName { family: names::Family::SetCookie | names::Family::Authorization, .. }) = name {
-        return in_header(text, name.map_or("", |name| name.kind));
+        return redact_header(text, name.map_or("", |name| name.kind));
     }
     let (clean, replaced) = redact_counting(text);
     if let Cow::Owned(clean) = clean {
@@ -91,7 +91,7 @@ fn is_only_context(name: &SecretName) -> bool {
 }
 
 /// Passes a header's value to the text scanner in the form it has in a request.
-fn in_header(text: &mut String, kind: &str) -> usize {
+fn redact_header(text: &mut String, kind: &str) -> usize {
     let name = if kind == "cookie" { "Set-Cookie: " } else { "Authorization: " };
     let line = format!("{name}{text}");
     let (clean, replaced) = redact_counting(&line);

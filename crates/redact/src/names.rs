@@ -201,11 +201,13 @@ pub fn classify_name(name: &[u8]) -> Option<SecretName> {
         }
         name_parts = rest;
     }
-    let (last, before) = name_parts.split_last()?;
-    let (mut family, mut kind) = classify_ending(trim_number(last), before)?;
+    let (last, preceding) = name_parts.split_last()?;
+    let (mut family, mut kind) = classify_ending(trim_number(last), preceding)?;
     match family {
-        Family::Token if kind == "token" && before.iter().any(|p| is_one_of(p, OTHER_TOKENS)) => return None,
-        Family::Token if before.iter().any(|p| is_one_of(p, OTHER_KEYS)) => return None,
+        Family::Token if kind == "token" && preceding.iter().any(|p| is_one_of(p, OTHER_TOKENS)) => {
+            return None;
+        }
+        Family::Token if preceding.iter().any(|p| is_one_of(p, OTHER_KEYS)) => return None,
         Family::Password | Family::Secret | Family::Token => {
             if let Some(vendor_kind) = vendors::kind(parts.all(), family) {
                 kind = vendor_kind;
@@ -249,8 +251,8 @@ fn ends_with(part: &[u8], word: &str) -> bool {
     part.len() >= word.len() && part[part.len() - word.len()..].eq_ignore_ascii_case(word.as_bytes())
 }
 
-fn classify_ending(last: &[u8], before: &[&[u8]]) -> Option<(Family, &'static str)> {
-    let previous = before.last().copied().unwrap_or(b"");
+fn classify_ending(last: &[u8], preceding: &[&[u8]]) -> Option<(Family, &'static str)> {
+    let previous = preceding.last().copied().unwrap_or(b"");
     let is_any = |words: &[&str]| is_one_of(last, words);
     Some(match last.first()? | 0x20 {
         _ if ends_with(last, "password") || ends_with(last, "passwd") => (Family::Password, "password"),
@@ -262,10 +264,10 @@ fn classify_ending(last: &[u8], before: &[&[u8]]) -> Option<(Family, &'static st
         b'p' if is_any(&["phrase"]) && is_one_of(previous, &["seed", "recovery", "secret", "mnemonic"]) => {
             (Family::Phrase, "wallet-mnemonic")
         }
-        b'p' if is_any(&["pat"]) && !before.is_empty() => (Family::Token, "token"),
+        b'p' if is_any(&["pat"]) && !preceding.is_empty() => (Family::Token, "token"),
         b'm' if is_any(&["mnemonic"]) => (Family::Phrase, "wallet-mnemonic"),
-        b's' if is_any(&["secrets"]) && !before.is_empty() => (Family::Secret, "secret"),
-        b's' if is_any(&["sig"]) && before.is_empty() => (Family::Signature, "azure-sas-signature"),
+        b's' if is_any(&["secrets"]) && !preceding.is_empty() => (Family::Secret, "secret"),
+        b's' if is_any(&["sig"]) && preceding.is_empty() => (Family::Signature, "azure-sas-signature"),
         b's' if is_any(&["signature"]) && is_one_of(previous, &["amz", "goog"]) => {
             (Family::Signature, "presigned-url-signature")
         }
@@ -274,7 +276,7 @@ fn classify_ending(last: &[u8], before: &[&[u8]]) -> Option<(Family, &'static st
         }
         b'c' if is_any(&["credentials", "credential", "creds"]) => (Family::Secret, "credentials"),
         b'c' if is_any(&["cookie"]) && is_one_of(previous, &["set"]) => (Family::SetCookie, "cookie"),
-        b'c' if is_any(&["cookie"]) && before.is_empty() => (Family::Cookies, "cookie"),
+        b'c' if is_any(&["cookie"]) && preceding.is_empty() => (Family::Cookies, "cookie"),
         // Agents use a plain "session" for their own sessions; only the names of cookies count.
         b's' if is_any(&["session"]) && is_one_of(previous, &["gitlab", "rails", "laravel"]) => {
             (Family::Token, "session-cookie")
@@ -290,7 +292,7 @@ fn classify_ending(last: &[u8], before: &[&[u8]]) -> Option<(Family, &'static st
         b'a' if is_any(&["authorization"]) => (Family::Authorization, "authorization"),
         b'a' if is_any(&["auth"]) => (Family::EncodedPair, "docker-auth"),
         b'k' if is_any(&["key"]) => {
-            if !is_one_of(previous, SECRET_KEYS) && !before.iter().any(|part| vendors::is_vendor(part)) {
+            if !is_one_of(previous, SECRET_KEYS) && !preceding.iter().any(|part| vendors::is_vendor(part)) {
                 return None;
             }
             let private = is_one_of(previous, &["private", "priv"]);

@@ -139,8 +139,8 @@ fn is_password(value: &[u8], data: bool) -> bool {
     }
     let small = value.iter().all(|b| byte_class::is(*b, LOWER) || *b == b'-');
     let first_only = value[1..].iter().all(|b| byte_class::is(*b, LOWER));
-    let plain = value.iter().all(|b| byte_class::is(*b, LOWER | UPPER | byte_class::JOINER));
-    data && plain && value.len() >= 6 && (small || !first_only && !value.contains(&b'_'))
+    let is_letters_only = value.iter().all(|b| byte_class::is(*b, LOWER | UPPER | byte_class::JOINER));
+    data && is_letters_only && value.len() >= 6 && (small || !first_only && !value.contains(&b'_'))
         || value.len() >= 24 && is_drawn(value)
 }
 
@@ -173,14 +173,15 @@ fn is_padded(value: &[u8]) -> bool {
 /// Whether the value is words and numbers with separators: `gpt-4-turbo-2024-04-09`.
 fn is_words(value: &[u8]) -> bool {
     let mut parts = 0;
-    let whole = value.split(|b| !byte_class::is(*b, ALNUM)).filter(|part| !part.is_empty()).all(|part| {
-        parts += 1;
-        let letters = part.iter().all(|b| byte_class::is(*b, LOWER))
-            || part.iter().all(|b| byte_class::is(*b, UPPER))
-            || byte_class::is(part[0], UPPER) && part[1..].iter().all(|b| byte_class::is(*b, LOWER));
-        part.len() <= 14 && (letters || part.len() <= 5 || part.iter().all(|b| byte_class::is(*b, DIGIT)))
-    });
-    whole && parts >= 2
+    let are_all_words =
+        value.split(|b| !byte_class::is(*b, ALNUM)).filter(|part| !part.is_empty()).all(|part| {
+            parts += 1;
+            let letters = part.iter().all(|b| byte_class::is(*b, LOWER))
+                || part.iter().all(|b| byte_class::is(*b, UPPER))
+                || byte_class::is(part[0], UPPER) && part[1..].iter().all(|b| byte_class::is(*b, LOWER));
+            part.len() <= 14 && (letters || part.len() <= 5 || part.iter().all(|b| byte_class::is(*b, DIGIT)))
+        });
+    are_all_words && parts >= 2
 }
 
 /// Whether the case of letters changes too often for words.

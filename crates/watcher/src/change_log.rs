@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_moment_of_somebody_else_or_of_the_future_means_everything() {
+    fn a_position_of_another_watcher_or_of_the_future_means_a_full_scan() {
         let mut ledger = Ledger::new([1; 16]);
         let now = token(&ledger.answer(None));
         for wrong in [

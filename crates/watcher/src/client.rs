@@ -194,7 +194,7 @@ impl WatcherClient {
     }
 
     /// Records that a question was answered.
-    fn avoid_no_longer(&self) {
+    fn clear_unanswered(&self) {
         let _ = std::fs::remove_file(self.unanswered_file());
     }
 }
@@ -207,7 +207,7 @@ impl ScanHints for WatcherClient {
         let request = self.changes_request(question.root, question.root_id, question.since);
         match self.send_request(&request, answer_timeout(question.entries)) {
             Ok(WatchResponse::Changes(answer)) => {
-                self.avoid_no_longer();
+                self.clear_unanswered();
                 answer
             }
             Err(error) if error.kind() == io::ErrorKind::TimedOut => {

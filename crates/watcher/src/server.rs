@@ -343,7 +343,7 @@ impl WatcherShared {
             }
             if workspaces.len() >= MAX_WORKSPACES {
                 // Workspaces that cannot be watched make room.
-                workspaces.retain(|_, known| !known.is_closed());
+                workspaces.retain(|_, watched| !watched.is_closed());
             }
             if workspaces.len() >= MAX_WORKSPACES {
                 return;
@@ -357,7 +357,7 @@ impl WatcherShared {
                 let mut workspaces = lock(&shared.workspaces);
                 if workspaces
                     .get(&path)
-                    .is_some_and(|known| std::ptr::eq(Arc::as_ptr(known), weak_workspace.as_ptr()))
+                    .is_some_and(|watched| std::ptr::eq(Arc::as_ptr(watched), weak_workspace.as_ptr()))
                 {
                     workspaces.remove(&path);
                 }

@@ -169,7 +169,7 @@ impl WatchedWorkspace {
     pub fn describe(&self) -> Result<u64, String> {
         let sight = self.lock_soon().ok_or("it is busy processing many changes")?;
         match &*sight {
-            WatchPhase::Soon(what) => Err((*what).into()),
+            WatchPhase::Soon(problem) => Err((*problem).into()),
             WatchPhase::Open(watch, _) if watch.is_lost() => {
                 Err("it missed changes and is starting over".into())
             }
