@@ -80,7 +80,7 @@ pub struct Recording {
     recorded: Directories,
     present: Directories,
     /// A cache of hashes of what was already normalized. An agent sends the whole conversation with every request.
-    seen: HashMap<u64, u64>,
+    hash_cache: HashMap<u64, u64>,
 }
 
 /// What a lookup needs of a recorded exchange.
@@ -97,10 +97,10 @@ impl Recording {
         let recorded = Directories::new(places.recorded.iter());
         // Recorded answers name directories of the recorded run, and the agent sends them back.
         let present = Directories::new(places.present.iter().chain(&places.recorded));
-        let mut seen = HashMap::new();
+        let mut hash_cache = HashMap::new();
         let outlines: Vec<RequestFingerprint> = exchanges
             .iter()
-            .map(|exchange| RequestFingerprint::from_request(&exchange.request, &recorded, &mut seen))
+            .map(|exchange| RequestFingerprint::from_request(&exchange.request, &recorded, &mut hash_cache))
             .collect();
         let tools =
             Wire::ALL.map(|wire| outlines.iter().any(|indexed| indexed.wire == Some(wire) && indexed.tools));
@@ -119,7 +119,7 @@ impl Recording {
                 used: false,
             })
             .collect();
-        Self { exchanges, indexed, recorded, present, seen: HashMap::new() }
+        Self { exchanges, indexed, recorded, present, hash_cache: HashMap::new() }
     }
 
     /// Returns the exchanges.
@@ -142,47 +142,47 @@ impl Recording {
     /// Looks up the answer to a request. Of several matches, the first unused one is returned; if all were used, the last
     /// one again (an agent that retries sends the same request twice).
     pub fn find(&mut self, request: &ModelRequest) -> MatchResult {
-        let fingerprint = RequestFingerprint::from_request(request, &self.present, &mut self.seen);
-        let same = |indexed: &IndexedRequest| indexed.fingerprint.asks_the_same(&fingerprint);
+        let fingerprint = RequestFingerprint::from_request(request, &self.present, &mut self.hash_cache);
+        let asks_the_same = |indexed: &IndexedRequest| indexed.fingerprint.asks_the_same(&fingerprint);
         let exactly =
-            |indexed: &IndexedRequest| same(indexed) && indexed.fingerprint.rest == fingerprint.rest;
-        if let Some(at) = self.first_match(exactly).or_else(|| self.first_match(same)) {
-            self.indexed[at].used = true;
-            return MatchResult::Same(at);
+            |indexed: &IndexedRequest| asks_the_same(indexed) && indexed.fingerprint.rest == fingerprint.rest;
+        if let Some(index) = self.find_first_match(exactly).or_else(|| self.find_first_match(asks_the_same)) {
+            self.indexed[index].used = true;
+            return MatchResult::Same(index);
         }
         let others = self
             .indexed
             .iter()
             .any(|indexed| indexed.fingerprint.wire == fingerprint.wire && indexed.fingerprint.tools);
         if background::is_background(request, &fingerprint, others) {
-            let nearest = self.nearest(&fingerprint, |indexed| {
+            let nearest = self.find_nearest(&fingerprint, |indexed| {
                 indexed.is_background && indexed.fingerprint.method_and_path == fingerprint.method_and_path
             });
-            if let Some(at) = nearest {
-                self.indexed[at].used = true;
+            if let Some(index) = nearest {
+                self.indexed[index].used = true;
             }
             return MatchResult::Background(nearest);
         }
         let nearest = self
-            .nearest(&fingerprint, |indexed| !indexed.is_background)
-            .or_else(|| self.nearest(&fingerprint, |_| true));
-        let differences = nearest.map_or_else(Vec::new, |at| {
-            let recorded = (&self.exchanges[at].request, &self.recorded);
-            let common = self.indexed[at].fingerprint.in_common(&fingerprint);
+            .find_nearest(&fingerprint, |indexed| !indexed.is_background)
+            .or_else(|| self.find_nearest(&fingerprint, |_| true));
+        let differences = nearest.map_or_else(Vec::new, |index| {
+            let recorded = (&self.exchanges[index].request, &self.recorded);
+            let common = self.indexed[index].fingerprint.in_common(&fingerprint);
             differences::between(recorded, (request, &self.present), common)
         });
         MatchResult::Different { nearest, differences }
     }
 
     /// Returns the first match that was not used, otherwise the last match.
-    fn first_match(&self, fits: impl Fn(&IndexedRequest) -> bool) -> Option<usize> {
+    fn find_first_match(&self, fits: impl Fn(&IndexedRequest) -> bool) -> Option<usize> {
         let new = self.indexed.iter().position(|indexed| !indexed.used && fits(indexed));
         new.or_else(|| self.indexed.iter().rposition(fits))
     }
 
     /// Returns the one with the longest common beginning of the conversation; of equals the first unused one, then the
     /// first.
-    fn nearest(
+    fn find_nearest(
         &self,
         fingerprint: &RequestFingerprint,
         among: impl Fn(&IndexedRequest) -> bool,

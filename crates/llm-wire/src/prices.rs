@@ -106,17 +106,17 @@ fn strip_version(model: &str) -> Option<&str> {
 
 fn read(price: &Value) -> Result<Price, String> {
     let fields = price.as_object().ok_or("not an object with prices in dollars per million tokens")?;
-    let known = ["input", "output", "cache_read", "cache_write", "long"];
-    if let Some(other) = fields.keys().find(|field| !known.contains(&field.as_str())) {
-        return Err(format!("\"{other}\" is not a price; prices are {}", known.join(", ")));
+    let known_fields = ["input", "output", "cache_read", "cache_write", "long"];
+    if let Some(other) = fields.keys().find(|field| !known_fields.contains(&field.as_str())) {
+        return Err(format!("\"{other}\" is not a price; prices are {}", known_fields.join(", ")));
     }
     let long = match fields.get("long") {
         None => None,
         Some(long) => {
             let long = long.as_object().ok_or("\"long\" is not an object with prices")?;
-            let above = long.get("above").and_then(Value::as_u64);
-            let above = above.ok_or("\"long\" needs \"above\", a number of tokens")?;
-            Some((above, parse_rate(long)?))
+            let threshold = long.get("above").and_then(Value::as_u64);
+            let threshold = threshold.ok_or("\"long\" needs \"above\", a number of tokens")?;
+            Some((threshold, parse_rate(long)?))
         }
     };
     Ok(Price { usual: parse_rate(fields)?, long })

@@ -69,7 +69,7 @@ pub struct AgentEvent {
     pub agent: String,
     /// The agent's own id of the session.
     pub session: String,
-    /// What happened.
+    /// The kind of step that it becomes.
     pub kind: StepKind,
     /// When it happened; `None` if the agent does not say, and then the time of arrival counts.
     #[serde(skip_serializing_if = "Option::is_none", default)]

@@ -7,21 +7,22 @@ use crate::Wire;
 pub(super) fn set_result(wire: Wire, body: &mut Value, id: &str, text: &str) -> bool {
     match wire {
         Wire::Messages => {
-            let blocks = items(body, "messages").flat_map(|message| items(message, "content"));
+            let blocks = list_items(body, "messages").flat_map(|message| list_items(message, "content"));
             replace_field(blocks.filter(|block| block["tool_use_id"] == id), "content", text)
         }
         Wire::Chat => {
-            let results = items(body, "messages").filter(|message| message["tool_call_id"] == id);
+            let results = list_items(body, "messages").filter(|message| message["tool_call_id"] == id);
             replace_field(results, "content", text)
         }
         Wire::Responses => {
-            let outputs = items(body, "input").filter(|item| {
+            let outputs = list_items(body, "input").filter(|item| {
                 item["call_id"] == id && item["type"].as_str().is_some_and(|kind| kind.ends_with("_output"))
             });
             replace_field(outputs, "output", text)
         }
         Wire::Gemini => {
-            let parts = items(gemini_request(body), "contents").flat_map(|content| items(content, "parts"));
+            let parts =
+                list_items(gemini_request(body), "contents").flat_map(|content| list_items(content, "parts"));
             let mut replaced = false;
             for response in
                 parts.filter_map(|part| part.get_mut("functionResponse")).filter(|part| part.is_object())
@@ -184,8 +185,8 @@ pub(super) fn set_model(wire: Wire, path: &mut String, body: &mut Value, model: 
     {
         path.replace_range(begin..begin + length, model);
     }
-    if let Some(named) = body.get_mut("model") {
-        *named = json!(model);
+    if let Some(model_field) = body.get_mut("model") {
+        *model_field = json!(model);
     }
 }
 
@@ -194,6 +195,6 @@ fn gemini_request(body: &mut Value) -> &mut Value {
     if body.get("request").is_some_and(Value::is_object) { &mut body["request"] } else { body }
 }
 
-fn items<'a>(value: &'a mut Value, field: &str) -> impl Iterator<Item = &'a mut Value> {
+fn list_items<'a>(value: &'a mut Value, field: &str) -> impl Iterator<Item = &'a mut Value> {
     value.get_mut(field).and_then(Value::as_array_mut).into_iter().flatten()
 }

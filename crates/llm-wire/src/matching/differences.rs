@@ -16,8 +16,8 @@ const CHARS_BEFORE_DIFFERENCE: usize = 80;
 
 /// Returns the first differences of two requests whose first `common` messages are equal.
 pub(super) fn between(
-    (recorded, there): (&ModelRequest, &Directories),
-    (present, here): (&ModelRequest, &Directories),
+    (recorded, recorded_directories): (&ModelRequest, &Directories),
+    (present, present_directories): (&ModelRequest, &Directories),
     common: usize,
 ) -> Vec<RequestDifference> {
     let mut differences = Vec::new();
@@ -29,15 +29,17 @@ pub(super) fn between(
     };
     plainly("model", requested_model(old, recorded), requested_model(new, present));
     plainly("stream", Some(response_format(old, recorded)), Some(response_format(new, present)));
-    let olds = conversation_turns(old, part_of(old, &recorded.body));
-    let news = conversation_turns(new, part_of(new, &present.body));
-    for index in common..olds.len().max(news.len()) {
-        let old_message = olds.get(index).map(|(_, turn)| normalize_message(old, turn, there));
-        let two = news.get(index).map(|(_, turn)| normalize_message(new, turn, here));
+    let old_turns = conversation_turns(old, part_of(old, &recorded.body));
+    let new_turns = conversation_turns(new, part_of(new, &present.body));
+    for index in common..old_turns.len().max(new_turns.len()) {
+        let old_message =
+            old_turns.get(index).map(|(_, turn)| normalize_message(old, turn, recorded_directories));
+        let new_message =
+            new_turns.get(index).map(|(_, turn)| normalize_message(new, turn, present_directories));
         // The two sides may have different numbers of instructions at the beginning; the path is that of the present
         // request.
-        let path = news.get(index).or(olds.get(index)).map_or("", |(path, _)| path);
-        compare(path, old_message.as_ref(), two.as_ref(), &mut differences);
+        let path = new_turns.get(index).or(old_turns.get(index)).map_or("", |(path, _)| path);
+        compare(path, old_message.as_ref(), new_message.as_ref(), &mut differences);
         if differences.len() >= MAX_DIFFERENCES {
             break;
         }
@@ -64,15 +66,15 @@ fn compare(path: &str, old: Option<&Value>, new: Option<&Value>, differences: &m
         }
         _ => {
             let (old, new) = (old.map(value_text), new.map(value_text));
-            let parting = match (&old, &new) {
+            let common_chars = match (&old, &new) {
                 (Some(old), Some(new)) => old.chars().zip(new.chars()).take_while(|(a, b)| a == b).count(),
                 _ => 0,
             };
-            let shown = |text: Option<String>| text.map(|text| excerpt_around(&text, parting));
+            let excerpt = |text: Option<String>| text.map(|text| excerpt_around(&text, common_chars));
             differences.push(RequestDifference {
                 path: path.to_owned(),
-                recorded: shown(old),
-                present: shown(new),
+                recorded: excerpt(old),
+                present: excerpt(new),
             });
         }
     }
@@ -87,6 +89,6 @@ fn excerpt_around(text: &str, position: usize) -> String {
     let start = position.saturating_sub(CHARS_BEFORE_DIFFERENCE);
     let sign = |left_out: bool| if left_out { "…" } else { "" };
     let mut rest = text.chars().skip(start);
-    let shown: String = rest.by_ref().take(MAX_EXCERPT_CHARS - 2).collect();
-    format!("{}{shown}{}", sign(start > 0), sign(rest.next().is_some()))
+    let visible: String = rest.by_ref().take(MAX_EXCERPT_CHARS - 2).collect();
+    format!("{}{visible}{}", sign(start > 0), sign(rest.next().is_some()))
 }

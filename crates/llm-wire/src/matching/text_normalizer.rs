@@ -32,7 +32,7 @@ impl Directories {
             let dashed = |letter: char| if letter.is_ascii_alphanumeric() { letter } else { '-' };
             all.push((path.chars().map(dashed).collect(), name));
             let passing = name.contains("tmp") || name.contains("temp");
-            if passing && !temporary.iter().any(|known| known.strip_suffix('/') == Some(name)) {
+            if passing && !temporary.iter().any(|directory| directory.strip_suffix('/') == Some(name)) {
                 temporary.push(format!("{name}/"));
             }
         }
@@ -218,20 +218,20 @@ fn find_uuid(text: &str, dash: usize) -> Option<(usize, usize, &'static str)> {
     let bytes = text.as_bytes();
     let from = dash.checked_sub(8)?;
     let form = bytes.get(from..from + 36)?;
-    let fits = form.iter().enumerate().all(|(at, byte)| match at {
+    let fits = form.iter().enumerate().all(|(index, byte)| match index {
         8 | 13 | 18 | 23 => *byte == b'-',
         _ => byte.is_ascii_hexdigit(),
     });
     let alone = |byte: Option<&u8>| !byte.is_some_and(u8::is_ascii_alphanumeric);
-    let before = from.checked_sub(1).and_then(|at| bytes.get(at));
-    (fits && alone(before) && alone(bytes.get(from + 36))).then_some((from, from + 36, "<id>"))
+    let preceding = from.checked_sub(1).and_then(|index| bytes.get(index));
+    (fits && alone(preceding) && alone(bytes.get(from + 36))).then_some((from, from + 36, "<id>"))
 }
 
 /// Returns a generated name below the temporary directory: `tmp.Xy12…`, `tmpab12…`, `name-Xy12ab`.
 fn find_temporary_name(text: &str, begin: usize) -> Option<(usize, usize, &'static str)> {
     let name = &text[begin..];
     let name = &name[..run(name, |letter| letter.is_ascii_alphanumeric() || "._-".contains(letter))];
-    let whole = (begin, begin + name.len(), "<id>");
+    let full_match = (begin, begin + name.len(), "<id>");
     let mixed = |text: &str| {
         let has = |kind: fn(&char) -> bool| text.chars().any(|letter| kind(&letter));
         text.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_')
@@ -239,10 +239,10 @@ fn find_temporary_name(text: &str, begin: usize) -> Option<(usize, usize, &'stat
             && has(char::is_ascii_alphabetic)
     };
     if let Some(random) = name.strip_prefix("tmp.").filter(|random| (6..=12).contains(&random.len())) {
-        return mixed(random).then_some(whole);
+        return mixed(random).then_some(full_match);
     }
     if let Some(random) = name.strip_prefix("tmp").filter(|random| random.len() == 8) {
-        return mixed(random).then_some(whole);
+        return mixed(random).then_some(full_match);
     }
     let random = name.rsplit_once('-')?.1;
     (random.len() == 6 && mixed(random)).then_some((begin + name.len() - 6, begin + name.len(), "<id>"))
@@ -254,29 +254,29 @@ fn replace_times(text: &mut String) {
     if text.len() < TIMESTAMP_DIGITS {
         return;
     }
-    let (mut made, mut done, mut at) = (String::new(), 0, 0);
+    let (mut replaced, mut copied_to, mut index) = (String::new(), 0, 0);
     let bytes = text.as_bytes();
-    while at < bytes.len() {
-        if !bytes[at].is_ascii_digit() {
-            at += 1;
+    while index < bytes.len() {
+        if !bytes[index].is_ascii_digit() {
+            index += 1;
             continue;
         }
-        let length = bytes[at..].iter().take_while(|byte| byte.is_ascii_digit()).count();
+        let length = bytes[index..].iter().take_while(|byte| byte.is_ascii_digit()).count();
         // Inside a name it is still a time (`read_1794766863483_0`); after a decimal point it is a fraction.
-        let fraction = at > 0 && (bytes[at - 1] == b'.' || bytes[at - 1].is_ascii_alphabetic());
+        let fraction = index > 0 && (bytes[index - 1] == b'.' || bytes[index - 1].is_ascii_alphabetic());
         if length == TIMESTAMP_DIGITS
             && !fraction
-            && text[at..at + TIMESTAMP_DIGITS].parse().is_ok_and(is_time)
+            && text[index..index + TIMESTAMP_DIGITS].parse().is_ok_and(is_time)
         {
-            made.push_str(&text[done..at]);
-            made.push_str("<time>");
-            done = at + TIMESTAMP_DIGITS;
+            replaced.push_str(&text[copied_to..index]);
+            replaced.push_str("<time>");
+            copied_to = index + TIMESTAMP_DIGITS;
         }
-        at += length;
+        index += length;
     }
-    if done > 0 {
-        made.push_str(&text[done..]);
-        *text = made;
+    if copied_to > 0 {
+        replaced.push_str(&text[copied_to..]);
+        *text = replaced;
     }
 }
 

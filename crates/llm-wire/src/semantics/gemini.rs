@@ -9,9 +9,9 @@ use crate::documents::Documents;
 
 pub(super) fn summarize_request(path: &str, body: &Value) -> RequestSummary {
     let address = path.split(['?', '#']).next().unwrap_or_default();
-    let (before, method) = address.rsplit_once(':').unwrap_or((address, ""));
-    let named = before.rsplit_once("models/").map(|(_, model)| model.to_owned());
-    let model = named.or_else(|| string(&body["model"]));
+    let (path_prefix, method) = address.rsplit_once(':').unwrap_or((address, ""));
+    let named_model = path_prefix.rsplit_once("models/").map(|(_, model)| model.to_owned());
+    let model = named_model.or_else(|| string(&body["model"]));
     let body = unwrap_body(body, "request");
     let mut messages = Vec::new();
     for content in body["contents"].as_array().into_iter().flatten() {
@@ -55,10 +55,10 @@ fn parse_part(model: bool, part: &Value) -> ContentPart {
     if result.is_object() {
         let response = &result["response"];
         let failed = !response["error"].is_null();
-        let told = ["output", "error"].iter().find_map(|key| response[*key].as_str());
+        let result_text = ["output", "error"].iter().find_map(|key| response[*key].as_str());
         return ContentPart::Result {
             id: string(&result["id"]).or_else(|| string(&result["name"])),
-            text: told.map_or_else(|| response.to_string(), str::to_owned),
+            text: result_text.map_or_else(|| response.to_string(), str::to_owned),
             failed,
         };
     }

@@ -168,7 +168,7 @@ fn requests_of_every_wire() {
         let wire = changed.wire.expect("a known path");
         let unchanged = changed.body.clone();
         assert!(!edit::set_result(wire, &mut changed.body, "c2", "x"));
-        assert!(!edit::set_prompt(wire, &mut changed.body, "nobody said this", "x"));
+        assert!(!edit::set_prompt(wire, &mut changed.body, "not in the request", "x"));
         assert!(!edit::set_prompt(wire, &mut changed.body, "", "x"));
         assert_eq!(changed.body, unchanged);
         assert!(edit::set_result(wire, &mut changed.body, "c1", "another result"));

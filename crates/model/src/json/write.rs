@@ -33,7 +33,7 @@ pub fn store(
     let mut writer = Writer { sink, left: MAX_BYTES };
     match value {
         Value::Array(_) | Value::Object(_) => {
-            let (shape, members) = writer.members(value, 1)?;
+            let (shape, members) = writer.collect_members(value, 1)?;
             writer.write_container(shape, members, similar_to)
         }
         scalar => {
@@ -46,7 +46,7 @@ pub fn store(
 /// Like [`store`], for an object given as borrowed fields.
 pub fn store_fields(sink: &(impl ObjectSink + ?Sized), fields: &[(&str, &Value)]) -> Result<Hash, JsonError> {
     let mut writer = Writer { sink, left: MAX_BYTES };
-    let members = writer.fields(fields.iter().copied(), 1)?;
+    let members = writer.collect_fields(fields.iter().copied(), 1)?;
     writer.write_container(Shape::Object, members, None)
 }
 
@@ -81,7 +81,7 @@ impl<K: ObjectSink + ?Sized> Writer<'_, K> {
             }
             Value::Null | Value::Bool(_) | Value::String(_) => Ok(Part::Scalar(value.clone())),
             Value::Array(_) | Value::Object(_) => {
-                let (shape, members) = self.members(value, depth + 1)?;
+                let (shape, members) = self.collect_members(value, depth + 1)?;
                 self.write_nested(shape, members, None)
             }
         }
@@ -125,14 +125,14 @@ impl<K: ObjectSink + ?Sized> Writer<'_, K> {
     }
 
     /// The members of a container, sorted if they have keys. `depth` counts containers, this one included.
-    fn members(&mut self, value: &Value, depth: usize) -> Result<(Shape, Vec<Member>), JsonError> {
+    fn collect_members(&mut self, value: &Value, depth: usize) -> Result<(Shape, Vec<Member>), JsonError> {
         if depth > MAX_DEPTH {
             return Err(JsonError::TooDeep);
         }
         match value {
             Value::Object(fields) => {
                 let fields = fields.iter().map(|(key, value)| (key.as_str(), value));
-                Ok((Shape::Object, self.fields(fields, depth)?))
+                Ok((Shape::Object, self.collect_fields(fields, depth)?))
             }
             _ => {
                 let mut members = Vec::new();
@@ -145,7 +145,7 @@ impl<K: ObjectSink + ?Sized> Writer<'_, K> {
     }
 
     /// The fields of an object, sorted.
-    fn fields<'v>(
+    fn collect_fields<'v>(
         &mut self,
         fields: impl Iterator<Item = (&'v str, &'v Value)>,
         depth: usize,

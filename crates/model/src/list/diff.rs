@@ -162,7 +162,9 @@ impl Gap {
         let mut gaps = Vec::new();
         let (mut i, mut j) = (0, 0);
         let (mut a_at, mut b_at) = (self.a_at, self.b_at);
-        for (next_i, next_j) in anchors(&self.a, &self.b).into_iter().chain([(self.a.len(), self.b.len())]) {
+        for (next_i, next_j) in
+            find_anchors(&self.a, &self.b).into_iter().chain([(self.a.len(), self.b.len())])
+        {
             let (mut a, mut b) = (&self.a[i..next_i], &self.b[j..next_j]);
             let (end_a, end_b) = (a_at + count(a), b_at + count(b));
             while let ([x, rest_a @ ..], [y, rest_b @ ..]) = (a, b)
@@ -189,7 +191,7 @@ impl Gap {
 }
 
 /// Pairs of positions of equal parts that occur once on either side, in the same order on both (patience matching).
-fn anchors(a: &[Part], b: &[Part]) -> Vec<(usize, usize)> {
+fn find_anchors(a: &[Part], b: &[Part]) -> Vec<(usize, usize)> {
     // Per part: its index in `a` and in `b`, and whether it occurs twice on one side.
     let mut positions: BTreeMap<Part, (Option<usize>, Option<usize>, bool)> = BTreeMap::new();
     for (index, part) in a.iter().enumerate() {
@@ -205,11 +207,11 @@ fn anchors(a: &[Part], b: &[Part]) -> Vec<(usize, usize)> {
         .filter_map(|slot| if let (Some(i), Some(j), false) = slot { Some((i, j)) } else { None })
         .collect();
     pairs.sort_unstable();
-    longest_rising(&pairs)
+    find_longest_rising(&pairs)
 }
 
 /// The longest subsequence of `pairs`, sorted by the first position, whose second positions rise, too.
-fn longest_rising(pairs: &[(usize, usize)]) -> Vec<(usize, usize)> {
+fn find_longest_rising(pairs: &[(usize, usize)]) -> Vec<(usize, usize)> {
     // `ends[n]` is the pair that ends the best sequence of n + 1 pairs; `predecessor[k]` the one that precedes pair k.
     let mut ends: Vec<usize> = Vec::new();
     let mut predecessor: Vec<Option<usize>> = Vec::with_capacity(pairs.len());

@@ -116,7 +116,7 @@ impl<'a> PointCursor<'a> {
     fn parse_selector(self, session: Option<&str>) -> Result<Option<PointExpr>, PointError> {
         match self.remaining().as_bytes().first() {
             Some(b'@') => {
-                let back = self.skip(1).back("now")?;
+                let back = self.skip(1).parse_steps_back("now")?;
                 return Ok(Some(PointExpr {
                     session: session.map(str::to_owned),
                     anchor: Anchor::Now,
@@ -128,7 +128,7 @@ impl<'a> PointCursor<'a> {
         }
         let Some((kind, _)) = self.remaining().split_once(':') else { return Ok(None) };
         let Some((kind, example)) = KINDS.iter().find(|(name, _)| *name == kind) else { return Ok(None) };
-        let anchor = self.skip(kind.len() + 1).anchor(kind, example)?;
+        let anchor = self.skip(kind.len() + 1).parse_anchor(kind, example)?;
         if session.is_some() && !anchor.is_in_session() {
             let what = format!("\"{kind}:\" does not depend on a session");
             return Err(self
@@ -154,12 +154,12 @@ impl<'a> PointCursor<'a> {
             return Err(input.error(span, what).suggest([format!("{prefix}#42")]));
         }
         let number = input.parse_number(digits, "steps are numbered from 1", &format!("{prefix}#1"))?;
-        let back = input.skip(digits).back(&format!("#{number}"))?;
+        let back = input.skip(digits).parse_steps_back(&format!("#{number}"))?;
         Ok(PointExpr { session: session.map(str::to_owned), anchor: Anchor::Step(number), back })
     }
 
     /// Parses `-N`, how many steps before `origin`; 0 if nothing follows.
-    fn back(self, origin: &str) -> Result<u64, PointError> {
+    fn parse_steps_back(self, origin: &str) -> Result<u64, PointError> {
         let prefix = self.text[..self.offset].trim();
         let Some(input) = self.remaining().strip_prefix('-').map(|_| self.skip(1)) else {
             return if self.remaining().is_empty() {
@@ -201,7 +201,7 @@ impl<'a> PointCursor<'a> {
     }
 
     /// Parses what follows `kind:`.
-    fn anchor(self, kind: &str, example: &str) -> Result<Anchor, PointError> {
+    fn parse_anchor(self, kind: &str, example: &str) -> Result<Anchor, PointError> {
         match kind {
             "error" => Ok(Anchor::Error(self.parse_nth(kind, example)?)),
             "tool" => self.parse_named(kind, example).map(|(name, nth)| Anchor::Tool { name, nth }),
@@ -234,7 +234,7 @@ impl<'a> PointCursor<'a> {
                 Ok(Anchor::Id(id))
             }
             _ => {
-                let (name, start) = self.whole_name(kind, example)?;
+                let (name, start) = self.parse_whole_name(kind, example)?;
                 Ok(match kind {
                     "label" => Anchor::Label(name),
                     "branch" => Anchor::Branch(name),
@@ -258,7 +258,7 @@ impl<'a> PointCursor<'a> {
     }
 
     /// A name that takes all the remaining text, quoted or not, and where it starts.
-    fn whole_name(self, kind: &str, example: &str) -> Result<(String, usize), PointError> {
+    fn parse_whole_name(self, kind: &str, example: &str) -> Result<(String, usize), PointError> {
         let input = self.skip(self.remaining().len() - self.remaining().trim_start().len());
         let (name, cursor) = if input.remaining().starts_with('"') {
             let (name, cursor) = input.parse_quoted()?;

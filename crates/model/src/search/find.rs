@@ -69,15 +69,15 @@ impl Pattern {
     /// The matches in a text, in order and without overlap.
     pub fn places(&self, text: &str) -> Vec<(usize, usize)> {
         let mut places: Vec<(usize, usize)> = match self {
-            Self::Substring(wanted) => substring_places(text, wanted),
+            Self::Substring(substring) => substring_places(text, substring),
             Self::Words { with, .. } => {
-                let found: Vec<Word<'_>> = words(text).collect();
+                let split_words: Vec<Word<'_>> = words(text).collect();
                 let phrase_span = |index: usize| {
-                    let longest = with.iter().filter(|phrase| phrase.is_prefix_of(&found[index..]));
-                    let end = longest.map(|phrase| found[index + phrase.words.len() - 1].end).max()?;
-                    Some((found[index].start, end))
+                    let longest = with.iter().filter(|phrase| phrase.is_prefix_of(&split_words[index..]));
+                    let end = longest.map(|phrase| split_words[index + phrase.words.len() - 1].end).max()?;
+                    Some((split_words[index].start, end))
                 };
-                (0..found.len()).filter_map(phrase_span).collect()
+                (0..split_words.len()).filter_map(phrase_span).collect()
             }
         };
         places.dedup_by(|later, earlier| {

@@ -76,12 +76,12 @@ impl Parser<'_> {
             };
         }
         if first.text.as_bytes().first().is_some_and(u8::is_ascii_digit) && first.text.contains(['-', ':']) {
-            return self.date_time();
+            return self.parse_date_time();
         }
         if self.parse_amount(0)?.is_some() {
             // Prefer an error inside the distance, if there is one; otherwise only `ago` is missing.
             let distance = Parser { text: self.text, words: self.words.clone() };
-            distance.distance(self.words.len())?;
+            distance.parse_distance(self.words.len())?;
             let mut error = self.error(self.text.len()..self.text.len(), "\"ago\" is missing");
             error.suggestions = vec![format!("{} ago", self.text.trim())];
             return Err(error);
@@ -95,11 +95,11 @@ impl Parser<'_> {
     }
 
     fn parse_ago(&self) -> Result<Expression, WhenError> {
-        Ok(Expression::Ago(self.distance(self.words.len() - 1)?))
+        Ok(Expression::Ago(self.parse_distance(self.words.len() - 1)?))
     }
 
     /// Parses amounts and units in the words before `end`.
-    fn distance(&self, end: usize) -> Result<Span, WhenError> {
+    fn parse_distance(&self, end: usize) -> Result<Span, WhenError> {
         let mut span = Span::new();
         let mut index = 0;
         let mut units = Vec::new();
@@ -229,7 +229,7 @@ impl Parser<'_> {
         match self.parse_clock(next)? {
             Some((time, next)) => self.expect_end(next, Expression::Day(day, time)),
             // `2026-01-23 12:00:05+01:00`
-            None if is_date && next + 1 == self.words.len() => self.date_time(),
+            None if is_date && next + 1 == self.words.len() => self.parse_date_time(),
             None => Err(self.unexpected_word(next)),
         }
     }
@@ -278,7 +278,7 @@ impl Parser<'_> {
     }
 
     /// Parses a date and time in one or two words, as ISO 8601 and RFC 3339 write them.
-    fn date_time(&self) -> Result<Expression, WhenError> {
+    fn parse_date_time(&self) -> Result<Expression, WhenError> {
         if self.words.len() > 2 {
             return Err(self.unexpected_word(2));
         }
