@@ -34,7 +34,7 @@ pub fn read_ending(output: &Value) -> CommandEnding {
     const PRINTS: [&str; 7] =
         ["/output", "/aggregated_output", "/llmContent", "/text", "/content", "/result", "/stdout"];
     let exit = EXITS.iter().find_map(|pointer| output.pointer(pointer)?.as_i64());
-    let known = match output {
+    let ending_in_fields = match output {
         Value::String(text) => parse_ending(text),
         Value::Object(fields) if fields.contains_key("stdout") => {
             let text = |name: &str| fields.get(name).and_then(Value::as_str).unwrap_or_default();
@@ -58,7 +58,7 @@ pub fn read_ending(output: &Value) -> CommandEnding {
         Value::Array(_) => join_text_parts(output).map(|text| parse_ending(&text)).unwrap_or_default(),
         _ => CommandEnding::default(),
     };
-    CommandEnding { exit: exit.or(known.exit), ..known }
+    CommandEnding { exit: exit.or(ending_in_fields.exit), ..ending_in_fields }
 }
 
 /// Returns a text, or the joined texts of a list of parts.

@@ -63,19 +63,19 @@ pub fn list_commands(
     limit: usize,
 ) -> Result<Vec<CommandRun>, EngineError> {
     let mut runs = Vec::new();
-    let mut before = until.map(|number| number.saturating_add(1));
+    let mut next_limit = until.map(|number| number.saturating_add(1));
     let mut endings = None;
     while runs.len() < limit {
         let query = StepQuery {
             session: Some(session.id),
             kinds: vec![StepKind::ToolEnd],
-            before,
+            before: next_limit,
             limit: Some(64),
             ..StepQuery::default()
         };
         let steps = workspace.store().steps(workspace.record.id, &query)?;
         let Some(last) = steps.last() else { break };
-        before = Some(last.step.number);
+        next_limit = Some(last.step.number);
         for stored in &steps {
             runs.extend(read_command(workspace, session, stored, &mut endings)?);
         }
@@ -119,8 +119,8 @@ fn read_command(
         if endings.is_none() {
             *endings = Some(read_conversation_endings(workspace, session)?);
         }
-        let known = endings.as_ref().and_then(|endings| endings.get(call)).cloned();
-        ending = ending.or(known.unwrap_or_default());
+        let reported_ending = endings.as_ref().and_then(|endings| endings.get(call)).cloned();
+        ending = ending.or(reported_ending.unwrap_or_default());
     }
     let cwd = [&began, &detail].into_iter().find_map(|detail| detail.pointer("/raw/cwd")?.as_str());
     let mut printed = ending.output.unwrap_or_default();

@@ -120,14 +120,17 @@ fn limit_processes(pid: Option<Pid>) {
     let running =
         running.as_deref().and_then(|text| text.split(' ').nth(3)?.split('/').nth(1)?.parse::<u64>().ok());
     if let (Some(pid), Some(running)) = (pid, running) {
-        let known = rustix::process::getrlimit(Resource::Nproc);
+        let present_limit = rustix::process::getrlimit(Resource::Nproc);
         let limit = Some(running + MORE_PROCESSES);
-        let current = match (known.current, limit) {
-            (Some(known), Some(limit)) => Some(known.min(limit)),
-            (known, limit) => known.or(limit),
+        let current = match (present_limit.current, limit) {
+            (Some(present_limit), Some(limit)) => Some(present_limit.min(limit)),
+            (present_limit, limit) => present_limit.or(limit),
         };
-        let _ =
-            rustix::process::prlimit(Some(pid), Resource::Nproc, Rlimit { current, maximum: known.maximum });
+        let _ = rustix::process::prlimit(
+            Some(pid),
+            Resource::Nproc,
+            Rlimit { current, maximum: present_limit.maximum },
+        );
     }
 }
 

@@ -120,9 +120,9 @@ impl CheckRunner<'_> {
             Check::FileText { path, text, absent } => match self.read_file(path)? {
                 Err(finding) => finding,
                 Ok(bytes) => {
-                    let there = String::from_utf8_lossy(&bytes).contains(text.as_str());
-                    let verb = if there { "is" } else { "is not" };
-                    CheckFinding::from_passed(there != *absent, format!("\"{text}\" {verb} in {path}"))
+                    let is_contained = String::from_utf8_lossy(&bytes).contains(text.as_str());
+                    let verb = if is_contained { "is" } else { "is not" };
+                    CheckFinding::from_passed(is_contained != *absent, format!("\"{text}\" {verb} in {path}"))
                 }
             },
             Check::Json { from, pointer, equals } => match self.measure(from, timeout)? {

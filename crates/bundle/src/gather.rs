@@ -188,13 +188,13 @@ fn collect_references(
         references
             .insert((0, String::new()), Reference { what: ReferenceKind::Head, name: String::new(), step });
     }
-    for (at, what, prefix) in [(1, ReferenceKind::Branch, "branch"), (2, ReferenceKind::Present, "present")] {
+    for (at, kind, prefix) in [(1, ReferenceKind::Branch, "branch"), (2, ReferenceKind::Present, "present")] {
         let prefix = format!("{prefix}/{}/", workspace.id);
         for (name, step) in engine.store.references(&prefix)? {
             let name = name.strip_prefix(&prefix).unwrap_or_default().to_owned();
-            let is_exported = what == ReferenceKind::Branch || present_head.is_some();
+            let is_exported = kind == ReferenceKind::Branch || present_head.is_some();
             if let (true, Some(step)) = (is_exported && !name.is_empty(), names.get(&step).copied()) {
-                references.insert((at, name.clone()), Reference { what, name, step });
+                references.insert((at, name.clone()), Reference { what: kind, name, step });
             }
         }
     }

@@ -176,9 +176,10 @@ struct WorkspaceImport<'l> {
 impl<'l> WorkspaceImport<'l> {
     fn new(engine: &'l Engine, log: &'l WorkspaceLog, lacks: MissingObjects) -> Result<Self, BundleError> {
         let mut known_sessions = HashMap::new();
-        for told in &log.sessions {
-            if let Some(session) = engine.store.session(told.id)? {
-                if (&session.agent, session.started_at) != (&told.agent, told.started_at) {
+        for listed_session in &log.sessions {
+            if let Some(session) = engine.store.session(listed_session.id)? {
+                if (&session.agent, session.started_at) != (&listed_session.agent, listed_session.started_at)
+                {
                     return Err(conflict_error(format!(
                         "session {} differs from the one in this store",
                         session.id
@@ -190,7 +191,7 @@ impl<'l> WorkspaceImport<'l> {
         let home = log
             .sessions
             .iter()
-            .find_map(|told| known_sessions.get(&told.id))
+            .find_map(|listed_session| known_sessions.get(&listed_session.id))
             .map(|session| session.workspace);
         let workspaces = engine.store.workspaces()?;
         let (id, root) = choose_destination(log, &workspaces);
@@ -202,9 +203,9 @@ impl<'l> WorkspaceImport<'l> {
     }
 
     fn sessions(&self) -> Vec<(SessionId, WorkspaceId)> {
-        let destination = |told: &Session| {
-            let known_session = self.known.get(&told.id);
-            (told.id, known_session.map_or(self.target.id, |session| session.workspace))
+        let destination = |listed_session: &Session| {
+            let known_session = self.known.get(&listed_session.id);
+            (listed_session.id, known_session.map_or(self.target.id, |session| session.workspace))
         };
         self.log.sessions.iter().map(destination).collect()
     }

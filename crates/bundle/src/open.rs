@@ -212,7 +212,7 @@ impl BundleContents {
             self.lines += 1;
             let number = self.lines;
             let line_error =
-                |why: String| BundleError::inconsistent(format!("line {number} of its log: {why}"));
+                |reason: String| BundleError::inconsistent(format!("line {number} of its log: {reason}"));
             let record: Record =
                 serde_json::from_slice(line).map_err(|error| line_error(error.to_string()))?;
             if let Record::Workspace(workspace) = record {
@@ -300,7 +300,7 @@ impl Visitor for ObjectInspector<'_> {
     }
 
     fn visit_file(&mut self, size: u64, content: &Content) -> Result<(), ObjectError> {
-        let (kind, hash, found) = match *content {
+        let (kind, hash, stored_size) = match *content {
             Content::Vaulted => return Ok(()),
             Content::Whole(hash) => {
                 let placed = self.source.index.get(&hash);
@@ -308,9 +308,9 @@ impl Visitor for ObjectInspector<'_> {
             }
             Content::Chunked(root) => (ObjectKind::List, root, self.chunked_size(root)?),
         };
-        match found == size {
+        match stored_size == size {
             true => Ok(()),
-            false => Err(ObjectError::corrupt(kind, hash, format!("{found} bytes instead of {size}"))),
+            false => Err(ObjectError::corrupt(kind, hash, format!("{stored_size} bytes instead of {size}"))),
         }
     }
 }

@@ -240,9 +240,12 @@ impl BranchLines {
     }
 
     fn own_branch_of(&self, step: &Step) -> usize {
-        let of =
+        let name_of =
             |id: &StepId| self.branch_by_step.get(id).or_else(|| self.former_branch_by_step.get(id)).copied();
-        of(&step.id).or_else(|| self.branch_of_light_step(step)).or_else(|| of(&step.parent?)).unwrap_or(0)
+        name_of(&step.id)
+            .or_else(|| self.branch_of_light_step(step))
+            .or_else(|| name_of(&step.parent?))
+            .unwrap_or(0)
     }
 
     /// Returns the checkpoint before `step`: on its line if it is on one, otherwise on the line it was on.
@@ -263,7 +266,7 @@ impl BranchLines {
         // back to.
         let session = self.graph.nodes.get(&step)?.session;
         let passed = self.segments_by_step.get(&step).into_iter().flatten();
-        let limit = passed.filter_map(|(_, segment)| segment.gone.get(&session)).min();
+        let limit = passed.filter_map(|(_, segment)| segment.rewound.get(&session)).min();
         let mut previous = self.graph.nodes.get(&step)?.parent;
         while let Some((id, node)) = previous.and_then(|id| Some((id, self.graph.nodes.get(&id)?))) {
             if is_rolled_back(&id) || limit.is_none_or(|limit| node.number <= *limit) {

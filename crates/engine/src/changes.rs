@@ -144,7 +144,7 @@ impl Workspace {
         let mut add = |changes: Vec<PathChange>,
                        step: Option<(StepId, u64)>,
                        at: Timestamp,
-                       before,
+                       state_before,
                        authors: &Authors| {
             for change in changes {
                 let author = authors.attribute_path(&change.path);
@@ -154,7 +154,7 @@ impl Workspace {
                     change,
                     step,
                     at,
-                    before,
+                    before: state_before,
                     who: author,
                     taken_back: false,
                 });
@@ -168,8 +168,8 @@ impl Workspace {
                 taken_back.extend(decode_taken_back_marks(list));
                 continue;
             }
-            let (before, after) = (self.load_state(&pair[0])?, self.load_state(&pair[1])?);
-            let changes = diff::compare_visible_files(&source, &before, &after)?;
+            let (state_before, state_after) = (self.load_state(&pair[0])?, self.load_state(&pair[1])?);
+            let changes = diff::compare_visible_files(&source, &state_before, &state_after)?;
             let mut authors = parse_authors(detail.as_ref());
             for call in &authors.calls {
                 if let Entry::Vacant(entry) = sessions.entry(call.session) {
@@ -178,7 +178,7 @@ impl Workspace {
                 }
             }
             authors.update_uncertain(|call| calls::late_end_status(&sessions[&call.session], call.step));
-            add(changes, Some((step.id, step.number)), step.at, before.files, &authors);
+            add(changes, Some((step.id, step.number)), step.at, state_before.files, &authors);
         }
         let Some(head) = line.last() else { return Ok(numbered) };
         let last = self.load_state(head)?;

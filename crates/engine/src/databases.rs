@@ -100,8 +100,8 @@ impl Workspace {
             if filter.matches(path) || !related_files.iter().any(|path| filter.matches(path)) {
                 continue;
             }
-            let (path, now, then) = (path.clone(), before.clone(), after.clone());
-            let change = PlannedChange { path, now, then, how: How::Restored };
+            let (path, present_node, planned_node) = (path.clone(), before.clone(), after.clone());
+            let change = PlannedChange { path, now: present_node, then: planned_node, how: How::Restored };
             if self.find_database(&change.path, std::slice::from_ref(&change))?.is_some() {
                 excluded.insert(change.path);
             }
@@ -447,8 +447,9 @@ fn replaces_file(change: &PlannedChange) -> bool {
 
 /// Whether the size of the present or the planned file allows it to be a database.
 fn can_be_database(change: &PlannedChange) -> bool {
-    let whole = |node: &TreeNode| matches!(node, TreeNode::File { size, .. } if size % MIN_PAGE_BYTES == 0);
-    [&change.now, &change.then].into_iter().flatten().any(whole)
+    let has_whole_pages =
+        |node: &TreeNode| matches!(node, TreeNode::File { size, .. } if size % MIN_PAGE_BYTES == 0);
+    [&change.now, &change.then].into_iter().flatten().any(has_whole_pages)
 }
 
 /// Moves `files` from the planned changes to those left alone; returns the changes that were planned for them.
@@ -457,16 +458,16 @@ fn skip_planned_changes(
     files: &[RelPath],
     reason: impl Fn(&RelPath) -> String,
 ) -> Vec<PlannedChange> {
-    let (taken, changes): (Vec<_>, Vec<_>) =
+    let (skipped, changes): (Vec<_>, Vec<_>) =
         std::mem::take(&mut plan.changes).into_iter().partition(|change| files.contains(&change.path));
     plan.changes = changes;
     // A process that has a database open changes the shared index without changing the database.
-    let matters = taken.iter().any(|change| !is_shared_index(&change.path));
-    plan.left_alone.extend(taken.iter().map(|PlannedChange { path, .. }| match matters {
+    let matters = skipped.iter().any(|change| !is_shared_index(&change.path));
+    plan.left_alone.extend(skipped.iter().map(|PlannedChange { path, .. }| match matters {
         true => SkippedPath::conflict(path.clone(), reason(path)),
         false => SkippedPath::uncovered(path.clone(), reason(path)),
     }));
-    taken
+    skipped
 }
 
 fn format_writers<'w>(writers: impl Iterator<Item = &'w FileWriter>) -> String {

@@ -23,12 +23,12 @@ impl Workspace {
         }
         let source = StoreSource(self.store());
         let load = |hash| GitState::load(&source, hash);
-        let now = present.git.map(load).transpose()?.unwrap_or_default();
+        let present_git = present.git.map(load).transpose()?.unwrap_or_default();
         let target_git = target.git.map(load).transpose()?.unwrap_or_default();
         let mut warnings = Vec::new();
         for old in &target_git.repositories {
             let path = stepback_model::path::display_bytes(&old.path).into_owned();
-            match now.get(&old.path) {
+            match present_git.get(&old.path) {
                 None => warnings.push(format!("{path} is missing; add --git to restore it")),
                 Some(new)
                     if new.summary.commit != old.summary.commit

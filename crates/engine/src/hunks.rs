@@ -16,11 +16,12 @@ pub(crate) fn restrict_to_hunks(
     change: &PathChange,
     numbers: &[usize],
 ) -> Result<PathChange, EngineError> {
-    let (Some(before), Some(after)) = (read_text(source, &change.before)?, read_text(source, &change.after)?)
+    let (Some(old_text), Some(new_text)) =
+        (read_text(source, &change.before)?, read_text(source, &change.after)?)
     else {
         return Err(SelectionError::NoHunks(change.path.clone()).into());
     };
-    let (old, new): (Vec<&[u8]>, Vec<&[u8]>) = (split_lines(&before), split_lines(&after));
+    let (old, new): (Vec<&[u8]>, Vec<&[u8]>) = (split_lines(&old_text), split_lines(&new_text));
     let hunks: Vec<_> = capture_diff_slices(Algorithm::Myers, &old, &new)
         .into_iter()
         .filter(|op| op.tag() != similar::DiffTag::Equal)
@@ -29,7 +30,7 @@ pub(crate) fn restrict_to_hunks(
         let (path, number, count) = (change.path.clone(), *unknown, hunks.len());
         return Err(SelectionError::NoSuchHunk { path, number, count }.into());
     }
-    let mut result = Vec::with_capacity(after.len());
+    let mut result = Vec::with_capacity(new_text.len());
     let mut line = 0;
     for (index, hunk) in hunks.iter().enumerate() {
         result.extend(new[line..hunk.new_range().start].concat());
@@ -49,11 +50,12 @@ pub(crate) fn restrict_to_hunks(
 
 /// Returns how many hunks a change has; `None` if it is not a modified text file.
 pub fn count_hunks(source: &dyn ObjectSource, change: &PathChange) -> Result<Option<usize>, EngineError> {
-    let (Some(before), Some(after)) = (read_text(source, &change.before)?, read_text(source, &change.after)?)
+    let (Some(old_text), Some(new_text)) =
+        (read_text(source, &change.before)?, read_text(source, &change.after)?)
     else {
         return Ok(None);
     };
-    let ops = capture_diff_slices(Algorithm::Myers, &split_lines(&before), &split_lines(&after));
+    let ops = capture_diff_slices(Algorithm::Myers, &split_lines(&old_text), &split_lines(&new_text));
     Ok(Some(ops.iter().filter(|op| op.tag() != similar::DiffTag::Equal).count()))
 }
 

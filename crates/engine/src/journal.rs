@@ -122,8 +122,8 @@ impl Workspace {
             };
             let at = self.engine.env.now();
             let mut mutations = extra_mutations.clone();
-            let after = StepId::from_bytes(self.engine.env.fresh_id());
-            let (before, known_number) = match &head {
+            let new_step = StepId::from_bytes(self.engine.env.fresh_id());
+            let (step_before, known_number) = match &head {
                 Some(head) if self.has_same_files(head, &prepared.present)? => {
                     (head.step.id, Some(head.step.number))
                 }
@@ -152,9 +152,9 @@ impl Workspace {
                 }
             };
             let moved = StateTransition {
-                before,
-                after,
-                onto: prepared.new_parent.unwrap_or(before),
+                before: step_before,
+                after: new_step,
+                onto: prepared.new_parent.unwrap_or(step_before),
                 git: prepared.git,
                 detail: prepared.detail,
                 branches: prepared.branches.clone(),

@@ -145,8 +145,8 @@ fn compute_claim(base: &[u32], side: &[u32], edit: &Edit, above: usize, below: u
         (false, true) => (base, &edit.base),
         _ => return edit.base.clone(),
     };
-    let up = (1..=above).take_while(|by| lines[block.start - by] == lines[block.end - by]).count();
-    let down = (0..below).take_while(|by| lines[block.start + by] == lines[block.end + by]).count();
+    let up = (1..=above).take_while(|shift| lines[block.start - shift] == lines[block.end - shift]).count();
+    let down = (0..below).take_while(|shift| lines[block.start + shift] == lines[block.end + shift]).count();
     edit.base.start - up..edit.base.end + down
 }
 
@@ -164,7 +164,7 @@ fn merge_edits(base: &[u32], ours: &[u32], theirs: &[u32]) -> Result<Vec<u32>, u
         let next = [our_edits.get(a), their_edits.get(b)];
         let Some(mut reach) = next.into_iter().flatten().map(|edit| edit.claim.start).min() else { break };
         loop {
-            let before = (a, b);
+            let position = (a, b);
             if let Some(edit) = our_edits.get(a).filter(|edit| edit.claim.start <= reach) {
                 reach = reach.max(edit.claim.end);
                 a += 1;
@@ -173,7 +173,7 @@ fn merge_edits(base: &[u32], ours: &[u32], theirs: &[u32]) -> Result<Vec<u32>, u
                 reach = reach.max(edit.claim.end);
                 b += 1;
             }
-            if before == (a, b) {
+            if position == (a, b) {
                 break;
             }
         }

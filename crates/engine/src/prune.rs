@@ -90,7 +90,7 @@ impl Workspace {
         let needed_by_undo =
             moves_since(&operations, if rules.now { Timestamp::from_micros(i64::MAX) } else { window_start });
         let hide: Vec<&StepRow> = self
-            .not_kept(&rules, &checkpoints)
+            .find_removable(&rules, &checkpoints)
             .into_iter()
             .filter(|stored| !protected.contains(&stored.step.id))
             .collect();
@@ -137,7 +137,7 @@ impl Workspace {
     }
 
     /// The visible checkpoints that no rule keeps.
-    fn not_kept<'a>(&self, rules: &Rules, checkpoints: &'a [StepRow]) -> Vec<&'a StepRow> {
+    fn find_removable<'a>(&self, rules: &Rules, checkpoints: &'a [StepRow]) -> Vec<&'a StepRow> {
         let manual = newest_manual_checkpoints(checkpoints);
         let now = self.engine.env.now();
         let only_size = rules.max_size.is_some() && rules.keep_last.is_none() && rules.keep_days.is_none();

@@ -263,8 +263,8 @@ impl<'s> Resolver<'s> {
         if is_time {
             return self.resolve_time(name);
         }
-        let what = format!("no checkpoint has the label, id or branch \"{name}\"");
-        Err(PointError::unknown_text(self.text, what).suggest(self.suggest_similar_labels()))
+        let message = format!("no checkpoint has the label, id or branch \"{name}\"");
+        Err(PointError::unknown_text(self.text, message).suggest(self.suggest_similar_labels()))
     }
 
     /// Resolves a time: the newest checkpoint at or before it.

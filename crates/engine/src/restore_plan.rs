@@ -49,8 +49,8 @@ pub(crate) fn plan_restore(changes: Vec<PathChange>) -> RewindPlan {
         if is_inside_uncovered(&path) {
             continue;
         }
-        let leave = |skipped: SkipReason, what: &str| {
-            let reason = format!("{what} ({})", skipped.describe());
+        let leave = |skipped: SkipReason, explanation: &str| {
+            let reason = format!("{explanation} ({})", skipped.describe());
             // Pipes and sockets are created and removed by the processes that use them.
             let is_expected = skipped.is_by_rule() || (now.is_none() && skipped != SkipReason::Unstable);
             match is_expected {

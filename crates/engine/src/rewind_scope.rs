@@ -123,7 +123,7 @@ impl Workspace {
         plan: &mut RewindPlan,
         scope: &RewindScope,
         filter: &PathFilter,
-        wanted: &WorkspaceState,
+        target: &WorkspaceState,
         present: &PresentState,
         audience: Audience,
     ) -> Result<(Vec<KeptChange>, Vec<RelPath>), EngineError> {
@@ -160,7 +160,7 @@ impl Workspace {
         });
         let source = StoreSource(self.store());
         let against = KeptChangeContext {
-            base: TreeLookup::new(&source, wanted.files),
+            base: TreeLookup::new(&source, target.files),
             present: TreeLookup::new(&source, present.state.files),
             plan,
         };
@@ -199,7 +199,7 @@ impl Workspace {
         }
     }
 
-    /// Plans to take back the changes in `scope`. `whole` is the plan that restores `target` as a whole. The caller fills in
+    /// Plans to take back the changes in `scope`. `full_plan` is the plan that restores `target` as a whole. The caller fills in
     /// the present and the lock.
     pub(crate) fn prepare_scoped_rewind(
         &self,
@@ -208,7 +208,7 @@ impl Workspace {
         scope: &RewindScope,
         filter: &PathFilter,
         present: &PresentState,
-        whole: &RewindPlan,
+        full_plan: &RewindPlan,
     ) -> Result<PreparedRewind, EngineError> {
         let audience = request.audience;
         let databases =
@@ -237,7 +237,7 @@ impl Workspace {
                 plan.left_alone.push(skipped);
             }
         }
-        let everything_changes = differing_paths(whole, &plan);
+        let everything_changes = differing_paths(full_plan, &plan);
         let mut git_target = None;
         let mut warnings = outside_link_warnings(&plan);
         if let Some(mover) = &scope.foreign_git {

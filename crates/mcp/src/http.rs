@@ -78,8 +78,8 @@ async fn handle_request(
     };
     let kind = header_value(header::CONTENT_TYPE).split(';').next().unwrap_or_default().trim();
     if !kind.eq_ignore_ascii_case("application/json") {
-        let why = Refusal::new(INVALID_REQUEST, "the body must be application/json");
-        return json_response(StatusCode::UNSUPPORTED_MEDIA_TYPE, &rpc::error_response(None, &why));
+        let refused = Refusal::new(INVALID_REQUEST, "the body must be application/json");
+        return json_response(StatusCode::UNSUPPORTED_MEDIA_TYPE, &rpc::error_response(None, &refused));
     }
     let (id, method, params) = match rpc::parse(body) {
         Ok(RpcMessage::Request { id, method, params }) => (id, method, params),
@@ -298,14 +298,14 @@ fn determine_era(headers: &HeaderMap, method: &str, params: &Params) -> Result<P
         Some(_) => return Err(header_mismatch("Mcp-Method", "the body has a different method")),
         None => return Err(header_mismatch("Mcp-Method", "it is missing")),
     }
-    let named = match method {
+    let body_name = match method {
         "tools/call" | "prompts/get" => params.get("name"),
         "resources/read" => params.get("uri"),
         _ => None,
     };
-    if let Some(named) = named.and_then(Value::as_str) {
+    if let Some(body_name) = body_name.and_then(Value::as_str) {
         match header(NAME_HEADER).map(decode_header) {
-            Some(Some(stated_method)) if stated_method == named => {}
+            Some(Some(stated_method)) if stated_method == body_name => {}
             Some(Some(_)) => return Err(header_mismatch("Mcp-Name", "the body has a different name")),
             Some(None) => return Err(header_mismatch("Mcp-Name", "it is not Base64")),
             None => return Err(header_mismatch("Mcp-Name", "it is missing")),
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_that_nobody_reads_gives_its_place_to_others() {
+    fn a_stream_that_is_not_read_frees_its_slot() {
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
         runtime.block_on(async {

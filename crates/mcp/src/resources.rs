@@ -183,7 +183,7 @@ pub fn resource_version(context: &ToolContext<'_>, uri: &str) -> Result<Option<S
         }
         ("sessions", "") => {
             let sessions = context.workspace.agent_sessions()?;
-            Some(sessions.iter().map(|known| session_document(known, context).to_string()).collect())
+            Some(sessions.iter().map(|entry| session_document(entry, context).to_string()).collect())
         }
         ("session", id) if !id.is_empty() => {
             match none_if_absent(context.workspace.find_session(&decode_percent(id)))? {

@@ -65,7 +65,7 @@ impl SessionHint {
             session_status(session, false, now) == "active"
                 && client_agent.is_none_or(|agent| session.agent == **agent)
         });
-        let found = match cache.get().and_then(|id| live.iter().find(|session| session.id == id)) {
+        let resolved = match cache.get().and_then(|id| live.iter().find(|session| session.id == id)) {
             Some(session) => session.clone(),
             None => match pick_session(&live) {
                 Some(session) => session.clone(),
@@ -73,8 +73,8 @@ impl SessionHint {
                 None => return Err(ambiguous_session_error(&live)),
             },
         };
-        cache.set(found.id);
-        Ok(found)
+        cache.set(resolved.id);
+        Ok(resolved)
     }
 }
 

@@ -95,13 +95,13 @@ impl Assembler {
     ) -> AssembledRequest {
         let TelemetryBatch { groups, rejected } = batch;
         let mut spans = Vec::new();
-        let mut seen = HashSet::new();
+        let mut seen_spans = HashSet::new();
         for group in groups {
             let service = TelemetrySource::of(&group.resource);
             let of_service = conventions::session(&group.resource);
             for mut span in group.items {
                 // The same span twice in one request is one span.
-                if !seen.insert((span.trace, span.id)) {
+                if !seen_spans.insert((span.trace, span.id)) {
                     continue;
                 }
                 let session_name = conventions::session(&span.attributes).or_else(|| of_service.clone());
@@ -227,8 +227,8 @@ impl Assembler {
 
 /// Removes repeated events: every call that repeats a user's prompt reports it again.
 pub(crate) fn dedup_events(events: impl Iterator<Item = AgentEvent>) -> Vec<AgentEvent> {
-    let mut seen = HashSet::new();
-    events.filter(|event| seen.insert((event.session.clone(), event.kind, event.key.clone()))).collect()
+    let mut seen_keys = HashSet::new();
+    events.filter(|event| seen_keys.insert((event.session.clone(), event.kind, event.key.clone()))).collect()
 }
 
 fn to_enclosing_span(read: &ReadSpan) -> ((TraceId, SpanId), EnclosingSpan) {

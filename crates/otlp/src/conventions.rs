@@ -133,8 +133,8 @@ const LONGEST_SESSION: usize = 256;
 
 /// Returns the session that a span, a record or a whole service names.
 pub fn session(attributes: &Attributes) -> Option<String> {
-    let named = SESSION.iter().find_map(|name| attributes.text(&[name]));
-    named.filter(|id| id.len() <= LONGEST_SESSION)
+    let session_name = SESSION.iter().find_map(|name| attributes.text(&[name]));
+    session_name.filter(|id| id.len() <= LONGEST_SESSION)
 }
 
 /// Returns token counts, from totals that include what was read from or written to a cache.

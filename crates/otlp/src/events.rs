@@ -308,9 +308,10 @@ fn reported_error(context: &SpanInContext<'_>) -> Option<ReportedError> {
     }
     let exception = span.events.iter().rev().find(|moment| moment.name == "exception");
     let exception_text = |name: &str| exception.and_then(|moment| moment.attributes.text(&[name]));
-    let said = span.failed.clone().filter(|said| !said.is_empty());
+    let failure = span.failed.clone().filter(|failure| !failure.is_empty());
     let output = reading.output.as_ref().map(in_short).filter(|_| reading.failed);
-    let message = exception_text("exception.message").or(said).or(output).or_else(|| reading.error.clone());
+    let message =
+        exception_text("exception.message").or(failure).or(output).or_else(|| reading.error.clone());
     Some(ReportedError {
         name: reading.error.clone().or_else(|| exception_text("exception.type")),
         message: message.unwrap_or_else(|| "no reason was given".into()),

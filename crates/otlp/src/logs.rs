@@ -106,7 +106,7 @@ impl Assembler {
         }
         let mut services: Vec<(TelemetrySource, Vec<AgentEvent>)> = Vec::new();
         for (service, event) in events {
-            match services.iter_mut().find(|(known, _)| *known == service) {
+            match services.iter_mut().find(|(service_name, _)| *service_name == service) {
                 Some((_, events)) => events.push(event),
                 None => services.push((service, vec![event])),
             }

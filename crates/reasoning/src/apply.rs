@@ -85,7 +85,7 @@ pub(crate) fn clip_line(text: &str) -> String {
     const WIDTH: usize = 100;
     let line = text.lines().next().unwrap_or_default();
     match clip::first(line, WIDTH) {
-        whole if whole == line && text.lines().nth(1).is_some() => format!("{line}…"),
+        first_line if first_line == line && text.lines().nth(1).is_some() => format!("{line}…"),
         short => short,
     }
 }

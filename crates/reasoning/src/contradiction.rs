@@ -61,8 +61,8 @@ impl ReasoningBoard {
         origin: &ItemOrigin,
     ) -> Result<(), MindError> {
         let detected = match item.kind {
-            ItemKind::Belief => self.around_belief(BeliefId(item.number)),
-            ItemKind::Hypothesis => self.around_hypotheses(),
+            ItemKind::Belief => self.detect_around_belief(BeliefId(item.number)),
+            ItemKind::Hypothesis => self.detect_around_hypotheses(),
             _ => return Ok(()),
         };
         let resolved: Vec<u32> = self
@@ -122,7 +122,7 @@ impl ReasoningBoard {
     }
 
     /// All contradictions around the subject of a belief.
-    fn around_belief(&self, id: BeliefId) -> Vec<DetectedContradiction> {
+    fn detect_around_belief(&self, id: BeliefId) -> Vec<DetectedContradiction> {
         let Some(subject) = self.beliefs.get(id.0).and_then(|belief| belief.subject.clone()) else {
             return Vec::new();
         };
@@ -138,20 +138,29 @@ impl ReasoningBoard {
         let observation = related.iter().rev().find(|(_, b, _)| b.kind == BeliefKind::Observation);
         let mut detected = Vec::new();
         let pair = |a: BeliefId, b: BeliefId| (ItemId::from(a.min(b)), ItemId::from(a.max(b)));
-        for (index, (expects, _, wanted)) in expected.iter().enumerate() {
-            if let Some((sees, _, value)) = observation.filter(|(_, _, value)| !is_compatible(wanted, value))
+        for (index, (expects, _, expected_measure)) in expected.iter().enumerate() {
+            if let Some((sees, _, value)) =
+                observation.filter(|(_, _, value)| !is_compatible(expected_measure, value))
             {
                 let (left, right) = pair(*expects, *sees);
-                let reason =
-                    format!("{subject} should be {} and is {}", self::said(wanted), self::said(value));
+                let reason = format!(
+                    "{subject} should be {} and is {}",
+                    self::said(expected_measure),
+                    self::said(value)
+                );
                 detected.push(DetectedContradiction { left, right, reason, severity: Severity::High });
             }
-            for (other, _, also) in
-                expected.iter().skip(index + 1).filter(|(_, _, also)| !is_compatible(wanted, also))
+            for (other, _, other_measure) in expected
+                .iter()
+                .skip(index + 1)
+                .filter(|(_, _, other_measure)| !is_compatible(expected_measure, other_measure))
             {
                 let (left, right) = pair(*expects, *other);
-                let reason =
-                    format!("{subject} cannot be {} and {} at once", self::said(wanted), self::said(also));
+                let reason = format!(
+                    "{subject} cannot be {} and {} at once",
+                    self::said(expected_measure),
+                    self::said(other_measure)
+                );
                 detected.push(DetectedContradiction { left, right, reason, severity: Severity::Medium });
             }
         }
@@ -159,11 +168,11 @@ impl ReasoningBoard {
     }
 
     /// All contradictions among hypotheses.
-    fn around_hypotheses(&self) -> Vec<DetectedContradiction> {
+    fn detect_around_hypotheses(&self) -> Vec<DetectedContradiction> {
         let confirmed = |id: HypothesisId| {
             self.hypotheses.get(id.0).is_some_and(|other| other.status == HypothesisStatus::Confirmed)
         };
-        let mut found = Vec::new();
+        let mut exclusions = Vec::new();
         for (number, hypothesis) in self.hypotheses.iter() {
             if hypothesis.status != HypothesisStatus::Confirmed {
                 continue;
@@ -173,24 +182,30 @@ impl ReasoningBoard {
             {
                 let (left, right) = (ItemId::from(id.min(other)), ItemId::from(id.max(other)));
                 let reason = format!("{left} and {right} exclude each other, and both are confirmed");
-                if !found
-                    .iter()
-                    .any(|found: &DetectedContradiction| (found.left, found.right) == (left, right))
-                {
-                    found.push(DetectedContradiction { left, right, reason, severity: Severity::Critical });
+                if !exclusions.iter().any(|exclusions: &DetectedContradiction| {
+                    (exclusions.left, exclusions.right) == (left, right)
+                }) {
+                    exclusions.push(DetectedContradiction {
+                        left,
+                        right,
+                        reason,
+                        severity: Severity::Critical,
+                    });
                 }
             }
             let rejected = hypothesis.parent.filter(|parent| {
-                self.hypotheses.get(parent.0).is_some_and(|known| known.status == HypothesisStatus::Rejected)
+                self.hypotheses
+                    .get(parent.0)
+                    .is_some_and(|parent_item| parent_item.status == HypothesisStatus::Rejected)
             });
             if let Some(parent) = rejected {
                 let reason =
                     format!("{id} is confirmed, and {parent}, of which it is a special case, is rejected");
                 let (left, right) = (parent.min(id).into(), parent.max(id).into());
-                found.push(DetectedContradiction { left, right, reason, severity: Severity::Critical });
+                exclusions.push(DetectedContradiction { left, right, reason, severity: Severity::Critical });
             }
         }
-        found
+        exclusions
     }
 
     /// A suggestion for resolving a contradiction: doubt the side that is less certain.

@@ -60,8 +60,8 @@ impl ReasoningBoard {
     pub fn hypotheses_touched(&self, other: &Self) -> BTreeSet<u32> {
         let mut touched: BTreeSet<u32> = self.hypotheses.differing(&other.hypotheses).into_iter().collect();
         for number in self.evidence.differing(&other.evidence) {
-            let about = [self, other].into_iter().filter_map(|mind| mind.evidence.get(number));
-            touched.extend(about.map(|evidence| evidence.hypothesis.0));
+            let evidence_on_both = [self, other].into_iter().filter_map(|mind| mind.evidence.get(number));
+            touched.extend(evidence_on_both.map(|evidence| evidence.hypothesis.0));
         }
         touched
     }
@@ -94,10 +94,10 @@ impl ReasoningBoard {
             .filter_map(|item| {
                 let sentence = match item.kind {
                     ItemKind::Hypothesis => {
-                        self.hypothesis_sentence(later, item, &old_confidences, &new_confidences)
+                        self.describe_hypothesis(later, item, &old_confidences, &new_confidences)
                     }
-                    ItemKind::Belief => self.belief_sentence(later, item, &old_effective, &new_effective),
-                    _ => self.plain_sentence(later, item),
+                    ItemKind::Belief => self.describe_belief(later, item, &old_effective, &new_effective),
+                    _ => self.describe_item(later, item),
                 }?;
                 Some(ItemChange {
                     item,
@@ -110,7 +110,7 @@ impl ReasoningBoard {
         BoardDiff { summary: summary(&changes, self, later), changes }
     }
 
-    fn hypothesis_sentence(
+    fn describe_hypothesis(
         &self,
         later: &Self,
         item: ItemId,
@@ -118,10 +118,10 @@ impl ReasoningBoard {
         new_confidences: &std::collections::BTreeMap<u32, f64>,
     ) -> Option<String> {
         let number = item.number;
-        let (before, after) = (self.hypotheses.get(number), later.hypotheses.get(number));
+        let (old_hypothesis, suffix) = (self.hypotheses.get(number), later.hypotheses.get(number));
         let confidence =
             |all: &std::collections::BTreeMap<u32, f64>| all.get(&number).copied().unwrap_or(0.5);
-        Some(match (before, after) {
+        Some(match (old_hypothesis, suffix) {
             (None, Some(new)) => {
                 let status = match new.status.is_open() {
                     true => String::new(),
@@ -140,12 +140,12 @@ impl ReasoningBoard {
                 if old_value != new_value {
                     let verb = if new_value > old_value { "rose" } else { "fell" };
                     let evidence = self.evidence_between(later, HypothesisId(number));
-                    let after = match evidence.is_empty() {
+                    let suffix = match evidence.is_empty() {
                         true => String::new(),
                         false => format!(" after {}", list_names(&evidence)),
                     };
                     parts.push(format!(
-                        "{verb} from {} to {}{after}",
+                        "{verb} from {} to {}{suffix}",
                         format_confidence(old_value),
                         format_confidence(new_value)
                     ));
@@ -188,7 +188,7 @@ impl ReasoningBoard {
             .collect()
     }
 
-    fn belief_sentence(
+    fn describe_belief(
         &self,
         later: &Self,
         item: ItemId,
@@ -236,7 +236,7 @@ impl ReasoningBoard {
         })
     }
 
-    fn plain_sentence(&self, later: &Self, item: ItemId) -> Option<String> {
+    fn describe_item(&self, later: &Self, item: ItemId) -> Option<String> {
         let describe = |mind: &Self| mind.status_and_text(item);
         let noun = item.kind.noun();
         Some(match (describe(self), describe(later)) {

@@ -23,7 +23,7 @@ use crate::mind::ReasoningBoard;
 pub struct WeakenedBelief {
     /// The id of the belief.
     pub belief: BeliefId,
-    /// What it says.
+    /// The statement of the belief.
     pub statement: String,
     /// How many dependencies away it is.
     pub distance: usize,
@@ -53,7 +53,7 @@ pub struct Impact {
 pub struct RootBelief {
     /// The id of the root belief.
     pub belief: BeliefId,
-    /// What it says.
+    /// The statement of the belief.
     pub statement: String,
     /// Its effective confidence.
     pub confidence: f64,
@@ -68,7 +68,7 @@ fn effective_confidence(belief: &Belief, confidence_of: impl Fn(BeliefId) -> f64
     if belief.status == BeliefStatus::Retracted {
         return 0.0;
     }
-    let (mut left, mut none_stands, mut none_could) = (belief.confidence, 1.0, 1.0);
+    let (mut weighted, mut none_stands, mut none_could) = (belief.confidence, 1.0, 1.0);
     for dependency in &belief.depends {
         let (strength, confidence) = (dependency.strength, confidence_of(dependency.on));
         match dependency.kind {
@@ -76,13 +76,13 @@ fn effective_confidence(belief: &Belief, confidence_of: impl Fn(BeliefId) -> f64
                 none_stands *= 1.0 - strength * confidence;
                 none_could *= 1.0 - strength;
             }
-            _ => left *= 1.0 - strength * (1.0 - confidence),
+            _ => weighted *= 1.0 - strength * (1.0 - confidence),
         }
     }
     if none_could < 1.0 {
-        left *= (1.0 - none_stands) / (1.0 - none_could);
+        weighted *= (1.0 - none_stands) / (1.0 - none_could);
     }
-    left.clamp(0.0, 1.0)
+    weighted.clamp(0.0, 1.0)
 }
 
 impl ReasoningBoard {
@@ -93,7 +93,7 @@ impl ReasoningBoard {
 
     /// The same, if one of them were wrong. Every belief is computed once, whatever the shape of the graph, without
     /// recursion.
-    fn effective_if(&self, wrong: Option<BeliefId>) -> BTreeMap<u32, f64> {
+    fn effective_if(&self, wrong_belief: Option<BeliefId>) -> BTreeMap<u32, f64> {
         let mut computed: BTreeMap<u32, f64> = BTreeMap::new();
         for (start, _) in self.beliefs.iter() {
             let mut pending = vec![start];
@@ -110,8 +110,8 @@ impl ReasoningBoard {
                 let rests = rests.filter(|on| !computed.contains_key(on) && self.beliefs.get(*on).is_some());
                 pending.extend(rests.filter(|on| waited.insert(*on)));
                 if pending.len() == waiting {
-                    let value = match wrong {
-                        Some(wrong) if wrong.0 == number => 0.0,
+                    let value = match wrong_belief {
+                        Some(wrong_belief) if wrong_belief.0 == number => 0.0,
                         _ => effective_confidence(belief, |on| computed.get(&on.0).copied().unwrap_or(0.0)),
                     };
                     computed.insert(number, value);

@@ -20,7 +20,7 @@ pub enum ItemKind {
     Evidence,
     /// Something held to be true.
     Belief,
-    /// Two things that cannot both be true.
+    /// Two items that cannot both be true.
     Contradiction,
     /// Something that is not known.
     Gap,

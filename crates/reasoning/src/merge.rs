@@ -267,8 +267,8 @@ impl Joining<'_> {
             }
             // Numbers that were used in the base and no longer exist in ours stay empty.
             while ours.newest() + 1 < *own_item {
-                let at = ours.push(item.clone())?;
-                ours.put(at, None);
+                let new_number = ours.push(item.clone())?;
+                ours.put(new_number, None);
             }
             ours.push(item)?;
         }

@@ -162,12 +162,12 @@ impl<T: Clone + PartialEq> Table<T> {
     /// Numbers whose items differ between two tables, skipping pages they share.
     pub(crate) fn differing(&self, other: &Self) -> Vec<u32> {
         let pages = self.pages.len().max(other.pages.len());
-        let mut found = Vec::new();
+        let mut differing_numbers = Vec::new();
         for page in (0..pages).filter(|page| !self.shares_page(other, *page)) {
             let numbers = (page * PAGE + 1) as u32..=((page + 1) * PAGE) as u32;
-            found.extend(numbers.filter(|number| self.get(*number) != other.get(*number)));
+            differing_numbers.extend(numbers.filter(|number| self.get(*number) != other.get(*number)));
         }
-        found
+        differing_numbers
     }
 }
 

@@ -30,14 +30,14 @@ pub struct RecoveryContext {
 
 struct Page {
     text: String,
-    left: usize,
+    remaining_bytes: usize,
 }
 
 impl Page {
     fn add_line(&mut self, line: &str) -> bool {
-        let fits = line.len() < self.left;
+        let fits = line.len() < self.remaining_bytes;
         if fits {
-            self.left -= line.len() + 1;
+            self.remaining_bytes -= line.len() + 1;
             self.text.push_str(line);
             self.text.push('\n');
         }
@@ -48,14 +48,14 @@ impl Page {
         /// Bytes reserved for the number of omitted items.
         const OMISSION_NOTE_BYTES: usize = 40;
         let first = lines.first().map_or(0, String::len);
-        if lines.is_empty() || self.left < title.len() + first + OMISSION_NOTE_BYTES + 4 {
+        if lines.is_empty() || self.remaining_bytes < title.len() + first + OMISSION_NOTE_BYTES + 4 {
             return;
         }
         self.add_line(&format!("\n## {title}"));
         for (index, line) in lines.iter().enumerate() {
             let is_last = index + 1 == lines.len();
             let room = if is_last { line.len() } else { line.len() + OMISSION_NOTE_BYTES };
-            if room >= self.left || !self.add_line(line) {
+            if room >= self.remaining_bytes || !self.add_line(line) {
                 self.add_line(&format!("… and {} more lines", lines.len() - index));
                 return;
             }
@@ -68,7 +68,7 @@ impl ReasoningBoard {
     pub fn recovery(&self, around: &RecoveryContext, budget: usize) -> String {
         let bytes = budget.max(LEAST_BUDGET) * BYTES_PER_TOKEN;
         let closing: usize = around.closing.iter().map(|line| line.len() + 1).sum();
-        let mut page = Page { text: String::new(), left: bytes.saturating_sub(closing + 1) };
+        let mut page = Page { text: String::new(), remaining_bytes: bytes.saturating_sub(closing + 1) };
         for line in &around.heading {
             page.add_line(line);
         }
@@ -91,7 +91,7 @@ impl ReasoningBoard {
             section_found.map(|section| section.lines.clone()).unwrap_or_default()
         };
         page.add_section("Contradictions", &lines("Contradictions"));
-        page.add_section("Settled", &self.settled());
+        page.add_section("Settled", &self.list_settled());
         page.add_section("Open questions", &lines("Gaps"));
         page.add_section("Experiments", &lines("Experiments"));
         page.add_section("Beliefs", &lines("Beliefs"));
@@ -99,7 +99,7 @@ impl ReasoningBoard {
         page.add_section("Last commands", &around.commands);
         page.add_section("Files changed", &around.changed);
         page.add_section("Verifications", &lines("Verifications"));
-        page.left += closing + 1;
+        page.remaining_bytes += closing + 1;
         if !around.closing.is_empty() && page.add_line("") {
             for line in &around.closing {
                 page.add_line(line);
@@ -138,7 +138,7 @@ impl ReasoningBoard {
     }
 
     /// Findings that need not be established again.
-    fn settled(&self) -> Vec<String> {
+    fn list_settled(&self) -> Vec<String> {
         let concluded = self
             .hypotheses
             .iter()

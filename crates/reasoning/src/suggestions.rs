@@ -60,19 +60,19 @@ impl ReasoningBoard {
         let effort = (gap.minutes.unwrap_or(10.0) / 10.0).max(1.0);
         let score = gap.criticality.weight() * (1.0 + held_up.len() as f64 + behind as f64) / effort;
         let plan = self.plan_for(|act| matches!(act, OnOutcome::Fill(gap) if *gap == id));
-        let mut why = format!("it is {}", gap.criticality.as_str());
+        let mut reason = format!("it is {}", gap.criticality.as_str());
         if !held_up.is_empty() {
             let names: Vec<ItemId> = held_up.into_iter().collect();
-            why.push_str(&format!(" and blocks {}", crate::diff::list_names(&names)));
+            reason.push_str(&format!(" and blocks {}", crate::diff::list_names(&names)));
         }
         if behind > 0 {
-            why.push_str(&format!(
+            reason.push_str(&format!(
                 "; {behind} more gap{} wait{} for it",
                 plural_ending(behind),
                 if behind == 1 { "s" } else { "" }
             ));
         }
-        let (what, command) = match (plan, &gap.strategy) {
+        let (action, command) = match (plan, &gap.strategy) {
             (Some(plan), _) => (
                 format!("run {plan} to answer: {}", clip_line(&gap.question)),
                 format!("stepback board verify run {plan}"),
@@ -86,7 +86,7 @@ impl ReasoningBoard {
                 format!("stepback board gap fill {id} \"…\""),
             ),
         };
-        SuggestedAction { item: id.into(), what, why, command, score }
+        SuggestedAction { item: id.into(), what: action, why: reason, command, score }
     }
 
     /// The items that a gap and the gaps behind it hold up, and the number of these gaps.
@@ -140,12 +140,13 @@ impl ReasoningBoard {
                 );
                 let ready = if plan.is_some() { 1.5 } else { 1.0 };
                 let bits = entropy_bits(sure);
-                let mut why =
+                let mut reason =
                     format!("at {}, testing it yields up to {bits:.2} bits", format_confidence(sure));
                 if descendants > 0 {
-                    why.push_str(&format!("; {descendants} more depend{} on it", verb_ending(descendants)));
+                    reason
+                        .push_str(&format!("; {descendants} more depend{} on it", verb_ending(descendants)));
                 }
-                let (what, command) = match plan {
+                let (action, command) = match plan {
                     Some(plan) => (
                         format!("run {plan} to test {id}: {}", clip_line(&hypothesis.statement)),
                         format!("stepback board verify run {plan}"),
@@ -157,8 +158,8 @@ impl ReasoningBoard {
                 };
                 SuggestedAction {
                     item: id.into(),
-                    what,
-                    why,
+                    what: action,
+                    why: reason,
                     command,
                     score: bits * (1.0 + descendants as f64) * 2.0 * ready,
                 }

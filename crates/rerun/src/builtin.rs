@@ -210,8 +210,8 @@ fn build_run_spec(
         },
         decided: DecidedCalls::default(),
         // Messages from before that point are part of the conversation already.
-        told: (recorded_session.injections.iter().filter(|recorded_prompt| recorded_prompt.number > number))
-            .map(|recorded_prompt| (recorded_prompt.call.clone(), recorded_prompt.text.clone()))
+        told: (recorded_session.injections.iter().filter(|injection| injection.number > number))
+            .map(|injection| (injection.call.clone(), injection.text.clone()))
             .collect(),
         until: request.until,
         max_steps: request.max_steps,

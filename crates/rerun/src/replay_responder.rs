@@ -281,12 +281,12 @@ impl Replayer {
         request: &ModelRequest,
     ) -> MatchResult {
         let recorded = semantics::asked(wire, &state.recording.exchanges()[index].request).system;
-        let present = semantics::asked(wire, request).system;
-        if !self.changes_instructions || recorded == present {
+        let instructions = semantics::asked(wire, request).system;
+        if !self.changes_instructions || recorded == instructions {
             return MatchResult::Same(index);
         }
         let path = "system".to_owned();
-        let difference = RequestDifference { path, recorded: Some(recorded), present: Some(present) };
+        let difference = RequestDifference { path, recorded: Some(recorded), present: Some(instructions) };
         MatchResult::Different { nearest: Some(index), differences: vec![difference] }
     }
 
@@ -333,11 +333,11 @@ impl Responder for Replayer {
                 OnDifference::Nearest => {}
             }
         }
-        let found = match state.recording.find(&normalized) {
+        let match_result = match state.recording.find(&normalized) {
             MatchResult::Same(at) => self.check_instructions(state, wire, at, &normalized),
             other => other,
         };
-        match found {
+        match match_result {
             MatchResult::Same(at) | MatchResult::Background(Some(at)) => {
                 self.answer_recorded(state, wire, at)
             }

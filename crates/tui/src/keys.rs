@@ -305,7 +305,7 @@ mod tests {
         if std::env::var_os("STEPBACK_UPDATE_GUIDE").is_some() {
             std::fs::write(path, format!("{before}{begin}{}{end}{after}", render_guide())).unwrap();
         } else {
-            assert_eq!(tables, render_guide(), "STEPBACK_UPDATE_GUIDE=1 writes them anew");
+            assert_eq!(tables, render_guide(), "STEPBACK_UPDATE_GUIDE=1 rewrites them");
         }
     }
 }

@@ -255,8 +255,8 @@ pub fn compare(
             Ok(if is_same { by_mode(*mode) } else { Present::Differs })
         }
         (FileType::Symlink, TreeNode::Symlink { target }) => {
-            let found = rustix::fs::readlinkat(dir, name, Vec::new()).map_err(io::Error::from)?;
-            Ok(if found.as_bytes() == target { Present::Matches(identity) } else { Present::Differs })
+            let actual_target = rustix::fs::readlinkat(dir, name, Vec::new()).map_err(io::Error::from)?;
+            Ok(if actual_target.as_bytes() == target { Present::Matches(identity) } else { Present::Differs })
         }
         (FileType::Directory, TreeNode::Dir { mode, .. }) => Ok(by_mode(*mode)),
         _ => Ok(Present::Differs),

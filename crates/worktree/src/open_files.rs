@@ -72,9 +72,9 @@ mod linux {
         root: &Path,
         paths: impl IntoIterator<Item = &'p RelPath>,
     ) -> HashMap<RelPath, Vec<FileWriter>> {
-        let mut found = HashMap::new();
-        let Some(wanted_files) = WantedFiles::look_up(root, paths) else { return found };
-        let Ok(processes) = fs::read_dir("/proc") else { return found };
+        let mut writers_by_path = HashMap::new();
+        let Some(wanted_files) = WantedFiles::look_up(root, paths) else { return writers_by_path };
+        let Ok(processes) = fs::read_dir("/proc") else { return writers_by_path };
         let own_pid = std::process::id();
         for entry in processes.flatten() {
             let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else {
@@ -90,14 +90,14 @@ mod linux {
             }
             let writer = FileWriter { program: program(pid), pid };
             for path in open_for_writing.iter().filter_map(|id| wanted_files.by_id.get(id)).flatten() {
-                let writers: &mut Vec<FileWriter> = found.entry(path.clone()).or_default();
+                let writers: &mut Vec<FileWriter> = writers_by_path.entry(path.clone()).or_default();
                 if !writers.contains(&writer) {
                     writers.push(writer.clone());
                 }
             }
         }
-        found.values_mut().for_each(|writers| writers.sort_by_key(|writer| writer.pid));
-        found
+        writers_by_path.values_mut().for_each(|writers| writers.sort_by_key(|writer| writer.pid));
+        writers_by_path
     }
 
     impl WantedFiles {
@@ -110,9 +110,9 @@ mod linux {
                 let Ok(Some((dir, name))) = anchor.parent(path) else { continue };
                 let Ok(stat) = rustix::fs::statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
                 if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile {
-                    let known = by_id.entry(id_of(&stat)).or_default();
-                    if !known.contains(path) {
-                        known.push(path.clone());
+                    let same_file_paths = by_id.entry(id_of(&stat)).or_default();
+                    if !same_file_paths.contains(path) {
+                        same_file_paths.push(path.clone());
                     }
                     devices.entry(stat.st_ino).or_default().push(stat.st_dev);
                 }

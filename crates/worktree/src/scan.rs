@@ -106,7 +106,9 @@ impl Snapshot {
         if let Some(CacheUpdate { path, meta, unsettled, form }) = self.update.take() {
             let _ = match form {
                 CacheForm::Whole(builder) => builder.write(&path, &meta, &unsettled),
-                CacheForm::Beside(below, overlay) => overlay.write(&path, &below, &meta, &unsettled),
+                CacheForm::Beside(base_checksum, overlay) => {
+                    overlay.write(&path, &base_checksum, &meta, &unsettled)
+                }
             };
         }
         if let Some(path) = self.cache.take() {

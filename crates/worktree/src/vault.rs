@@ -189,7 +189,7 @@ impl Vault {
         faults::point()?;
         let linked = match rustix::fs::linkat(dir, name, &self.dir, key, AtFlags::empty()) {
             Err(Errno::EXIST) => {
-                // Damaged, or the caller would not be here: replace it.
+                // The existing file is damaged, otherwise it would have been used: replace it.
                 rustix::fs::unlinkat(&self.dir, key, AtFlags::empty())?;
                 rustix::fs::linkat(dir, name, &self.dir, key, AtFlags::empty())
             }
@@ -341,23 +341,23 @@ impl Vault {
     /// Restores `key` as the new file `name` in `dir`, with these permission bits, after checking its content: as a copy,
     /// or as a link if it is too large and cannot share blocks.
     pub fn bring_back(&self, key: &[u8], dir: BorrowedFd<'_>, name: &OsStr, mode: u32) -> io::Result<()> {
-        let kept = self.open_file(key)?;
+        let kept_file = self.open_file(key)?;
         let create = || {
             faults::point()?;
             let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             io::Result::Ok(File::from(rustix::fs::openat(dir, name, flags, Mode::from_raw_mode(0o600))?))
         };
         let mut into = create()?;
-        let mut restored = clone_checked(&kept, &into, key);
-        if matches!(restored, Ok(None)) && kept.metadata()?.len() > MAX_COPIED_FILE_BYTES {
+        let mut restored = clone_checked(&kept_file, &into, key);
+        if matches!(restored, Ok(None)) && kept_file.metadata()?.len() > MAX_COPIED_FILE_BYTES {
             rustix::fs::unlinkat(dir, name, AtFlags::empty())?;
-            if self.link_back(&kept, key, dir, name, mode)? {
+            if self.link_back(&kept_file, key, dir, name, mode)? {
                 return Ok(());
             }
             into = create()?;
         }
         if let Ok(None) = restored {
-            restored = copy_checked(&kept, &into, key).map(Some);
+            restored = copy_checked(&kept_file, &into, key).map(Some);
         }
         let result = restored.and_then(|outcome| match outcome {
             Some(CopyOutcome::Intact) => Ok(rustix::fs::fchmod(&into, Mode::from_raw_mode(mode))?),
@@ -374,23 +374,23 @@ impl Vault {
     /// permission bits.
     fn link_back(
         &self,
-        kept: &File,
+        kept_file: &File,
         key: &[u8],
         dir: BorrowedFd<'_>,
         name: &OsStr,
         mode: u32,
     ) -> io::Result<bool> {
-        let stat = rustix::fs::fstat(kept)?;
+        let stat = rustix::fs::fstat(kept_file)?;
         if stat.st_mode & stepback_model::tree::MODE_MASK != mode && stat.st_nlink > 1 {
             return Ok(false);
         }
-        match check_open_file(kept, key) {
+        match check_open_file(kept_file, key) {
             CopyOutcome::Intact => {}
             CopyOutcome::Damaged(problem) => return Err(damaged(&problem)),
             CopyOutcome::Unreadable => return Err(damaged("it cannot be read")),
         }
         faults::point()?;
-        rustix::fs::fchmod(kept, Mode::from_raw_mode(mode))?;
+        rustix::fs::fchmod(kept_file, Mode::from_raw_mode(mode))?;
         match rustix::fs::linkat(&self.dir, OsStr::from_bytes(key), dir, name, AtFlags::empty()) {
             Ok(()) => Ok(true),
             Err(Errno::XDEV | Errno::PERM | Errno::MLINK | Errno::OPNOTSUPP) => Ok(false),

@@ -67,8 +67,8 @@ impl Workspace {
         let step = match moment {
             BoardMoment::Now => self.find_last_board_change(session, StepQuery::default())?,
             BoardMoment::Step(number) => {
-                let before = Some(number.saturating_add(1));
-                self.find_last_board_change(session, StepQuery { before, ..StepQuery::default() })?
+                let end = Some(number.saturating_add(1));
+                self.find_last_board_change(session, StepQuery { before: end, ..StepQuery::default() })?
             }
             BoardMoment::Time(at) => {
                 self.find_last_board_change(session, StepQuery { until: Some(*at), ..StepQuery::default() })?
@@ -77,8 +77,8 @@ impl Workspace {
                 Some(step) => self.store().step(step)?,
                 None => {
                     let tip = self.branch_tip(name)?.map(|tip| tip.step.number);
-                    let before = tip.map(|number| number.saturating_add(1));
-                    self.find_last_board_change(session, StepQuery { before, ..StepQuery::default() })?
+                    let end = tip.map(|number| number.saturating_add(1));
+                    self.find_last_board_change(session, StepQuery { before: end, ..StepQuery::default() })?
                 }
             },
         };

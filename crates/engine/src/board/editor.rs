@@ -144,7 +144,7 @@ impl<'w> BoardEditor<'w> {
         &mut self,
         lock: &RecordLock,
         session: &Session,
-        before: Option<BoardLocation>,
+        previous_location: Option<BoardLocation>,
         origin: ItemOrigin,
         next: NextBoard<'_>,
     ) -> Result<(RecordedStep, Option<u64>), EngineError> {
@@ -156,14 +156,21 @@ impl<'w> BoardEditor<'w> {
         report.event.output = Some(next.output);
         report.event.metadata = origin.during.map(|during| json!({ "during": during }));
         report.source = EventSource::Assigned(origin.step);
-        report.update.reasoning =
-            Some(Thinking { board: next.board.clone(), before, written: Arc::clone(&written_slot) });
+        report.update.reasoning = Some(Thinking {
+            board: next.board.clone(),
+            before: previous_location,
+            written: Arc::clone(&written_slot),
+        });
         let recorded = self.workspace.record(lock, &report)?;
         // No code panics while holding this lock.
-        let written_slot = written_slot.lock().unwrap_or_else(PoisonError::into_inner).take();
-        self.cached = written_slot.map(|written_slot| {
-            next.board.committed(&written_slot);
-            CachedBoard { root: written_slot.place.root, board: next.board, place: Some(written_slot.place) }
+        let written = written_slot.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.cached = written.map(|written_board| {
+            next.board.committed(&written_board);
+            CachedBoard {
+                root: written_board.place.root,
+                board: next.board,
+                place: Some(written_board.place),
+            }
         });
         Ok((recorded, checkpoint))
     }
@@ -206,12 +213,12 @@ impl<'w> BoardEditor<'w> {
 
 /// Returns the change with secrets removed from its texts.
 fn redact_mutation(mutation: &BoardMutation) -> Result<BoardMutation, EngineError> {
-    let before = json!(mutation);
-    let mut document = before.clone();
+    let original = json!(mutation);
+    let mut document = original.clone();
     stepback_redact::redact_value(&mut document);
     // If nothing was redacted, keep the original: a value that JSON cannot represent (NaN, say) must be refused for what it
     // is.
-    if document == before {
+    if document == original {
         return Ok(mutation.clone());
     }
     serde_json::from_value(document).map_err(EngineError::InvalidWhenRedacted)

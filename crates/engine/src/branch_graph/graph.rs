@@ -65,7 +65,7 @@ pub(super) struct LineSegment {
     /// Light steps with a number up to this one are on the line.
     pub upto: u64,
     /// Sessions whose steps are not on the line here.
-    pub gone: RewoundSessions,
+    pub rewound: RewoundSessions,
     /// If set, the segment applies only to these sessions.
     only_sessions: Option<Rc<HashSet<SessionId>>>,
     /// Whether the checkpoint itself is on the line.
@@ -78,7 +78,7 @@ impl LineSegment {
     /// Whether a light step after this checkpoint is on the line.
     pub fn contains_light_step(&self, session: SessionId, number: u64) -> bool {
         let is_part = self.only_sessions.as_ref().is_none_or(|only| only.contains(&session));
-        is_part && number <= self.upto && !self.gone.contains_key(&session)
+        is_part && number <= self.upto && !self.rewound.contains_key(&session)
     }
 }
 
@@ -93,7 +93,7 @@ pub(super) struct LineWalk<'g> {
 struct Trail {
     /// The next checkpoint, and the highest number of a light step after it that counts.
     next: (StepId, u64),
-    gone: RewoundSessions,
+    rewound: RewoundSessions,
     /// Moves further back that were undone.
     reversed: Vec<StepId>,
     /// If set, only these sessions are on it; the others are on another trail.
@@ -117,9 +117,9 @@ impl Iterator for LineWalk<'_> {
             id,
             number: node.number,
             upto,
-            is_on_line: is_part && !is_reversed && !trail.gone.contains_key(&node.session),
-            is_clean: trail.gone.is_empty() && trail.reversed.is_empty() && self.trails.is_empty(),
-            gone: trail.gone.clone(),
+            is_on_line: is_part && !is_reversed && !trail.rewound.contains_key(&node.session),
+            is_clean: trail.rewound.is_empty() && trail.reversed.is_empty() && self.trails.is_empty(),
+            rewound: trail.rewound.clone(),
             only_sessions: trail.only_sessions.clone(),
         };
         // Steps further back have lower numbers, so the walk cannot meet the other moves any more.
@@ -142,7 +142,7 @@ impl Iterator for LineWalk<'_> {
         };
         let is_over = |trail: &Trail| {
             let mut only = trail.only_sessions.iter().flat_map(|only| only.iter());
-            trail.only_sessions.is_some() && only.all(|session| trail.gone.contains_key(session))
+            trail.only_sessions.is_some() && only.all(|session| trail.rewound.contains_key(session))
         };
         self.trails.extend(next.map(|next| Trail { next, ..trail }).filter(|trail| !is_over(trail)));
         Some(segment)
@@ -154,19 +154,19 @@ impl Trail {
     fn split_off(&mut self, sessions: &[SessionId], onto: StepId, upto: u64) -> Option<Trail> {
         let is_here = |session: &&SessionId| {
             let is_part = self.only_sessions.as_ref().is_none_or(|only| only.contains(session));
-            is_part && !self.gone.contains_key(session)
+            is_part && !self.rewound.contains_key(session)
         };
         let parting: HashSet<SessionId> = sessions.iter().filter(is_here).copied().collect();
         if parting.is_empty() {
             return None;
         }
-        let mut gone = HashMap::clone(&self.gone);
-        gone.extend(parting.iter().map(|session| (*session, upto)));
-        self.gone = Rc::new(gone);
+        let mut rewound = HashMap::clone(&self.rewound);
+        rewound.extend(parting.iter().map(|session| (*session, upto)));
+        self.rewound = Rc::new(rewound);
         let only = Some(Rc::new(parting));
         Some(Trail {
             next: (onto, upto),
-            gone: RewoundSessions::default(),
+            rewound: RewoundSessions::default(),
             reversed: self.reversed.clone(),
             only_sessions: only,
         })
@@ -183,7 +183,7 @@ impl LineGraph {
     pub(super) fn walk(&self, from: StepId, upto: u64) -> LineWalk<'_> {
         let trail = Trail {
             next: (from, upto),
-            gone: RewoundSessions::default(),
+            rewound: RewoundSessions::default(),
             reversed: Vec::new(),
             only_sessions: None,
         };
@@ -229,7 +229,7 @@ impl LineGraph {
         let reached_steps: HashSet<StepId> =
             passed.iter().filter(|segment| segment.is_on_line).map(|segment| segment.id).collect();
         // Nothing was taken back before the first step that a session went back to.
-        let first = passed.iter().flat_map(|segment| segment.gone.values().copied()).min();
+        let first = passed.iter().flat_map(|segment| segment.rewound.values().copied()).min();
         let is_included = move |segment: &LineSegment| {
             let Some(first) = first else { return true };
             let states =
@@ -306,9 +306,9 @@ impl Workspace {
                 }
             };
             let effect = match (&moved.branches, reversed) {
-                (Some((left, entered)), _) => {
-                    let upto = graph.last_light_step_number(entered, moved.onto);
-                    graph.ends.insert(left.clone(), (moved.before, u64::MAX));
+                (Some((left_branch, entered_branch)), _) => {
+                    let upto = graph.last_light_step_number(entered_branch, moved.onto);
+                    graph.ends.insert(left_branch.clone(), (moved.before, u64::MAX));
                     MoveEffect::Jump { onto: moved.onto, upto }
                 }
                 (None, Some(moved)) => MoveEffect::Reverse(moved),

@@ -133,11 +133,12 @@ impl Engine {
 /// Returns the session id of each event; computed once for consecutive events of the same session.
 fn session_ids(WorkspaceEvents { workspace, reports, .. }: &WorkspaceEvents<'_>) -> Vec<SessionId> {
     let mut ids: Vec<SessionId> = Vec::with_capacity(reports.len());
-    for (at, report) in reports.iter().enumerate() {
-        let before = at.checked_sub(1).map(|before| &reports[before].event);
-        let same = before
-            .filter(|before| before.session == report.event.session && before.agent == report.event.agent);
-        ids.push(match (same, ids.last()) {
+    for (index, report) in reports.iter().enumerate() {
+        let previous = index.checked_sub(1).map(|previous| &reports[previous].event);
+        let same_session = previous.filter(|previous| {
+            previous.session == report.event.session && previous.agent == report.event.agent
+        });
+        ids.push(match (same_session, ids.last()) {
             (Some(_), Some(id)) => *id,
             _ => workspace.session_id_for(report),
         });

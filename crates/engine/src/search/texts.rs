@@ -77,8 +77,9 @@ impl TextCollector<'_> {
         let step = &stored.step;
         let (Some(_), Some(parent)) = (stored.trigger, step.parent) else { return Vec::new() };
         let Some(state_before) = self.nearest_state_with_files(parent) else { return Vec::new() };
-        let Ok(after) = WorkspaceState::load(self.store, step.state) else { return Vec::new() };
-        let changes = diff::compare_visible_files(self.store, &state_before, &after).unwrap_or_default();
+        let Ok(state_after) = WorkspaceState::load(self.store, step.state) else { return Vec::new() };
+        let changes =
+            diff::compare_visible_files(self.store, &state_before, &state_after).unwrap_or_default();
         let paths = changes.iter().flat_map(|change| change.from.iter().chain([&change.path]));
         paths.map(ToString::to_string).collect()
     }

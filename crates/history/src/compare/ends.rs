@@ -124,17 +124,17 @@ fn diff_values(
 /// Returns the differences between two reasoning slots, item by item, independent of their layout in the store.
 fn diff_boards(
     source: &dyn ObjectSource,
-    before: Option<Hash>,
-    after: Option<Hash>,
+    old: Option<Hash>,
+    new: Option<Hash>,
 ) -> Result<Vec<value::ValueDifference>, HistoryError> {
-    if before == after {
+    if old == new {
         return Ok(Vec::new());
     }
     let load = |root: Option<Hash>| match root {
         Some(root) => Ok(ReasoningBoard::load(source, root)?.0),
         None => Ok::<_, HistoryError>(ReasoningBoard::default()),
     };
-    let changes = load(before)?.diff(&load(after)?).changes;
+    let changes = load(old)?.diff(&load(new)?).changes;
     let listed = changes.into_iter().map(|change| value::ValueDifference {
         pointer: format!("/{}/{}", change.item.kind.plural(), change.item),
         before: change.before,

@@ -244,7 +244,7 @@ fn list_reasons(
                 let reason = dependency
                     .reason
                     .as_deref()
-                    .map_or(String::new(), |why| format!(": {}", first_line(why, 120)));
+                    .map_or(String::new(), |reason_text| format!(": {}", first_line(reason_text, 120)));
                 format!("{} {}{reason}", dependency.kind.verb(), dependency.on)
             }));
         }

@@ -38,7 +38,7 @@ fn config(upstream: &str, sink: Arc<dyn Sink>) -> ProxyConfig {
     }
 }
 
-/// A proxy in front of a server, and what its sink is told. The last piece waits for the sink as long as a test does.
+/// A proxy in front of a server, and its sink. The last chunk waits for the sink as long as a test does.
 fn proxy(server: &Server) -> (Proxy, Arc<Told>) {
     let told = Arc::new(Told::default());
     (start(config(&server.url(), told.clone())).unwrap(), told)

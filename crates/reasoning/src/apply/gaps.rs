@@ -129,8 +129,8 @@ impl ReasoningBoard {
                     timeout_ms: *timeout_ms,
                     inputs:
                         inputs.iter().map(|input| check_word("input", input)).collect::<Result<_, _>>()?,
-                    on_pass: self.checked_acts(on_pass)?,
-                    on_fail: self.checked_acts(on_fail)?,
+                    on_pass: self.check_acts(on_pass)?,
+                    on_fail: self.check_acts(on_fail)?,
                     origin: origin.clone(),
                 })?);
                 Ok(MutationEffect::new(id, format!("Added {id}: {message}")))
@@ -203,11 +203,11 @@ impl ReasoningBoard {
         let waiting = entry
             .after
             .iter()
-            .find(|after| self.gaps.get(after.0).is_some_and(|gap| gap.status == GapStatus::Open));
+            .find(|blocker| self.gaps.get(blocker.0).is_some_and(|gap| gap.status == GapStatus::Open));
         let message = format!("Filled {id}: {}", clip_line(&answer));
         let mut effect = MutationEffect::new(id, message).with_cause(CheckpointCause::GapFilled);
-        if let Some(after) = waiting {
-            effect.messages.push(format!("{after}, which it waited for, is still open"));
+        if let Some(blocker) = waiting {
+            effect.messages.push(format!("{blocker}, which it waited for, is still open"));
         }
         self.end_gap(id, GapStatus::Filled, answer, origin)?;
         let freed: Vec<ItemId> = self.gaps.get(id.0).map(|gap| gap.blocks.clone()).unwrap_or_default();
@@ -255,7 +255,7 @@ impl ReasoningBoard {
         }
     }
 
-    fn checked_acts(&self, acts: &[OnOutcome]) -> Result<Vec<OnOutcome>, MindError> {
+    fn check_acts(&self, acts: &[OnOutcome]) -> Result<Vec<OnOutcome>, MindError> {
         check_count("actions", acts.len())?;
         acts.iter()
             .map(|act| {

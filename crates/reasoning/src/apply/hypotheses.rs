@@ -64,7 +64,7 @@ impl ReasoningBoard {
                     strength: check_strength(*given)?,
                     kind: *kind,
                     text: text("evidence", message)?,
-                    source: self.checked_source(source)?,
+                    source: self.check_source(source)?,
                     withdrawn: None,
                     origin: origin.clone(),
                 };
@@ -81,9 +81,9 @@ impl ReasoningBoard {
                     });
                 }
                 let reason = text("reason", reason)?;
-                let before = self.confidence(hypothesis)?;
+                let confidence_before = self.confidence(hypothesis)?;
                 self.evidence.change(evidence.0, |entry| entry.withdrawn = Some(reason))?;
-                let moved = describe_shift(hypothesis, before, self.confidence(hypothesis)?);
+                let moved = describe_shift(hypothesis, confidence_before, self.confidence(hypothesis)?);
                 Ok(MutationEffect::new(*evidence, format!("Withdrew {evidence}: {moved}")))
             }
             other => Err(MindError::Senseless(format!("{} does not apply to a hypothesis", other.noun()))),
@@ -101,13 +101,13 @@ impl ReasoningBoard {
                 rule: "reopen it before adding evidence".into(),
             });
         }
-        let before = self.confidence(hypothesis)?;
+        let confidence_before = self.confidence(hypothesis)?;
         let id = EvidenceId(self.evidence.push(evidence)?);
-        let moved = describe_shift(hypothesis, before, self.confidence(hypothesis)?);
+        let moved = describe_shift(hypothesis, confidence_before, self.confidence(hypothesis)?);
         Ok(MutationEffect::new(id, format!("Added {id}: {moved}")))
     }
 
-    fn checked_source(&self, source: &EvidenceOrigin) -> Result<EvidenceOrigin, MindError> {
+    fn check_source(&self, source: &EvidenceOrigin) -> Result<EvidenceOrigin, MindError> {
         Ok(match source {
             EvidenceOrigin::Tool { step, tool } => EvidenceOrigin::Tool {
                 step: *step,
@@ -172,21 +172,21 @@ impl ReasoningBoard {
             entry.changed = Some(origin.clone());
         })?;
         match (old_status, status) {
-            (_, Rejected) => self.fall_with(id, &mut effect, origin)?,
-            (Rejected, Active) => self.come_back_with(id, &mut effect, origin)?,
+            (_, Rejected) => self.reject_special_cases(id, &mut effect, origin)?,
+            (Rejected, Active) => self.restore_special_cases(id, &mut effect, origin)?,
             _ => {}
         }
         Ok(effect)
     }
 
     /// Rejects all open special cases of a rejected hypothesis: if it is false, so are they.
-    fn fall_with(
+    fn reject_special_cases(
         &mut self,
         id: HypothesisId,
         effect: &mut MutationEffect,
         origin: &ItemOrigin,
     ) -> Result<(), MindError> {
-        for child in self.special_cases(id) {
+        for child in self.list_special_cases(id) {
             let Some(old_status) = self
                 .hypotheses
                 .get(child)
@@ -206,7 +206,7 @@ impl ReasoningBoard {
     }
 
     /// Restores the status of the hypotheses that were rejected together with this one.
-    fn come_back_with(
+    fn restore_special_cases(
         &mut self,
         id: HypothesisId,
         effect: &mut MutationEffect,
@@ -228,15 +228,15 @@ impl ReasoningBoard {
     }
 
     /// All special cases of a hypothesis, transitively.
-    fn special_cases(&self, id: HypothesisId) -> Vec<u32> {
+    fn list_special_cases(&self, id: HypothesisId) -> Vec<u32> {
         let mut descendants = Vec::new();
         let mut wave = vec![id.0];
-        while let Some(at) = wave.pop() {
+        while let Some(current) = wave.pop() {
             // A hypothesis has a higher number than its parent, so this terminates.
             let children = self
                 .hypotheses
                 .iter()
-                .filter(|(number, h)| h.parent == Some(HypothesisId(at)) && *number > at);
+                .filter(|(number, h)| h.parent == Some(HypothesisId(current)) && *number > current);
             let children: Vec<u32> = children.map(|(number, _)| number).collect();
             descendants.extend(&children);
             wave.extend(children);

@@ -196,7 +196,7 @@ fn exclusive_hypotheses_cannot_both_be_confirmed_unnoticed() {
 }
 
 #[test]
-fn a_contradiction_that_somebody_dismissed_does_not_come_back() {
+fn a_dismissed_contradiction_is_not_detected_again() {
     let mut mind = ReasoningBoard::default();
     apply(&mut mind, belief(BeliefKind::Expectation, Some("n"), Some(Measure::Number(1.0))));
     apply(&mut mind, belief(BeliefKind::Observation, Some("n"), Some(Measure::Number(2.0))));
@@ -491,7 +491,7 @@ fn a_picture_is_drawn_around_what_one_looks_at() {
     assert_eq!(near.edges.len(), 2);
     let newest = mind.picture(None, 3);
     assert_eq!(names(&newest), "H1 B8 B9");
-    // What is not there, and what nobody looks at.
+    // Items that do not exist, and items that no rule reads.
     assert_eq!(mind.picture(Some(BeliefId(99).into()), 9).nodes, []);
     assert_eq!(mind.picture(None, 0).left_out, 10);
     assert_eq!(ReasoningBoard::default().picture(None, 9), Picture::default());

@@ -149,7 +149,7 @@ impl BoardView {
     /// Moves to the next or the previous heading.
     fn move_to_heading(&mut self, forward: bool) {
         let is_head = |line: &BoardRow| line.style == RowStyle::Heading;
-        let found = match forward {
+        let match_index = match forward {
             true => self
                 .lines
                 .iter()
@@ -158,7 +158,7 @@ impl BoardView {
                 .map(|index| index + self.selected_index + 1),
             false => self.lines.iter().take(self.selected_index).rposition(is_head),
         };
-        self.selected_index = found.unwrap_or(self.selected_index);
+        self.selected_index = match_index.unwrap_or(self.selected_index);
     }
 
     fn scroll_into_view(&mut self, rows: usize) {

@@ -131,11 +131,11 @@ impl Pager {
     /// Scrolls to the next or the previous heading.
     pub fn scroll_to_heading(&mut self, forward: bool) {
         let is_head = |row: &PagerRow| row.style == RowStyle::Heading;
-        let found = match forward {
+        let target = match forward {
             true => self.rows.iter().skip(self.top + 1).position(is_head).map(|index| index + self.top + 1),
             false => self.rows.iter().take(self.top).rposition(is_head),
         };
-        self.top = found.unwrap_or(self.top);
+        self.top = target.unwrap_or(self.top);
     }
 }
 

@@ -49,11 +49,11 @@ impl RemoteServer {
     /// Creates a client for the server at `url` with a token. `certificates` are trusted in addition to those of the
     /// system.
     pub fn new(url: &str, token: &str, certificates: Option<&Path>) -> Result<Self, RemoteServerError> {
-        let wrong = || RemoteServerError::Address(url.to_owned());
-        let address: Uri = url.parse().map_err(|_| wrong())?;
+        let invalid_address = || RemoteServerError::Address(url.to_owned());
+        let address: Uri = url.parse().map_err(|_| invalid_address())?;
         let scheme = address.scheme().filter(|scheme| [Scheme::HTTP, Scheme::HTTPS].contains(scheme));
         let (Some(scheme), Some(authority)) = (scheme.cloned(), address.authority().cloned()) else {
-            return Err(wrong());
+            return Err(invalid_address());
         };
         let mut token = HeaderValue::from_str(&format!("Bearer {}", token.trim()))
             .map_err(|_| RemoteServerError::Token)?;
@@ -70,15 +70,15 @@ impl RemoteServer {
                 .map_err(|error| RemoteServerError::Certificates("the system".into(), error.to_string()))?
                 .with_root_certificates(roots)
                 .with_no_client_auth();
-        let mut plain = HttpConnector::new();
-        plain.enforce_http(false);
-        plain.set_connect_timeout(Some(CONNECT_TIMEOUT));
-        plain.set_nodelay(true);
+        let mut http_connector = HttpConnector::new();
+        http_connector.enforce_http(false);
+        http_connector.set_connect_timeout(Some(CONNECT_TIMEOUT));
+        http_connector.set_nodelay(true);
         let connector = hyper_rustls::HttpsConnectorBuilder::new()
             .with_tls_config(tls)
             .https_or_http()
             .enable_http1()
-            .wrap_connector(plain);
+            .wrap_connector(http_connector);
         Ok(Self {
             client: Client::builder(TokioExecutor::new()).build(connector),
             prefix: address.path().trim_end_matches('/').to_owned(),

@@ -70,13 +70,13 @@ impl Applier<'_> {
 
     /// Deletes all files that are kept.
     pub(super) fn discard_all(&self, changes: &[PlannedChange]) -> Result<(), WorktreeError> {
-        let mut kept = std::mem::take(&mut *lock(&self.displaced)).at;
-        kept.sort_unstable();
+        let mut displaced_indexes = std::mem::take(&mut *lock(&self.displaced)).at;
+        displaced_indexes.sort_unstable();
         let failure = Mutex::new(None);
-        on_threads(self.threads, kept.len(), &failure, || {
+        on_threads(self.threads, displaced_indexes.len(), &failure, || {
             let mut anchor = self.anchor.duplicate();
-            let kept = &kept;
-            move |at| self.delete(&mut anchor, changes, kept[at])
+            let displaced_indexes = &displaced_indexes;
+            move |number| self.delete(&mut anchor, changes, displaced_indexes[number])
         });
         failure.into_inner().unwrap_or_default().map_or(Ok(()), Err)
     }

@@ -40,7 +40,7 @@ impl Applier<'_> {
         let Some((dir, name)) = existing_parent(anchor.parent(path), path)? else {
             return Ok(missing_parent());
         };
-        // What is there now? Normally what the plan saved; after a crash perhaps already what it wants, or a part of it.
+        // Normally the saved content is there; after a crash perhaps the planned content already, or a part of it.
         let torn = self.torn_at(&dir, name, path);
         let replaced = match &change.now {
             _ if torn.is_some() => torn,
@@ -232,8 +232,8 @@ impl Applier<'_> {
                 vault.bring_back(&key, dir.as_fd(), temporary, *mode)?;
                 // Before it takes its place: removing a damaged file afterwards would look like removing another process's
                 // edit.
-                let found = rustix::fs::statat(dir, temporary, AtFlags::SYMLINK_NOFOLLOW)?.st_size;
-                if found as u64 != *size {
+                let written_size = rustix::fs::statat(dir, temporary, AtFlags::SYMLINK_NOFOLLOW)?.st_size;
+                if written_size as u64 != *size {
                     return Err(io::Error::new(
                         io::ErrorKind::InvalidData,
                         "its copy in the store is damaged",

@@ -139,13 +139,13 @@ impl<'s, 'a> Examiner<'s, 'a> {
             return Ok(ExamineResult::Gone);
         }
         let (index, cached_entry) = cached.unzip();
-        let same = || Ok(ExamineResult::Same(index.unwrap_or(0) as u32));
+        let same_as_cached = || Ok(ExamineResult::Same(index.unwrap_or(0) as u32));
         if let Some(reason) = skip_reason(kind) {
             let unchanged = cached_entry.is_some_and(|cached_entry| {
                 cached_entry.kind == CachedKind::Skipped && cached_entry.aux == reason_number(reason)
             });
             return if unchanged {
-                same()
+                same_as_cached()
             } else {
                 Ok(ExamineResult::New(skipped_entry(name, Stat::default(), reason)))
             };
@@ -173,9 +173,9 @@ impl<'s, 'a> Examiner<'s, 'a> {
             && cached_entry.kind != CachedKind::Dir
             && cached_entry.aux != reason_number(SkipReason::Unstable)
             && !self.fits_again(cached_entry)
-            && self.still_believed(dir, cached_entry)?
+            && self.is_still_valid(dir, cached_entry)?
         {
-            return same();
+            return same_as_cached();
         }
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::RegularFile => {
@@ -195,7 +195,7 @@ impl<'s, 'a> Examiner<'s, 'a> {
     }
 
     /// Whether a cached entry whose `stat` is unchanged may be used as it is.
-    fn still_believed(
+    fn is_still_valid(
         &self,
         dir: &Arc<DirNode>,
         cached_entry: &CachedEntry<'_>,
@@ -366,7 +366,9 @@ impl<'s, 'a> Examiner<'s, 'a> {
         if size <= WHOLE_LIMIT {
             return self.store_whole(file, size, previous).map(|hash| (CachedKind::Whole, hash));
         }
-        let old = previous.filter(|known| known.kind == CachedKind::Chunked).map(|known| known.hash);
+        let old = previous
+            .filter(|cached_entry| cached_entry.kind == CachedKind::Chunked)
+            .map(|cached_entry| cached_entry.hash);
         content::store_chunked(file, size, old, self.shared.source, self.shared.batch, 1)
             .map(|hash| (CachedKind::Chunked, hash))
     }
@@ -382,7 +384,9 @@ impl<'s, 'a> Examiner<'s, 'a> {
         }
         let bytes = &mut self.buffer[..size as usize];
         file.read_exact_at(bytes, 0)?;
-        let similar = previous.filter(|known| known.kind == CachedKind::Whole).map(|known| known.hash);
+        let similar = previous
+            .filter(|cached_entry| cached_entry.kind == CachedKind::Whole)
+            .map(|cached_entry| cached_entry.hash);
         Ok(self.shared.batch.write(ObjectKind::Blob, bytes, similar)?)
     }
 

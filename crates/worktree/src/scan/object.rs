@@ -59,7 +59,9 @@ impl Examiner<'_, '_> {
             }
         }
         if stat_now.size > DEFER_ABOVE_BYTES {
-            let old = previous.filter(|known| known.kind == CachedKind::Chunked).map(|known| known.hash);
+            let old = previous
+                .filter(|cached_entry| cached_entry.kind == CachedKind::Chunked)
+                .map(|cached_entry| cached_entry.hash);
             let entry = self.entry(name, CachedKind::Chunked, stat_now, NO_HASH, flags);
             return Ok(ExamineResult::Large(entry, old));
         }
