@@ -23,8 +23,8 @@ export function BranchGraph({ branches }: { branches: Branch[] }) {
   rows.push(...branchesWithTip.filter((branch) => !rows.includes(branch)));
   const columns = [...new Set(rows.flatMap((branch) => [branch.first ?? branch.tip?.number ?? 0, branch.from?.number ?? branch.first ?? 1, branch.tip?.number ?? 0]))].sort((a, b) => a - b);
   const x = (number: number) => {
-    const at = columns.findIndex((stop) => stop >= number);
-    return LEFT_MARGIN + (columns.length > 1 ? (Math.max(0, at) / (columns.length - 1)) * GRAPH_WIDTH : GRAPH_WIDTH);
+    const column = columns.findIndex((stop) => stop >= number);
+    return LEFT_MARGIN + (columns.length > 1 ? (Math.max(0, column) / (columns.length - 1)) * GRAPH_WIDTH : GRAPH_WIDTH);
   };
   const y = (name: string) => rows.findIndex((branch) => branch.name === name) * ROW_HEIGHT + 24;
   const descriptions = rows.map((branch) => `${branch.name}${branch.from ? ` left ${branch.from.branch} at #${branch.from.number} and` : ''} is at #${branch.tip?.number}`);

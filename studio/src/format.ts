@@ -18,10 +18,10 @@ export function formatDuration(microseconds: number): string {
   if (microseconds < 1_000_000) return `${Math.round(microseconds / 1000)} ms`;
   const seconds = microseconds / 1_000_000;
   if (seconds < 60) return `${seconds < 10 ? seconds.toFixed(1) : Math.round(seconds)} s`;
-  const whole = Math.round(seconds);
-  if (whole < 3600) return `${Math.floor(whole / 60)} min ${whole % 60} s`;
-  const hours = Math.floor(whole / 3600);
-  if (hours < 48) return `${hours} h ${Math.floor((whole % 3600) / 60)} min`;
+  const total = Math.round(seconds);
+  if (total < 3600) return `${Math.floor(total / 60)} min ${total % 60} s`;
+  const hours = Math.floor(total / 3600);
+  if (hours < 48) return `${hours} h ${Math.floor((total % 3600) / 60)} min`;
   return `${Math.floor(hours / 24)} d ${hours % 24} h`;
 }
 

@@ -1,8 +1,8 @@
 //! `cargo xtask agents install`: the real coding agents that the tests drive.
 //!
-//! `xtask/agents/package.json` pins one version of each. They go into `agents` in cargo's target directory, and nothing of them
-//! is ever run here. Tests run them in a network
-//! namespace with loopback alone, so this task also makes sure that there can be one.
+//! `xtask/agents/package.json` pins one version of each. They are installed into `agents` in cargo's target directory and
+//! not run here. Tests run them in a network namespace with only a loopback interface, so this task also checks that such
+//! a namespace can be created.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::npm::{self, output_text};
 
-/// What `cargo xtask agents` says about itself.
+/// The help text of `cargo xtask agents`.
 pub const HELP: &str = "\
 Real coding agents for the tests
 
@@ -21,7 +21,7 @@ Usage: cargo xtask agents install
 Installs the versions pinned in xtask/agents/package.json into target/agents, unless they are there already.
 ";
 
-/// Where the program of each agent is below `node_modules`, the first that exists.
+/// The path of each agent's program below `node_modules`, the first that exists.
 ///
 /// Two of the packages come with a launcher that only an install script would replace by the program itself; the
 /// program is in the package for the platform, which is linked to directly.
@@ -32,41 +32,46 @@ const PROGRAMS: [(&str, &[&str]); 4] = [
     ("opencode", &["opencode-OS-ARCH/bin/opencode", "opencode-OS-ARCH-baseline/bin/opencode"]),
 ];
 
-/// Installs the pinned agents unless they are there, and checks that they can be kept off the network.
+/// Installs the pinned agents unless they are installed, and checks that they can be isolated from the network.
 pub fn install() -> Result<()> {
     ensure_namespaces()?;
-    npm::install(&npm::NpmPackages { name: "agents", what: "the agents", size: "about 1 GB" }, link_programs)
+    npm::install(
+        &npm::NpmPackages { name: "agents", description: "the agents", size: "about 1 GB" },
+        link_programs,
+    )
 }
 
-/// Puts one link for each agent into `bin`, which is what tests add to the search path.
+/// Creates one link for each agent in `bin`, which tests add to the search path.
 fn link_programs(target: &Path) -> Result<()> {
     let bin = target.join("bin");
     fs::create_dir_all(&bin).with_context(|| format!("cannot make {}", bin.display()))?;
     let arch = if std::env::consts::ARCH == "aarch64" { "arm64" } else { "x64" };
     let os = if std::env::consts::OS == "macos" { "darwin" } else { "linux" };
-    // A program that uses instructions this processor lacks has a plain sibling.
-    let plain = arch == "x64" && !fs::read_to_string("/proc/cpuinfo").is_ok_and(|cpu| cpu.contains("avx2"));
-    for (name, places) in PROGRAMS {
-        let mut places: Vec<String> =
-            places.iter().map(|place| place.replace("OS", os).replace("ARCH", arch)).collect();
-        if plain {
-            places.reverse();
+    // Where a program uses instructions that this processor lacks, the package has a baseline variant.
+    let needs_baseline =
+        arch == "x64" && !fs::read_to_string("/proc/cpuinfo").is_ok_and(|cpu| cpu.contains("avx2"));
+    for (name, candidates) in PROGRAMS {
+        let mut candidates: Vec<String> =
+            candidates.iter().map(|candidate| candidate.replace("OS", os).replace("ARCH", arch)).collect();
+        if needs_baseline {
+            candidates.reverse();
         }
-        let found = places.iter().find(|place| target.join("node_modules").join(place).exists());
-        let found = found.with_context(|| {
-            format!("npm installed the agents, but there is no `{name}` for {os} on {arch} among them ({places:?})")
+        let program =
+            candidates.iter().find(|candidate| target.join("node_modules").join(candidate).exists());
+        let program = program.with_context(|| {
+            format!("npm installed the agents, but there is no `{name}` for {os} on {arch} among them ({candidates:?})")
         })?;
         let link = bin.join(name);
         if link.symlink_metadata().is_ok() {
             fs::remove_file(&link).with_context(|| format!("cannot replace {}", link.display()))?;
         }
-        std::os::unix::fs::symlink(Path::new("../node_modules").join(found), &link)
+        std::os::unix::fs::symlink(Path::new("../node_modules").join(program), &link)
             .with_context(|| format!("cannot make {}", link.display()))?;
     }
     Ok(())
 }
 
-/// Makes sure that a network namespace with loopback alone can be had.
+/// Checks that a network namespace with only a loopback interface can be created.
 fn ensure_namespaces() -> Result<()> {
     if try_isolation().is_ok() {
         return Ok(());

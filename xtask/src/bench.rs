@@ -21,7 +21,7 @@ pub fn run(args: &[String]) -> Result<()> {
     let mut bench = Command::new(workspace.target.join("release/stepback-bench"));
     let status = bench.args(args).status().context("cannot start the benchmarks")?;
     if !status.success() {
-        // It has already said why.
+        // The benchmark has already reported the error.
         std::process::exit(status.code().unwrap_or(1));
     }
     Ok(())

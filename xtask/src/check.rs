@@ -1,4 +1,4 @@
-//! `cargo xtask check`: the fast part of `cargo xtask test`, for the minute between two edits.
+//! `cargo xtask check`: the fast part of `cargo xtask test`, for running between two edits.
 //!
 //! Formatting, lints, tidy, the unit tests of every crate and all tests of the engine. Nothing is installed and nothing is
 //! downloaded, so it runs on a machine without Node, Python and PostgreSQL, and without a network.

@@ -74,7 +74,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs a task that can do one thing: install something for the tests.
+/// Runs a task with a single command: installing something for the tests.
 fn run_install_task(
     task: &str,
     args: &[String],

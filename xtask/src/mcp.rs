@@ -1,6 +1,6 @@
-//! `cargo xtask mcp install`: what the MCP server is tested with, the official conformance suite and inspector.
+//! `cargo xtask mcp install`: the official conformance suite and inspector, with which the MCP server is tested.
 //!
-//! Both need a newer Node than the one that may be here, so one comes with them, as a package.
+//! Both need a newer Node than the system may have, so a package with one is installed too.
 
 use std::fs;
 use std::path::Path;
@@ -20,8 +20,11 @@ Installs the versions pinned in xtask/mcp/package.json into target/mcp, unless t
 
 /// Installs the pinned packages unless they are there.
 pub fn install() -> Result<()> {
-    let pinned =
-        npm::NpmPackages { name: "mcp", what: "the counterparts of the MCP server", size: "about 470 MB" };
+    let pinned = npm::NpmPackages {
+        name: "mcp",
+        description: "the counterparts of the MCP server",
+        size: "about 470 MB",
+    };
     npm::install(&pinned, link_node)
 }
 

@@ -1,8 +1,8 @@
 //! Packages from npm that tests run, at exactly the versions that are pinned.
 //!
-//! `xtask/NAME/package.json` pins them, and the lock beside it names the exact bytes of all they bring along; it names no
-//! download host, so whatever registry npm is set up with serves them. They go into `NAME` in cargo's target directory, and no
-//! install script is run.
+//! `xtask/NAME/package.json` pins them, and the lock file next to it has the hashes of all dependencies; it names no
+//! download host, so that they are fetched from whatever registry npm is configured to use. They are installed into
+//! `NAME` in cargo's target directory, and no install script is run.
 
 use std::fs;
 use std::path::Path;
@@ -13,7 +13,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::workspace;
 
-/// What says that an installation is complete: a copy of the lock it was made from.
+/// Marks a complete installation: a copy of the lock file that it was made from.
 const MARKER: &str = "installed.json";
 
 /// Packages that belong together.
@@ -21,18 +21,18 @@ pub struct NpmPackages {
     /// The folder below `xtask` that pins them, and the one below the target directory that they go to.
     pub name: &'static str,
     /// What they are.
-    pub what: &'static str,
+    pub description: &'static str,
     /// How much room they take.
     pub size: &'static str,
 }
 
-/// Installs packages unless they are there; `after` does what an install script would have done.
+/// Installs packages unless they are installed; `after` does what an install script would have done.
 pub fn install(pinned: &NpmPackages, after: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
-    let NpmPackages { name, what, size } = pinned;
+    let NpmPackages { name, description, size } = pinned;
     let source = workspace::root().join("xtask").join(name);
     let target = workspace::load()?.target.join(name);
     let lock = fs::read_to_string(source.join("package-lock.json"))
-        .with_context(|| format!("cannot read the lock of {what}"))?;
+        .with_context(|| format!("cannot read the lock of {description}"))?;
     if fs::read_to_string(target.join(MARKER)).is_ok_and(|installed| installed == lock) {
         eprintln!("Installed already: {}.", pinned_versions(&lock)?.join(", "));
         return Ok(());
@@ -57,7 +57,7 @@ pub fn install(pinned: &NpmPackages, after: impl FnOnce(&Path) -> Result<()>) ->
 }
 
 fn run_npm(pinned: &NpmPackages, target: &Path) -> Result<()> {
-    let NpmPackages { name, what, .. } = pinned;
+    let NpmPackages { name, description, .. } = pinned;
     let mut command = Command::new("npm");
     command
         .args([
@@ -73,7 +73,7 @@ fn run_npm(pinned: &NpmPackages, target: &Path) -> Result<()> {
         Ok(output) => output,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             bail!(
-                "npm is not installed, and tests run {what}, which come from it; install Node.js 20 or newer with npm \
+                "npm is not installed, and tests run {description}, which come from it; install Node.js 20 or newer with npm \
                  and run `cargo xtask {name} install` again"
             )
         }
@@ -81,7 +81,7 @@ fn run_npm(pinned: &NpmPackages, target: &Path) -> Result<()> {
     };
     if !output.status.success() {
         bail!(
-            "npm cannot install {what} ({}); with a working registry, `cargo xtask {name} install` tries again:\n{}",
+            "npm cannot install {description} ({}); with a working registry, `cargo xtask {name} install` tries again:\n{}",
             output.status,
             output_text(&output)
         );
@@ -99,8 +99,12 @@ pub fn output_text(output: &Output) -> String {
 /// `name version` of every package that a lock pins.
 fn pinned_versions(lock: &str) -> Result<Vec<String>> {
     let lock: serde_json::Value = serde_json::from_str(lock).context("the lock is no JSON")?;
-    let wanted = lock["packages"][""]["dependencies"].as_object().context("the lock names no packages")?;
-    Ok(wanted.iter().map(|(name, version)| format!("{name} {}", version.as_str().unwrap_or("?"))).collect())
+    let dependencies =
+        lock["packages"][""]["dependencies"].as_object().context("the lock names no packages")?;
+    Ok(dependencies
+        .iter()
+        .map(|(name, version)| format!("{name} {}", version.as_str().unwrap_or("?")))
+        .collect())
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! `cargo xtask postgres install`: the database server that the tests start.
 //!
-//! Tests start a server of their own from the programs of the system's package; nothing is started here, and no server of the
-//! system's is used. Where there is no package manager we know, or we are not allowed to use it, it says what to install.
+//! Tests start their own server from the programs of the system's package; nothing is started here, and no server of the
+//! system is used. Without a known package manager, or without permission to use it, the task prints what to install.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-/// What `cargo xtask postgres` says about itself.
+/// The help text of `cargo xtask postgres`.
 pub const HELP: &str = "\
 The database server for the tests
 
@@ -18,7 +18,7 @@ Usage: cargo xtask postgres install
 Installs the system's package of PostgreSQL unless a server is there already.
 ";
 
-/// Where Debian's packages put the programs of each version.
+/// The directory in which Debian's packages install the programs of each version.
 const VERSIONS: &str = "/usr/lib/postgresql";
 
 /// Installs a server unless there is one.
@@ -42,7 +42,7 @@ pub fn install() -> Result<()> {
             .context("cannot start apt-get")
     };
     if !install()?.success() {
-        // Lists of packages that were never fetched, or are out of date.
+        // The package lists were never fetched, or are out of date.
         Command::new("apt-get").arg("update").status().context("cannot start apt-get")?;
         if !install()?.success() {
             bail!("apt-get cannot install PostgreSQL; {INSTALL_ADVICE}");

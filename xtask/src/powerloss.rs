@@ -18,7 +18,7 @@ pub fn run(args: &[String]) -> Result<()> {
     let mut tests = Command::new(workspace.target.join("release/stepback-powerloss"));
     let status = tests.args(args).status().context("cannot start the power-loss tests")?;
     if !status.success() {
-        // They have already said why.
+        // The tests have already reported the error.
         std::process::exit(status.code().unwrap_or(1));
     }
     Ok(())

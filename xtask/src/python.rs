@@ -1,7 +1,7 @@
 //! `cargo xtask python install`: Python packages that the tests run.
 //!
-//! `xtask/python/requirements.txt` pins them with everything they bring along. They go into an environment of their own, `python`
-//! in cargo's target directory; nothing of the system's Python is changed.
+//! `xtask/python/requirements.txt` pins them with all dependencies. They are installed into a virtual environment,
+//! `python` in cargo's target directory; the system's Python is not changed.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::workspace;
 
-/// What `cargo xtask python` says about itself.
+/// The help text of `cargo xtask python`.
 pub const HELP: &str = "\
 Python packages for the tests
 
@@ -21,23 +21,23 @@ Usage: cargo xtask python install
 Installs what is pinned in xtask/python/requirements.txt into target/python, unless it is there already.
 ";
 
-/// What says that an installation is complete: a copy of the list it was made from.
+/// Marks a complete installation: a copy of the list that it was made from.
 const MARKER: &str = "installed.txt";
 
-/// Installs the pinned packages unless they are there.
+/// Installs the pinned packages unless they are installed.
 pub fn install() -> Result<()> {
     let list = workspace::root().join("xtask/python/requirements.txt");
-    let wanted = fs::read_to_string(&list).context("cannot read the list of Python packages")?;
+    let requirements = fs::read_to_string(&list).context("cannot read the list of Python packages")?;
     let target = workspace::load()?.target.join("python");
-    let count = parse_packages(&wanted).count();
-    if fs::read_to_string(target.join(MARKER)).is_ok_and(|installed| installed == wanted) {
+    let count = parse_packages(&requirements).count();
+    if fs::read_to_string(target.join(MARKER)).is_ok_and(|installed| installed == requirements) {
         eprintln!("The Python packages are installed: {count}.");
         return Ok(());
     }
     let started = Instant::now();
     eprintln!("Installing {count} Python packages into {}.", target.display());
     if target.exists() {
-        // An environment of other versions, or half of one.
+        // An environment with other versions, or an incomplete one.
         fs::remove_dir_all(&target).with_context(|| format!("cannot remove {}", target.display()))?;
     }
     create_venv(&target)?;
@@ -52,7 +52,7 @@ pub fn install() -> Result<()> {
             String::from_utf8_lossy(&output.stderr).trim_end()
         );
     }
-    fs::write(target.join(MARKER), &wanted).context("cannot write the marker of the installation")?;
+    fs::write(target.join(MARKER), &requirements).context("cannot write the marker of the installation")?;
     eprintln!("Installed in {:.1} s.", started.elapsed().as_secs_f64());
     Ok(())
 }

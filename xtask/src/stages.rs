@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::workspace;
 
-/// Set for all tests that a check runs: what a test needs has to be there, and a test that would leave itself out fails.
+/// Set for all tests that a check runs: a test fails instead of being skipped if something that it needs is missing.
 const REQUIRE_ALL: &str = "STEPBACK_TEST_REQUIRE_ALL";
 
 /// The stages of one run, with their times.

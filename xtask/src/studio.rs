@@ -1,5 +1,5 @@
-//! `cargo xtask studio`: what the Studio is checked with, and the checks: types against the API's description, and the pages in a
-//! real browser against the program that was just built.
+//! `cargo xtask studio`: the tools that the Studio is checked with, and the checks: types against the API's description,
+//! and the pages in a real browser against the newly built program.
 //!
 //! Packages go into `studio/node_modules` at the versions of the lock. The browser is the system's Chromium; where there is
 //! none, it is installed from the system's packages or by Playwright. Pictures of all pages are left in `studio` in cargo's
@@ -14,7 +14,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::workspace;
 
-/// What `cargo xtask studio` says about itself.
+/// The help text of `cargo xtask studio`.
 pub const HELP: &str = "\
 Checks of the web Studio
 
@@ -26,7 +26,7 @@ test builds the program, checks types and drives the pages in Chromium; ARGS go 
 Pictures of every page are in target/studio/screens afterwards.
 ";
 
-/// What says that an installation is complete: a copy of the lock it was made from.
+/// Marks a complete installation: a copy of the lock file that it was made from.
 const MARKER: &str = "node_modules/.installed.json";
 /// Where a Chromium of the system may be.
 const BROWSERS: [&str; 3] = ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"];
@@ -49,7 +49,7 @@ pub fn run(args: &[String]) -> Result<()> {
     }
 }
 
-/// Installs packages and the browser unless they are there.
+/// Installs packages and the browser unless they are installed.
 pub fn install() -> Result<()> {
     install_packages()?;
     install_browser()
@@ -70,7 +70,8 @@ fn install_packages() -> Result<()> {
         .current_dir(&studio)
         .stdin(Stdio::null());
     let status = npm.status().context("npm cannot be started; install Node 20.19 or newer with npm")?;
-    // npm adds what this machine's registry says about other systems; the lock is ours to change.
+    // npm adds entries for other systems, as this machine's registry reports them; the lock file in the repository must
+    // not change.
     fs::write(&lock_file, &lock).context("cannot put the lock of the Studio back")?;
     if !status.success() {
         bail!(
@@ -101,7 +102,7 @@ fn install_browser() -> Result<()> {
         if apt(&install).is_ok_and(|status| status.success()) {
             return Ok(());
         }
-        // Lists of packages that were never fetched, or are out of date.
+        // The package lists were never fetched, or are out of date.
         apt(&["update"]).context("cannot start apt-get")?;
         if apt(&install).is_ok_and(|status| status.success()) {
             return Ok(());
@@ -118,7 +119,7 @@ fn install_browser() -> Result<()> {
     }
 }
 
-/// Whether Playwright's own command does well, and says so.
+/// Whether Playwright's own command succeeds and prints `says`.
 fn by_playwright(words: &[&str], says: &str) -> bool {
     let mut command = Command::new("node");
     command
@@ -130,7 +131,7 @@ fn by_playwright(words: &[&str], says: &str) -> bool {
         .is_ok_and(|output| output.status.success() && String::from_utf8_lossy(&output.stdout).contains(says))
 }
 
-/// Builds the program, checks types, and drives the pages.
+/// Builds the program, checks types, and runs the browser tests.
 pub fn test(args: &[&str]) -> Result<()> {
     let target = workspace::load()?.target;
     run_checked(workspace::cargo_command().args(["build", "-p", "stepback"]).current_dir(workspace::root()))?;

@@ -1,6 +1,6 @@
 //! `cargo xtask test`: everything a change has to pass, in the order that fails fastest.
 //!
-//! The CI runs exactly this. What the tests need is installed first, so none of them may leave itself out.
+//! CI runs the same. What the tests need is installed first, so that no test is skipped.
 
 use std::process::Command;
 
@@ -9,7 +9,7 @@ use anyhow::{Result, bail};
 use crate::stages::{Stages, cargo_command, has_nextest, is_successful};
 use crate::{agents, mcp, postgres, python, studio, tidy};
 
-/// Runs all stages; arguments after `--` go to the test runner.
+/// Runs all stages; arguments after `--` are passed to the test runner.
 pub fn run(args: &[String]) -> Result<()> {
     let extra: &[String] = match args.split_first() {
         None => &[],
@@ -46,7 +46,7 @@ pub fn run(args: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// A minimal toolchain lacks the formatter and the linter; without rustup there is nothing to install with.
+/// A minimal toolchain lacks the formatter and the linter; without rustup they cannot be installed.
 fn install_components() -> Result<()> {
     for (component, check) in [("rustfmt", "fmt"), ("clippy", "clippy")] {
         if is_successful(&mut cargo_command(&[check, "--version"])) {

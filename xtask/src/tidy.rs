@@ -1,4 +1,4 @@
-//! `cargo xtask tidy`: the architecture and the house rules as a check instead of a promise.
+//! `cargo xtask tidy`: checks the architecture and the project's conventions.
 //!
 //! ARCHITECTURE.md names every crate and its layer; this task reads that table and fails when the code
 //! disagrees, so the document cannot drift. All problems are listed, not only the first. The rules are
@@ -69,7 +69,7 @@ pub fn run() -> Result<()> {
     bail!("tidy found {} {plural}", problems.len())
 }
 
-fn rust_files(directory: &Path, into: &mut Vec<PathBuf>) -> Result<()> {
+fn rust_files(directory: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
     let entries = match fs::read_dir(directory) {
         Ok(entries) => entries,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
@@ -79,9 +79,9 @@ fn rust_files(directory: &Path, into: &mut Vec<PathBuf>) -> Result<()> {
         let entry = entry?;
         let path = entry.path();
         if entry.file_type()?.is_dir() {
-            rust_files(&path, into)?;
+            rust_files(&path, files)?;
         } else if path.extension().is_some_and(|extension| extension == "rs") {
-            into.push(path);
+            files.push(path);
         }
     }
     Ok(())

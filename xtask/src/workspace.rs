@@ -1,4 +1,4 @@
-//! Where the workspace is and what it consists of, as cargo itself reports it.
+//! The root of the workspace and its crates, as cargo reports them.
 //!
 //! `cargo metadata` is the only source: guessing crate edges from manifests by hand would miss renames,
 //! target-specific and build dependencies.
@@ -58,12 +58,12 @@ pub fn cargo_command() -> Command {
     Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
 }
 
-/// Asks cargo for the workspace's crates.
+/// Queries cargo for the workspace's crates.
 pub fn load() -> Result<CargoWorkspace> {
     parse(&cargo_metadata(&["--no-deps"])?)
 }
 
-/// What `cargo metadata` prints with these arguments.
+/// The output of `cargo metadata` with these arguments.
 pub fn cargo_metadata(args: &[&str]) -> Result<Value> {
     let mut cargo = cargo_command();
     cargo.args(["metadata", "--format-version", "1"]).args(args).current_dir(root());

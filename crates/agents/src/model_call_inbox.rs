@@ -269,7 +269,7 @@ fn redact_text(text: &str) -> String {
 fn summarize_response(answer: &ResponseSummary) -> String {
     let mut calls: Vec<&str> = Vec::new();
     let mut text = None;
-    for part in &answer.said {
+    for part in &answer.content {
         match part {
             ContentPart::Call(call) => calls.push(&call.name),
             ContentPart::Model(words) => {

@@ -90,13 +90,13 @@ pub struct StepDetailDocument {
     /// The step.
     #[serde(flatten)]
     pub step: StepDocument,
-    /// The input of the call.
+    /// The input of the tool or model call, or the text of a prompt.
     #[schema(value_type = Option<Object>)]
     pub input: Option<Value>,
-    /// The output of the call.
+    /// The output of the call; none for a step that starts one.
     #[schema(value_type = Option<Object>)]
     pub output: Option<Value>,
-    /// The error, if it failed.
+    /// The error of the step; none if it did not fail.
     #[schema(value_type = Option<Object>)]
     pub error: Option<Value>,
     /// Tokens, cost, trace ids and the like.
@@ -105,7 +105,8 @@ pub struct StepDetailDocument {
 }
 
 impl StepDetailDocument {
-    /// The document of a step and its recorded detail.
+    /// Builds the document from a row of the log and the step's detail, an object with `input`, `output`, `error` and
+    /// `metadata`; other fields of it are left out.
     pub fn from_row(stored: &StepRow, detail: Option<Value>) -> Self {
         let mut fields = match detail {
             Some(Value::Object(fields)) => fields,

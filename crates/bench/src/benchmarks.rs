@@ -1,4 +1,4 @@
-//! The benchmarks, one module each, and what all of them go through: prepare the trees, measure, report.
+//! The benchmarks, one module each, and their common course: prepare the trees, measure, report.
 
 mod bisect;
 pub mod files;
@@ -25,7 +25,7 @@ use crate::run::{Findings, Run};
 pub const NAMES: [&str; 10] =
     ["files", "hook", "session", "proxy", "bisect", "watcher", "server", "tui", "studio", "mind"];
 
-/// Runs one of them, prints its report, and keeps it if that was asked for.
+/// Runs one of them, prints its report, and stores it if requested.
 pub fn run(name: &str, paths: &Paths, options: &Options) -> Result<()> {
     let trees = prepare_trees(name, paths, options)?;
     let mut run = Run::start(paths, options)?;
@@ -37,50 +37,50 @@ fn measure_benchmark(name: &str, run: &mut Run<'_>, trees: &[SourceTree]) -> Res
     Ok(match name {
         "files" => files::measure(run, trees)?,
         "hook" => {
-            let found = hook::measure(run, trees)?;
+            let results = hook::measure(run, trees)?;
             let report = format!(
                 "A fresh process from start to exit, all in turns.\n\n{}",
-                found.render_report(trees)
+                results.render_report(trees)
             );
-            Findings::new("processes", found.to_json(), found.judge_goals(trees), report)
+            Findings::new("processes", results.to_json(), results.judge_goals(trees), report)
         }
         "session" => {
-            let found = session::measure(run)?;
-            let report = session::render_report(&found);
-            Findings::new("session", found, Vec::new(), report)
+            let results = session::measure(run)?;
+            let report = session::render_report(&results);
+            Findings::new("session", results, Vec::new(), report)
         }
         "proxy" => {
-            let found = proxy::measure(run)?;
-            Findings::new("proxy", found.to_json(), found.judge_goals(), found.render_report())
+            let results = proxy::measure(run)?;
+            Findings::new("proxy", results.to_json(), results.judge_goals(), results.render_report())
         }
         "bisect" => {
-            let found = bisect::measure(run, &trees[0])?;
-            Findings::new("bisect", found.to_json(), found.judge_goals(), found.render_report())
+            let results = bisect::measure(run, &trees[0])?;
+            Findings::new("bisect", results.to_json(), results.judge_goals(), results.render_report())
         }
         "watcher" => {
-            let found = watcher::measure(run, &trees[0], &trees[1])?;
-            Findings::new("watcher", found.to_json(), found.judge_goals(), found.render_report())
+            let results = watcher::measure(run, &trees[0], &trees[1])?;
+            Findings::new("watcher", results.to_json(), results.judge_goals(), results.render_report())
         }
         "server" => {
-            let found = server::measure(run)?;
-            Findings::new("server", found.to_json(), found.judge_goals(), found.render_report())
+            let results = server::measure(run)?;
+            Findings::new("server", results.to_json(), results.judge_goals(), results.render_report())
         }
         "tui" => {
-            let found = tui::measure(run)?;
-            Findings::new("tui", found.to_json(), found.judge_goals(), found.render_report())
+            let results = tui::measure(run)?;
+            Findings::new("tui", results.to_json(), results.judge_goals(), results.render_report())
         }
         "studio" => {
-            let found = studio::measure(run)?;
-            Findings::new("studio", found.to_json(), found.judge_goals(), found.render_report())
+            let results = studio::measure(run)?;
+            Findings::new("studio", results.to_json(), results.judge_goals(), results.render_report())
         }
         _ => {
-            let found = mind::measure(run)?;
-            Findings::new("mind", found.to_json(), found.judge_goals(), found.render_report())
+            let results = mind::measure(run)?;
+            Findings::new("mind", results.to_json(), results.judge_goals(), results.render_report())
         }
     })
 }
 
-/// The trees that a benchmark works on: those on the command line, or generated ones.
+/// The trees that a benchmark uses: those on the command line, or generated ones.
 fn prepare_trees(name: &str, paths: &Paths, options: &Options) -> Result<Vec<SourceTree>> {
     let cache = paths.target.join("bench-trees");
     fs::create_dir_all(&cache)?;

@@ -1,4 +1,4 @@
-//! What is measured on: trees of files, and changes to them, the same in every run.
+//! The input of the measurements: trees of files, and changes to them, the same in every run.
 
 pub mod changes;
 pub mod git;

@@ -1,12 +1,12 @@
-//! Benchmarks: stepback beside the tools it replaces, in one run, on the same machine.
+//! Benchmarks: stepback and the tools it replaces, in one run, on the same machine.
 //!
-//! `cargo xtask bench` builds this program with optimisations and starts it: the bare limit of the machine is measured in this
-//! process, and without optimisation it would flatter all others. It depends on no crate of the workspace; what has to look into
-//! a store is an example of the crate concerned, started as a process.
+//! `cargo xtask bench` builds this program with optimisations and starts it: the minimum cost on this machine is measured
+//! in this process, and without optimisation it would make all others look better. It depends on no crate of the
+//! workspace; code that has to read a store is an example of the crate concerned, started as a process.
 //!
-//! The order of reading: [`options`] for the command line, [`input`] for the trees and the changes to them, [`systems`] for
-//! what is measured, [`benchmarks`] for how, [`measure`] for clocks and the state of the machine, [`report`] for goals and
-//! tables. docs/benchmarks/README.md says how to read the numbers.
+//! Read in this order: [`options`] for the command line, [`input`] for the trees and the changes to them, [`systems`] for
+//! the compared systems, [`benchmarks`] for the measurements, [`measure`] for clocks and the state of the machine,
+//! [`report`] for goals and tables. docs/benchmarks/README.md says how to read the numbers.
 
 mod benchmarks;
 mod input;

@@ -1,4 +1,4 @@
-//! The instruments: the time and memory of a process, what else the machine was doing, and what is in a directory.
+//! The instruments: time and memory of processes, other load on the machine, and the content of directories.
 
 pub mod clock;
 pub mod machine;

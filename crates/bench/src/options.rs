@@ -42,7 +42,7 @@ Options:
 The exit code is 1 when a restore by stepback was not exact or one of its commands failed.
 ";
 
-/// What to measure and where to write it.
+/// The parsed command line.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// Directories to measure on; empty for the generated trees.
@@ -93,12 +93,12 @@ impl Options {
             }
         }
         for chosen in &options.only {
-            let one = Self { only: vec![chosen.clone()], ..Self::default() };
-            let known = OPERATIONS.into_iter().chain(["big", "disk"]);
-            if !known.clone().any(|operation| one.runs_operation(operation)) {
+            let selection = Self { only: vec![chosen.clone()], ..Self::default() };
+            let operations = OPERATIONS.into_iter().chain(["big", "disk"]);
+            if !operations.clone().any(|operation| selection.runs_operation(operation)) {
                 bail!(
                     "there is no operation `{chosen}`; choose from {}",
-                    known.collect::<Vec<_>>().join(", ")
+                    operations.collect::<Vec<_>>().join(", ")
                 );
             }
         }

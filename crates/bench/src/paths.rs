@@ -43,11 +43,11 @@ impl Paths {
         Ok(Command::new(self.target.join("release/examples").join(name)))
     }
 
-    fn cargo_build(&self, what: &[&str]) -> Result<()> {
+    fn cargo_build(&self, arguments: &[&str]) -> Result<()> {
         let mut cargo = self.cargo_command();
-        cargo.args(["build", "--release", "--quiet"]).args(what);
+        cargo.args(["build", "--release", "--quiet"]).args(arguments);
         if !cargo.status().context("cannot start cargo")?.success() {
-            bail!("cannot build {}", what.join(" "));
+            bail!("cannot build {}", arguments.join(" "));
         }
         Ok(())
     }

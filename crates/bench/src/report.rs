@@ -1,4 +1,4 @@
-//! What comes out: samples, the goals judged by them, and tables.
+//! The output: samples, the goals compared with them, and tables.
 
 pub mod goals;
 pub mod markdown;

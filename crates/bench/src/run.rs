@@ -1,4 +1,4 @@
-//! One run of a benchmark: its directory, its lock, and what becomes of its findings.
+//! One run of a benchmark: its directory, its lock, and where its results go.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ use crate::systems;
 /// Long enough for every timestamp granularity in use: afterwards no system has to distrust a file.
 pub const SETTLE: Duration = Duration::from_millis(30);
 
-/// One run: what was asked for and what has been found.
+/// One run: its options and results.
 pub struct Run<'a> {
     /// Where the workspace and cargo's results are.
     pub paths: &'a Paths,
@@ -37,7 +37,7 @@ pub struct Run<'a> {
     pub monitor: Monitor,
 }
 
-/// What a benchmark found, ready to be reported.
+/// The results of a benchmark, ready to be reported.
 pub struct Findings {
     key: &'static str,
     numbers: Value,
@@ -46,7 +46,7 @@ pub struct Findings {
 }
 
 impl Findings {
-    /// `key` is what the numbers are called in the JSON document.
+    /// `key` is the name of the results in the JSON document.
     pub fn new(key: &'static str, numbers: Value, goals: Vec<Goal>, report: String) -> Self {
         Self { key, numbers, goals, report }
     }
@@ -76,7 +76,7 @@ impl<'a> Run<'a> {
         Ok(Self { paths, options, area, _lock: lock, binary, results, monitor })
     }
 
-    /// Prints the report and keeps it where the command line says. Fails if stepback failed.
+    /// Prints the report and stores it if the command line says so. Fails if stepback failed.
     pub fn finish(self, name: &str, findings: &Findings) -> Result<()> {
         let Self { paths, options, area, binary, results, monitor, .. } = self;
         let verdict = monitor.finish();
@@ -111,9 +111,9 @@ fn write(path: &Path, content: &str) -> Result<()> {
     Ok(())
 }
 
-/// Writes everything out, so that one system's dirty pages are not flushed on another's time.
+/// Syncs all data, so that the dirty pages of one system are not written while another is measured.
 pub fn flush(area: &Path) {
-    // Only the timing suffers when this fails, and the monitor of the machine would tell.
+    // If this fails, only the timing is affected, which the machine monitor would show.
     if let Ok(directory) = fs::File::open(area) {
         let _ = rustix::fs::syncfs(directory);
     }

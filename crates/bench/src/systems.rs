@@ -1,8 +1,8 @@
 //! The systems that are compared, behind one interface.
 //!
-//! Each works on its own copy of a tree and keeps its own store beside it. Peers run as the git commands
-//! their source issues, without Node around them, which favours them; docs/benchmarks/README.md lists
-//! every deviation. Only the commands of an operation are on the clock.
+//! Each works on its own copy of a tree and has its own store. The other tools run as the git commands that their source
+//! issues, without Node, which is in their favour; docs/benchmarks/README.md lists every deviation. Only the commands of
+//! an operation are timed.
 
 mod backup;
 mod limit;
@@ -38,13 +38,13 @@ pub struct SystemDirs {
 }
 
 impl SystemDirs {
-    /// A place of its own for `system` under `area`.
+    /// The directories of `system` under `area`.
     pub fn new(area: &Path, system: &str) -> Self {
         Self { tree: area.join(system).join("tree"), store: area.join(system).join("store") }
     }
 }
 
-/// What a system under measurement can do. `None` means it has no such operation.
+/// The operations of a system. `None` means that it lacks the operation.
 pub trait System {
     /// The system's name in the report.
     fn name(&self) -> &'static str;
@@ -55,7 +55,7 @@ pub trait System {
     /// Removes all checkpoints and sets up an empty store; not on the clock.
     fn reset(&mut self) -> Result<()>;
 
-    /// Takes a checkpoint and says how to name it later.
+    /// Makes a checkpoint and returns its name.
     fn checkpoint(&mut self, label: &str) -> Result<(String, Cost)>;
 
     /// Lets the system's caches catch up with the clock; not on the clock.
@@ -63,13 +63,13 @@ pub trait System {
         Ok(())
     }
 
-    /// Brings the tree back to a checkpoint. Systems that restore recorded files use `touched`.
+    /// Restores the tree to a checkpoint. Systems that restore recorded files use `touched`.
     fn restore(&mut self, point: &str, touched: &[String]) -> Result<Option<Cost>> {
         let _ = (point, touched);
         Ok(None)
     }
 
-    /// Brings one file back to a checkpoint without looking at the others.
+    /// Restores one file from a checkpoint without reading the others.
     fn restore_path(&mut self, point: &str, path: &str) -> Result<Option<Cost>> {
         let _ = (point, path);
         Ok(None)
@@ -81,23 +81,23 @@ pub trait System {
         Ok(None)
     }
 
-    /// Runs the system's own garbage collection; false when it has none that matters here.
+    /// Runs the system's own garbage collection; returns false if it has none that matters here.
     fn compact(&mut self) -> Result<bool> {
         Ok(false)
     }
 }
 
-/// Makes a system by name; `binary` is the stepback to measure.
+/// Creates a system by name; `binary` is the stepback to measure.
 pub fn by_name(name: &str, area: &Path, binary: &Path) -> Result<Box<dyn System>> {
-    let place = SystemDirs::new(area, name);
+    let dirs = SystemDirs::new(area, name);
     Ok(match name {
-        "stepback" => Box::new(stepback::Stepback { place, binary: binary.to_path_buf() }),
-        "limit" => Box::new(Limit { place }),
-        "cline" => Box::new(shadow::Cline { place }),
-        "gemini" => Box::new(shadow::Gemini { place }),
-        "opencode" => Box::new(opencode::Opencode { place }),
-        "restic" => Box::new(backup::Restic { place }),
-        "borg" => Box::new(backup::Borg { place }),
+        "stepback" => Box::new(stepback::Stepback { dirs, binary: binary.to_path_buf() }),
+        "limit" => Box::new(Limit { dirs }),
+        "cline" => Box::new(shadow::Cline { dirs }),
+        "gemini" => Box::new(shadow::Gemini { dirs }),
+        "opencode" => Box::new(opencode::Opencode { dirs }),
+        "restic" => Box::new(backup::Restic { dirs }),
+        "borg" => Box::new(backup::Borg { dirs }),
         other => bail!("there is no system `{other}`; choose from {}", ALL.join(", ")),
     })
 }
@@ -118,7 +118,7 @@ pub fn is_installed(name: &str) -> bool {
 
 /// The bare limit, dressed as a system so that it takes part in every round.
 struct Limit {
-    place: SystemDirs,
+    dirs: SystemDirs,
 }
 
 impl System for Limit {
@@ -127,7 +127,7 @@ impl System for Limit {
     }
 
     fn work_dirs(&self) -> &SystemDirs {
-        &self.place
+        &self.dirs
     }
 
     fn reset(&mut self) -> Result<()> {
@@ -135,7 +135,7 @@ impl System for Limit {
     }
 
     fn checkpoint(&mut self, _label: &str) -> Result<(String, Cost)> {
-        let (_, cost) = limit::walk(&self.place.tree)?;
+        let (_, cost) = limit::walk(&self.dirs.tree)?;
         Ok((String::new(), cost))
     }
 }

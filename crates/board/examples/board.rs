@@ -38,7 +38,7 @@ fn main() {
 }
 
 /// The change with this number: mostly evidence, as in a long hunt.
-fn change(number: u32) -> BoardMutation {
+fn make_mutation(number: u32) -> BoardMutation {
     let newest = number / 20 + 1;
     match number % 20 {
         0 => BoardMutation::ProposeHypothesis {
@@ -94,6 +94,7 @@ fn change(number: u32) -> BoardMutation {
     }
 }
 
+/// Records `changes` changes of one board and returns how long writing and loading took, and the bytes stored.
 fn measure(directory: &Path, changes: u32) -> Fallible<Value> {
     let root = directory.join("work");
     std::fs::create_dir_all(&root)?;
@@ -103,7 +104,7 @@ fn measure(directory: &Path, changes: u32) -> Fallible<Value> {
     let root = root.canonicalize()?;
     let start = Timestamp::from_micros(1_700_000_000_000_000);
     let env = Arc::new(FrozenEnv::new(start, 1));
-    let (mut times, mut copies) = (Vec::new(), 0u64);
+    let (mut times, mut full_copy_bytes) = (Vec::new(), 0u64);
     let usage = {
         let store = Arc::new(EmbeddedStore::open(&directory.join("store"))?);
         let engine = Engine::new(store, env.clone());
@@ -111,46 +112,46 @@ fn measure(directory: &Path, changes: u32) -> Fallible<Value> {
         let session = workspace.session.clone();
         let mut editor = BoardEditor::new(&workspace, &session);
         for number in 0..changes {
-            let mutation = change(number);
-            let begun = Instant::now();
+            let mutation = make_mutation(number);
+            let started = Instant::now();
             editor.apply(&mutation)?;
-            times.push(begun.elapsed());
-            // A full copy is the whole board for each version; measured at every hundredth, and counted for all hundred.
+            times.push(started.elapsed());
+            // Baseline: storing the whole board for each version, sampled at every 100th and multiplied by 100.
             if number % 100 == 99 {
-                copies += 100 * editor.board()?.document().to_string().len() as u64;
+                full_copy_bytes += 100 * editor.board()?.document().to_string().len() as u64;
             }
         }
         engine.store().usage()?
     };
-    // Opened anew: what was read before must not help.
+    // Reopened, so that the measured loads do not use a warm cache.
     let store = Arc::new(EmbeddedStore::open(&directory.join("store"))?);
     let engine = Engine::new(store, env);
     let workspace = engine.open_workspace_root(&root)?;
     let session = workspace.session.clone();
     let newest = workspace.newest_step_number()?;
-    let (mut loads, mut state) = (Vec::new(), 0x9e37_79b9_7f4a_7c15_u64);
+    let (mut loads, mut seed) = (Vec::new(), 0x9e37_79b9_7f4a_7c15_u64);
     for _ in 0..200 {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        let number = (state >> 33) % newest + 1;
-        let begun = Instant::now();
-        let seen = workspace.board_at(&session, &BoardMoment::Step(number))?;
-        loads.push(begun.elapsed());
-        std::hint::black_box(seen.board.count());
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let number = (seed >> 33) % newest + 1;
+        let started = Instant::now();
+        let past_board = workspace.board_at(&session, &BoardMoment::Step(number))?;
+        loads.push(started.elapsed());
+        std::hint::black_box(past_board.board.count());
     }
-    let begun = Instant::now();
+    let started = Instant::now();
     let last = workspace.board_at(&session, &BoardMoment::Now)?;
-    let newest_ms = milliseconds(begun.elapsed());
-    let begun = Instant::now();
+    let newest_ms = milliseconds(started.elapsed());
+    let started = Instant::now();
     let page = stepback_board::build_recovery_page(&workspace, &session, &BoardMoment::Now, 2000, start)?;
-    let recovery_ms = milliseconds(begun.elapsed());
-    let few = times.len().min(100);
+    let recovery_ms = milliseconds(started.elapsed());
+    let sample = times.len().min(100);
     Ok(json!({
         "changes": changes,
         "items": last.board.count(),
         "change_p50_ms": percentile(&times, 50),
         "change_p99_ms": percentile(&times, 99),
-        "change_first_hundred_p50_ms": percentile(&times[..few], 50),
-        "change_last_hundred_p50_ms": percentile(&times[times.len() - few..], 50),
+        "change_first_hundred_p50_ms": percentile(&times[..sample], 50),
+        "change_last_hundred_p50_ms": percentile(&times[times.len() - sample..], 50),
         "load_past_p50_ms": percentile(&loads, 50),
         "load_past_p99_ms": percentile(&loads, 99),
         "load_newest_ms": newest_ms,
@@ -158,9 +159,9 @@ fn measure(directory: &Path, changes: u32) -> Fallible<Value> {
         "recovery_bytes": page.page.len(),
         "stored_bytes": usage.stored_bytes,
         "store_bytes": usage.total_bytes,
-        "full_copies_bytes": copies,
-        "stored_of_full_copies": usage.stored_bytes as f64 / copies.max(1) as f64,
-        "store_of_full_copies": usage.total_bytes as f64 / copies.max(1) as f64,
+        "full_copies_bytes": full_copy_bytes,
+        "stored_of_full_copies": usage.stored_bytes as f64 / full_copy_bytes.max(1) as f64,
+        "store_of_full_copies": usage.total_bytes as f64 / full_copy_bytes.max(1) as f64,
     }))
 }
 
@@ -171,6 +172,6 @@ fn milliseconds(time: Duration) -> f64 {
 fn percentile(times: &[Duration], percent: usize) -> f64 {
     let mut sorted = times.to_vec();
     sorted.sort();
-    let at = (sorted.len() * percent / 100).min(sorted.len().saturating_sub(1));
-    sorted.get(at).map_or(0.0, |time| milliseconds(*time))
+    let index = (sorted.len() * percent / 100).min(sorted.len().saturating_sub(1));
+    sorted.get(index).map_or(0.0, |time| milliseconds(*time))
 }

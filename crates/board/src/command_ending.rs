@@ -33,30 +33,32 @@ pub fn read_ending(output: &Value) -> CommandEnding {
     ];
     const PRINTS: [&str; 7] =
         ["/output", "/aggregated_output", "/llmContent", "/text", "/content", "/result", "/stdout"];
-    let exit = EXITS.iter().find_map(|place| output.pointer(place)?.as_i64());
-    let known = match output {
+    let exit = EXITS.iter().find_map(|pointer| output.pointer(pointer)?.as_i64());
+    let ending_in_fields = match output {
         Value::String(text) => parse_ending(text),
         Value::Object(fields) if fields.contains_key("stdout") => {
             let text = |name: &str| fields.get(name).and_then(Value::as_str).unwrap_or_default();
-            let (out, err) = (text("stdout"), text("stderr"));
-            let gap = if out.is_empty() || err.is_empty() || out.ends_with('\n') { "" } else { "\n" };
+            let (stdout, stderr) = (text("stdout"), text("stderr"));
+            let gap =
+                if stdout.is_empty() || stderr.is_empty() || stdout.ends_with('\n') { "" } else { "\n" };
             // Claude Code uses this form only for what it considers a success, and adds a field if the exit code is not 0.
             let is_set = |name: &str| {
                 fields.get(name).is_some_and(|value| !matches!(value, Value::Null | Value::Bool(false)))
             };
             let is_sure = fields.contains_key("interrupted")
                 && !["interrupted", "backgroundTaskId", "returnCodeInterpretation"].into_iter().any(is_set);
-            CommandEnding { exit: is_sure.then_some(0), output: Some(format!("{out}{gap}{err}")) }
+            CommandEnding { exit: is_sure.then_some(0), output: Some(format!("{stdout}{gap}{stderr}")) }
         }
         Value::Object(_) => {
-            let found =
-                PRINTS.iter().find_map(|place| Some(parse_ending(&join_text_parts(output.pointer(place)?)?)));
-            found.unwrap_or_default()
+            let parsed = PRINTS
+                .iter()
+                .find_map(|pointer| Some(parse_ending(&join_text_parts(output.pointer(pointer)?)?)));
+            parsed.unwrap_or_default()
         }
         Value::Array(_) => join_text_parts(output).map(|text| parse_ending(&text)).unwrap_or_default(),
         _ => CommandEnding::default(),
     };
-    CommandEnding { exit: exit.or(known.exit), ..known }
+    CommandEnding { exit: exit.or(ending_in_fields.exit), ..ending_in_fields }
 }
 
 /// Returns a text, or the joined texts of a list of parts.

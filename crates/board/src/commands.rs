@@ -54,42 +54,42 @@ pub struct CommandRun {
     pub output: String,
 }
 
-/// Returns at most `most` commands that a session ran, newest first, up to step `until`. Refused commands did not run and
-/// are left out.
+/// Returns at most `limit` commands that a session ran, newest first, up to step `until`. Refused commands did not run
+/// and are left out.
 pub fn list_commands(
     workspace: &Workspace,
     session: &Session,
     until: Option<u64>,
-    most: usize,
+    limit: usize,
 ) -> Result<Vec<CommandRun>, EngineError> {
-    let mut found = Vec::new();
-    let mut before = until.map(|number| number.saturating_add(1));
-    let mut told = None;
-    while found.len() < most {
+    let mut runs = Vec::new();
+    let mut next_limit = until.map(|number| number.saturating_add(1));
+    let mut endings = None;
+    while runs.len() < limit {
         let query = StepQuery {
             session: Some(session.id),
             kinds: vec![StepKind::ToolEnd],
-            before,
+            before: next_limit,
             limit: Some(64),
             ..StepQuery::default()
         };
         let steps = workspace.store().steps(workspace.record.id, &query)?;
         let Some(last) = steps.last() else { break };
-        before = Some(last.step.number);
+        next_limit = Some(last.step.number);
         for stored in &steps {
-            found.extend(read_command(workspace, session, stored, &mut told)?);
+            runs.extend(read_command(workspace, session, stored, &mut endings)?);
         }
     }
-    found.truncate(most);
-    Ok(found)
+    runs.truncate(limit);
+    Ok(runs)
 }
 
-/// Returns the command that a call ran, if it ran one. `told` caches what the conversation tells.
+/// Returns the command that a call ran, if it ran one. `endings` caches what the conversation says about calls.
 fn read_command(
     workspace: &Workspace,
     session: &Session,
     stored: &StepRow,
-    told: &mut Option<HashMap<String, CommandEnding>>,
+    endings: &mut Option<HashMap<String, CommandEnding>>,
 ) -> Result<Option<CommandRun>, EngineError> {
     let step = &stored.step;
     let Some(detail) = workspace.load_detail(step)? else { return Ok(None) };
@@ -116,11 +116,11 @@ fn read_command(
         return Ok(None);
     }
     if let (None, Some(call)) = (ending.exit, &step.meta.call) {
-        if told.is_none() {
-            *told = Some(read_conversation_endings(workspace, session)?);
+        if endings.is_none() {
+            *endings = Some(read_conversation_endings(workspace, session)?);
         }
-        let known = told.as_ref().and_then(|told| told.get(call)).cloned();
-        ending = ending.or(known.unwrap_or_default());
+        let reported_ending = endings.as_ref().and_then(|endings| endings.get(call)).cloned();
+        ending = ending.or(reported_ending.unwrap_or_default());
     }
     let cwd = [&began, &detail].into_iter().find_map(|detail| detail.pointer("/raw/cwd")?.as_str());
     let mut printed = ending.output.unwrap_or_default();
@@ -145,16 +145,17 @@ fn resolve_directory(
     cwd: Option<&str>,
 ) -> Option<String> {
     const NAMES: [&str; 6] = ["cwd", "workdir", "working_directory", "directory", "dir_path", "dir"];
-    let named = NAMES.iter().find_map(|name| input.get(name)?.as_str()).filter(|text| !text.is_empty());
-    let own = cwd.or(session.info.directory.as_deref()).map(PathBuf::from);
+    let named_dir = NAMES.iter().find_map(|name| input.get(name)?.as_str()).filter(|text| !text.is_empty());
+    let own_dir = cwd.or(session.info.directory.as_deref()).map(PathBuf::from);
     // A remote workspace has no directory on this machine.
-    let own = own.or_else(|| workspace.record.remote_name().is_none().then(|| workspace.root.clone()));
-    let whole = match (own, named) {
-        (Some(own), Some(named)) => own.join(named),
-        (Some(own), None) => own,
-        (None, named) => Path::new(named?).to_path_buf(),
+    let own_dir =
+        own_dir.or_else(|| workspace.record.remote_name().is_none().then(|| workspace.root.clone()));
+    let directory = match (own_dir, named_dir) {
+        (Some(own_dir), Some(named_dir)) => own_dir.join(named_dir),
+        (Some(own_dir), None) => own_dir,
+        (None, named_dir) => Path::new(named_dir?).to_path_buf(),
     };
-    Some(whole.display().to_string())
+    Some(directory.display().to_string())
 }
 
 /// Returns what the conversation of a session tells about calls, by call id. Some agents report there what their hooks do
@@ -163,33 +164,33 @@ fn read_conversation_endings(
     workspace: &Workspace,
     session: &Session,
 ) -> Result<HashMap<String, CommandEnding>, EngineError> {
-    let mut told: HashMap<String, CommandEnding> = HashMap::new();
+    let mut endings: HashMap<String, CommandEnding> = HashMap::new();
     for (_, message) in conversation::tail(workspace.store(), session.info.tip, MAX_SEARCHED_MESSAGES)? {
         let Ok(line) = serde_json::from_str::<Value>(&message.text) else { continue };
-        collect_endings(&line, 0, &mut told);
+        collect_endings(&line, 0, &mut endings);
     }
-    Ok(told)
+    Ok(endings)
 }
 
 /// Collects from `value` the objects that hold a call id and the result of the call.
-fn collect_endings(value: &Value, depth: usize, told: &mut HashMap<String, CommandEnding>) {
+fn collect_endings(value: &Value, depth: usize, endings: &mut HashMap<String, CommandEnding>) {
     const MAX_DEPTH: usize = 8;
     match value {
         Value::Array(items) if depth < MAX_DEPTH => {
-            items.iter().for_each(|item| collect_endings(item, depth + 1, told));
+            items.iter().for_each(|item| collect_endings(item, depth + 1, endings));
         }
         Value::Object(fields) if depth < MAX_DEPTH => {
             let names = ["call_id", "tool_use_id", "tool_call_id", "callID", "id"];
             let id = names.iter().find_map(|name| value.get(name)?.as_str());
             if let Some(id) = id {
-                let answer = ["output", "content", "state"].iter().find_map(|name| value.get(name));
-                let found = read_ending(value).or(answer.map(read_ending).unwrap_or_default());
-                if found.exit.is_some() {
-                    let known = told.remove(id).unwrap_or_default();
-                    told.insert(id.to_owned(), found.or(known));
+                let result = ["output", "content", "state"].iter().find_map(|name| value.get(name));
+                let ending = read_ending(value).or(result.map(read_ending).unwrap_or_default());
+                if ending.exit.is_some() {
+                    let known_ending = endings.remove(id).unwrap_or_default();
+                    endings.insert(id.to_owned(), ending.or(known_ending));
                 }
             }
-            fields.values().for_each(|field| collect_endings(field, depth + 1, told));
+            fields.values().for_each(|field| collect_endings(field, depth + 1, endings));
         }
         _ => {}
     }
@@ -197,8 +198,9 @@ fn collect_endings(value: &Value, depth: usize, told: &mut HashMap<String, Comma
 
 /// Returns the command in the input of a call. A patch does not count, although some agents send it as a command.
 fn extract_command(input: &Value) -> Option<String> {
-    let value =
-        ["/command", "/cmd", "/script", "/action/command"].iter().find_map(|place| input.pointer(place))?;
+    let value = ["/command", "/cmd", "/script", "/action/command"]
+        .iter()
+        .find_map(|pointer| input.pointer(pointer))?;
     let text = match value {
         Value::String(text) => text.clone(),
         Value::Array(words) => {

@@ -37,9 +37,9 @@ pub fn start_experiment(
         hypothesis,
         success: success.to_owned(),
     })?;
-    let left = workspace.present_branch()?;
+    let old_branch = workspace.present_branch()?;
     match switch_to_new_branch(editor, branch, by) {
-        Ok(report) => Ok(StartedExperiment { edit, left, report }),
+        Ok(report) => Ok(StartedExperiment { edit, left: old_branch, report }),
         Err(error) => {
             // Undo the entry on the board, unless the workspace is already on the branch. The original error is the one to
             // report, even if this fails too.
@@ -60,8 +60,8 @@ fn switch_to_new_branch(
     let workspace = editor.workspace();
     workspace.create_branch(branch, &workspace.head()?)?;
     // Before the workspace is locked: the lock for recording is always taken before that of the workspace.
-    let left = workspace.present_branch().and_then(|present| editor.save_board_for_branch(&present));
-    let entered = left.and_then(|()| workspace.prepare_switch(branch)).and_then(|mut prepared| {
+    let saved = workspace.present_branch().and_then(|present| editor.save_board_for_branch(&present));
+    let entered = saved.and_then(|()| workspace.prepare_switch(branch)).and_then(|mut prepared| {
         // Changes since the checkpoint belong to the experiment too.
         prepared.plan = RewindPlan::default();
         prepared.requested_by = by;

@@ -28,13 +28,13 @@ impl CheckFinding {
 }
 
 /// Compares an exit code with the expected one.
-pub fn check_exit_code(code: i32, wanted: i32) -> CheckFinding {
-    let mut found = match code == wanted {
+pub fn check_exit_code(code: i32, expected: i32) -> CheckFinding {
+    let mut finding = match code == expected {
         true => CheckFinding::from_passed(true, format!("its exit code is {code}")),
-        false => CheckFinding::from_passed(false, format!("its exit code is {code}, not {wanted}")),
+        false => CheckFinding::from_passed(false, format!("its exit code is {code}, not {expected}")),
     };
-    found.exit = Some(code);
-    found
+    finding.exit = Some(code);
+    finding
 }
 
 /// Compares the value at a place in a JSON document with the expected one.
@@ -48,10 +48,10 @@ pub fn check_json_property(bytes: &[u8], pointer: &str, equals: &Value) -> Check
     match document.pointer(pointer) {
         None => CheckFinding::from_passed(false, format!("there is nothing at {pointer}")),
         Some(value) => {
-            let same =
+            let is_equal =
                 value == equals || matches!((value.as_f64(), equals.as_f64()), (Some(a), Some(b)) if a == b);
-            let not = if same { String::new() } else { format!(", not {}", format_brief(equals)) };
-            CheckFinding::from_passed(same, format!("{pointer} is {}{not}", format_brief(value)))
+            let not = if is_equal { String::new() } else { format!(", not {}", format_brief(equals)) };
+            CheckFinding::from_passed(is_equal, format!("{pointer} is {}{not}", format_brief(value)))
         }
     }
 }
@@ -71,36 +71,36 @@ fn parse_numbers(bytes: &[u8]) -> Vec<f64> {
 
 /// Compares the numbers in two texts, within a tolerance.
 pub fn check_close_to(measured: &[u8], reference: &[u8], absolute: f64, relative: f64) -> CheckFinding {
-    let (measured, wanted) = (parse_numbers(measured), parse_numbers(reference));
-    if wanted.is_empty() {
+    let (measured, expected) = (parse_numbers(measured), parse_numbers(reference));
+    if expected.is_empty() {
         return CheckFinding::new(CheckOutcome::Error, "the reference has no numbers");
     }
-    if measured.len() != wanted.len() {
-        let (is, should) = (measured.len(), wanted.len());
+    if measured.len() != expected.len() {
+        let (measured_count, expected_count) = (measured.len(), expected.len());
         return CheckFinding::from_passed(
             false,
-            format!("there are {is} numbers, but the reference has {should}"),
+            format!("there are {measured_count} numbers, but the reference has {expected_count}"),
         );
     }
-    let off = |a: f64, b: f64| (a - b).abs() - absolute.max(relative * b.abs());
+    let excess = |a: f64, b: f64| (a - b).abs() - absolute.max(relative * b.abs());
     let worst = measured
         .iter()
-        .zip(&wanted)
+        .zip(&expected)
         .enumerate()
-        .max_by(|(_, (a, b)), (_, (c, d))| off(**a, **b).total_cmp(&off(**c, **d)));
+        .max_by(|(_, (a, b)), (_, (c, d))| excess(**a, **b).total_cmp(&excess(**c, **d)));
     match worst {
-        Some((at, (a, b))) if off(*a, *b) > 0.0 => CheckFinding::from_passed(
+        Some((index, (a, b))) if excess(*a, *b) > 0.0 => CheckFinding::from_passed(
             false,
-            format!("number {} is {a}, and the reference has {b}: outside the tolerance", at + 1),
+            format!("number {} is {a}, and the reference has {b}: outside the tolerance", index + 1),
         ),
-        Some((at, (a, b))) => {
-            let count = wanted.len();
-            let far = (a - b).abs();
+        Some((index, (a, b))) => {
+            let count = expected.len();
+            let distance = (a - b).abs();
             CheckFinding::from_passed(
                 true,
                 format!(
-                    "{count} numbers are within the tolerance; the largest difference is {far}, at number {}",
-                    at + 1
+                    "{count} numbers are within the tolerance; the largest difference is {distance}, at number {}",
+                    index + 1
                 ),
             )
         }

@@ -32,24 +32,25 @@ pub struct HypothesisHistory {
     pub status: Vec<Option<HypothesisStatus>>,
 }
 
-/// Returns the confidence of a session in its hypotheses at no more than `most` moments: a longer session is sampled every
-/// few changes. The values at each moment are exact.
+/// Returns the confidence of a session in its hypotheses at no more than `max_moments` moments: a longer session is
+/// sampled every few changes. The values at each moment are exact.
 pub fn confidence_history(
     workspace: &Workspace,
     session: &Session,
-    most: usize,
+    max_moments: usize,
 ) -> Result<ConfidenceHistory, EngineError> {
     let changes = workspace.board_changes(session)?;
-    let every = changes.len().div_ceil(most.max(1)).max(1);
-    let mut history = ConfidenceHistory { changes: changes.len(), every, ..ConfidenceHistory::default() };
-    let mut known = ReasoningBoard::default();
+    let interval = changes.len().div_ceil(max_moments.max(1)).max(1);
+    let mut history =
+        ConfidenceHistory { changes: changes.len(), every: interval, ..ConfidenceHistory::default() };
+    let mut cached_board = ReasoningBoard::default();
     // Sample the last of each interval, so that the newest change is included.
-    let first = (changes.len() + every - 1) % every;
-    for change in changes.iter().skip(first).step_by(every) {
-        let board = workspace.board_after(change, &known)?.0;
+    let first = (changes.len() + interval - 1) % interval;
+    for change in changes.iter().skip(first).step_by(interval) {
+        let board = workspace.board_after(change, &cached_board)?.0;
         let moment = history.moments.len();
         history.moments.push((change.step.number, change.step.at));
-        let touched = known.hypotheses_touched(&board);
+        let touched = cached_board.hypotheses_touched(&board);
         let confidences = board.confidences_of(|number| touched.contains(&number));
         for number in touched {
             let confidence = confidences.get(&number).copied();
@@ -62,7 +63,7 @@ pub fn confidence_history(
                 line.status.push(status);
             }
         }
-        known = board;
+        cached_board = board;
     }
     Ok(history)
 }

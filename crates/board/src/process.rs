@@ -54,7 +54,7 @@ enum ProcessEvent {
 
 /// Runs `command` with `sh` in `dir`, for at most `timeout`.
 pub fn run_command(command: &str, dir: &Path, timeout: Duration) -> io::Result<CommandOutput> {
-    let begun = Instant::now();
+    let started = Instant::now();
     let (reader, writer) = io::pipe()?;
     let mut child = Command::new("sh")
         .args(["-c", command])
@@ -67,14 +67,14 @@ pub fn run_command(command: &str, dir: &Path, timeout: Duration) -> io::Result<C
     let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     limit_processes(group);
     let (sender, news) = mpsc::channel();
-    let told = sender.clone();
-    std::thread::spawn(move || read_output(reader, &told));
+    let events = sender.clone();
+    std::thread::spawn(move || read_output(reader, &events));
     std::thread::spawn(move || {
         let _ = sender.send(ProcessEvent::Exited(child.wait()));
     });
     let mut end = None;
     let mut output = None;
-    let deadline = begun + timeout;
+    let deadline = started + timeout;
     while end.is_none() {
         match news.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
             Ok(ProcessEvent::Exited(status)) => {
@@ -93,14 +93,14 @@ pub fn run_command(command: &str, dir: &Path, timeout: Duration) -> io::Result<C
             }
         }
     }
-    let took = begun.elapsed();
+    let elapsed = started.elapsed();
     if let Some(group) = group {
         // If the group does not exist, all its processes have ended.
         let _ = rustix::process::kill_process_group(group, Signal::KILL);
     }
-    let until = Instant::now() + OUTPUT_DRAIN_TIMEOUT;
+    let drain_deadline = Instant::now() + OUTPUT_DRAIN_TIMEOUT;
     while output.is_none() {
-        match news.recv_timeout(until.saturating_duration_since(Instant::now())) {
+        match news.recv_timeout(drain_deadline.saturating_duration_since(Instant::now())) {
             Ok(ProcessEvent::Read(bytes)) => output = Some(bytes),
             Ok(_) => {}
             // A process that left the group holds the other end; the output read so far is lost.
@@ -110,33 +110,37 @@ pub fn run_command(command: &str, dir: &Path, timeout: Duration) -> io::Result<C
     Ok(CommandOutput {
         end: end.unwrap_or(CommandEnd::TimedOut),
         output: output.unwrap_or_default(),
-        elapsed: took,
+        elapsed,
     })
 }
 
 /// Limits the number of processes of the command's user.
 fn limit_processes(pid: Option<Pid>) {
-    let all = std::fs::read_to_string("/proc/loadavg").ok();
-    let all = all.as_deref().and_then(|text| text.split(' ').nth(3)?.split('/').nth(1)?.parse::<u64>().ok());
-    if let (Some(pid), Some(all)) = (pid, all) {
-        let known = rustix::process::getrlimit(Resource::Nproc);
-        let most = Some(all + MORE_PROCESSES);
-        let current = match (known.current, most) {
-            (Some(known), Some(most)) => Some(known.min(most)),
-            (known, most) => known.or(most),
+    let running = std::fs::read_to_string("/proc/loadavg").ok();
+    let running =
+        running.as_deref().and_then(|text| text.split(' ').nth(3)?.split('/').nth(1)?.parse::<u64>().ok());
+    if let (Some(pid), Some(running)) = (pid, running) {
+        let present_limit = rustix::process::getrlimit(Resource::Nproc);
+        let limit = Some(running + MORE_PROCESSES);
+        let current = match (present_limit.current, limit) {
+            (Some(present_limit), Some(limit)) => Some(present_limit.min(limit)),
+            (present_limit, limit) => present_limit.or(limit),
         };
-        let _ =
-            rustix::process::prlimit(Some(pid), Resource::Nproc, Rlimit { current, maximum: known.maximum });
+        let _ = rustix::process::prlimit(
+            Some(pid),
+            Resource::Nproc,
+            Rlimit { current, maximum: present_limit.maximum },
+        );
     }
 }
 
 /// Reads to the end of the output and keeps its beginning and its end. Reports once if it exceeds [`MOST_OUTPUT`].
-fn read_output(mut from: io::PipeReader, told: &mpsc::Sender<ProcessEvent>) {
+fn read_output(mut pipe: io::PipeReader, events: &mpsc::Sender<ProcessEvent>) {
     let (mut head, mut tail): (Vec<u8>, Vec<u8>) = (Vec::new(), Vec::new());
     let mut buffer = vec![0; 64 << 10];
-    let (mut total, mut said) = (0u64, false);
+    let (mut total, mut reported) = (0u64, false);
     loop {
-        let count = match from.read(&mut buffer) {
+        let count = match pipe.read(&mut buffer) {
             Ok(0) => break,
             Ok(count) => count,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
@@ -149,9 +153,9 @@ fn read_output(mut from: io::PipeReader, told: &mpsc::Sender<ProcessEvent>) {
         if tail.len() > 2 * KEPT_OUTPUT_BYTES {
             tail.drain(..tail.len() - KEPT_OUTPUT_BYTES);
         }
-        if total > MOST_OUTPUT && !said {
-            said = true;
-            let _ = told.send(ProcessEvent::OutputLimitExceeded);
+        if total > MOST_OUTPUT && !reported {
+            reported = true;
+            let _ = events.send(ProcessEvent::OutputLimitExceeded);
         }
     }
     let left_out = total - (head.len() + tail.len()) as u64;
@@ -159,7 +163,7 @@ fn read_output(mut from: io::PipeReader, told: &mpsc::Sender<ProcessEvent>) {
         head.extend_from_slice(format!("\n[… {left_out} bytes left out …]\n").as_bytes());
     }
     head.extend_from_slice(&tail);
-    let _ = told.send(ProcessEvent::Read(head));
+    let _ = events.send(ProcessEvent::Read(head));
 }
 
 #[cfg(test)]

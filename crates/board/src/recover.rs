@@ -37,10 +37,10 @@ pub fn build_recovery_page(
     budget: usize,
     now: Timestamp,
 ) -> Result<RecoveryPage, EngineError> {
-    let seen = workspace.board_at(session, moment)?;
+    let board_at_moment = workspace.board_at(session, moment)?;
     let until = match moment {
         BoardMoment::Now => None,
-        _ => seen.step.as_ref().map(|stored| stored.step.number),
+        _ => board_at_moment.step.as_ref().map(|stored| stored.step.number),
     };
     let query = StepQuery {
         session: Some(session.id),
@@ -52,8 +52,8 @@ pub fn build_recovery_page(
     let prompts = StepQuery { kinds: vec![StepKind::UserInput], ..query };
     let prompt = workspace.store().steps(workspace.record.id, &prompts)?.pop();
     let commands = list_commands(workspace, session, until, MAX_PAGE_ITEMS)?;
-    let around = RecoveryContext {
-        heading: format_heading(session, last.as_ref(), seen.step.as_ref(), now),
+    let context = RecoveryContext {
+        heading: format_heading(session, last.as_ref(), board_at_moment.step.as_ref(), now),
         prompt: prompt.map(|stored| stored.step.summary),
         commands: commands.iter().map(format_command).collect(),
         changed: recently_changed_paths(workspace, until)?,
@@ -62,9 +62,9 @@ pub fn build_recovery_page(
             "Continue from here; do not investigate settled questions again.".to_owned(),
         ],
     };
-    let page = seen.board.recovery(&around, budget);
-    let step = seen.step.map(|stored| stored.step.number);
-    Ok(RecoveryPage { page, budget, newest: seen.board.newest(), step })
+    let page = board_at_moment.board.recovery(&context, budget);
+    let step = board_at_moment.step.map(|stored| stored.step.number);
+    Ok(RecoveryPage { page, budget, newest: board_at_moment.board.newest(), step })
 }
 
 /// Returns the paths that changed at the last checkpoints before the head, newest first, each once.
@@ -72,7 +72,7 @@ fn recently_changed_paths(workspace: &Workspace, until: Option<u64>) -> Result<V
     let Ok(head) = workspace.head() else { return Ok(Vec::new()) };
     let mut line = workspace.ancestry(&head)?;
     line.retain(|stored| until.is_none_or(|until| stored.step.number <= until) && !stored.purged);
-    let mut found: Vec<String> = Vec::new();
+    let mut paths: Vec<String> = Vec::new();
     for pair in line.windows(2).take(MAX_SEARCHED_CHECKPOINTS) {
         let (Ok(after), Ok(before)) = (workspace.load_state(&pair[0]), workspace.load_state(&pair[1])) else {
             break;
@@ -81,16 +81,16 @@ fn recently_changed_paths(workspace: &Workspace, until: Option<u64>) -> Result<V
             let path = change.path.to_string();
             let number = pair[0].step.number;
             let kind = change.kind().as_str();
-            if !found.iter().any(|known| known.starts_with(&format!("{path} "))) {
-                found.push(format!("{path} {kind} at #{number}"));
+            if !paths.iter().any(|listed| listed.starts_with(&format!("{path} "))) {
+                paths.push(format!("{path} {kind} at #{number}"));
             }
         }
-        if found.len() > MAX_PAGE_ITEMS {
-            found.truncate(MAX_PAGE_ITEMS);
+        if paths.len() > MAX_PAGE_ITEMS {
+            paths.truncate(MAX_PAGE_ITEMS);
             break;
         }
     }
-    Ok(found)
+    Ok(paths)
 }
 
 fn format_heading(

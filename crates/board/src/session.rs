@@ -11,10 +11,10 @@ use crate::error::BoardError;
 /// otherwise the user's. Fails if several agents are active.
 pub fn choose_session(
     workspace: &Workspace,
-    named: Option<&str>,
+    requested: Option<&str>,
     now: Timestamp,
 ) -> Result<Session, BoardError> {
-    if let Some(text) = named {
+    if let Some(text) = requested {
         return Ok(workspace.find_session(text)?);
     }
     let mut live = workspace.running_sessions()?;

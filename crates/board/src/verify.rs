@@ -40,8 +40,8 @@ pub struct CheckReport {
 /// Returns the checks on a board that were never run.
 pub fn pending_checks(board: &ReasoningBoard) -> Vec<VerificationId> {
     let was_run = |id: VerificationId| board.runs.iter().any(|(_, run)| run.verification == id);
-    let all = board.verifications.iter().map(|(number, _)| VerificationId(number));
-    all.filter(|id| !was_run(*id)).collect()
+    let verifications = board.verifications.iter().map(|(number, _)| VerificationId(number));
+    verifications.filter(|id| !was_run(*id)).collect()
 }
 
 /// Runs a check and records its outcome. Unless `fresh`, the outcome of an earlier run with the same inputs is used.
@@ -56,15 +56,15 @@ pub fn run_check(
     }
     let runner = CheckRunner { workspace };
     let board = editor.board()?;
-    let plan = board.verifications.known(id.0)?.clone();
+    let plan = board.verifications.require(id.0)?.clone();
     let key = runner.cache_key(&plan)?;
-    let known = board.runs.iter().rev().find(|(_, run)| {
+    let earlier_run = board.runs.iter().rev().find(|(_, run)| {
         run.verification == id
             && run.key.is_some()
             && run.key == key
             && matches!(run.outcome, CheckOutcome::Passed | CheckOutcome::Failed)
     });
-    if let Some((number, run)) = known.filter(|_| !fresh) {
+    if let Some((number, run)) = earlier_run.filter(|_| !fresh) {
         return Ok(CheckReport {
             verification: id,
             outcome: run.outcome,
@@ -73,19 +73,19 @@ pub fn run_check(
             edit: None,
         });
     }
-    let begun = Instant::now();
-    let found = runner.run(&plan)?;
-    let took = begun.elapsed();
+    let started = Instant::now();
+    let finding = runner.run(&plan)?;
+    let elapsed = started.elapsed();
     let edit = editor.apply(&BoardMutation::RecordRun {
         verification: id,
-        outcome: found.outcome,
-        reason: found.reason.clone(),
-        exit: found.exit,
-        took_ms: u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
-        output: found.output,
+        outcome: finding.outcome,
+        reason: finding.reason.clone(),
+        exit: finding.exit,
+        took_ms: u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX),
+        output: finding.output,
         key,
     })?;
-    let (outcome, reason) = (found.outcome, found.reason);
+    let (outcome, reason) = (finding.outcome, finding.reason);
     Ok(CheckReport { verification: id, outcome, reason, cached: None, edit: Some(edit) })
 }
 
@@ -99,40 +99,42 @@ impl CheckRunner<'_> {
         let timeout = Duration::from_millis(plan.timeout_ms);
         Ok(match &plan.check {
             Check::Command { run, exit, contains, lacks } => {
-                let (mut found, output) = match self.run_command(run, timeout)? {
+                let (mut finding, output) = match self.run_command(run, timeout)? {
                     Ok((code, output)) => (check_exit_code(code, *exit), output),
-                    Err(found) => return Ok(found),
+                    Err(finding) => return Ok(finding),
                 };
                 let missing = contains.iter().find(|part| !output.contains(part.as_str()));
                 let unwanted = lacks.iter().find(|part| output.contains(part.as_str()));
-                match (found.outcome, missing, unwanted) {
+                match (finding.outcome, missing, unwanted) {
                     (CheckOutcome::Passed, Some(part), _) => {
-                        found = CheckFinding::from_passed(false, format!("\"{part}\" is not in its output"))
+                        finding = CheckFinding::from_passed(false, format!("\"{part}\" is not in its output"))
                     }
                     (CheckOutcome::Passed, _, Some(part)) => {
-                        found = CheckFinding::from_passed(false, format!("\"{part}\" is in its output"))
+                        finding = CheckFinding::from_passed(false, format!("\"{part}\" is in its output"))
                     }
                     _ => {}
                 }
-                CheckFinding { exit: found.exit.or(Some(*exit)), output, ..found }
+                CheckFinding { exit: finding.exit.or(Some(*exit)), output, ..finding }
             }
             Check::SameFiles { left, right } => self.compare_files(left, right)?,
             Check::FileText { path, text, absent } => match self.read_file(path)? {
-                Err(found) => found,
+                Err(finding) => finding,
                 Ok(bytes) => {
-                    let there = String::from_utf8_lossy(&bytes).contains(text.as_str());
-                    let is = if there { "is" } else { "is not" };
-                    CheckFinding::from_passed(there != *absent, format!("\"{text}\" {is} in {path}"))
+                    let is_contained = String::from_utf8_lossy(&bytes).contains(text.as_str());
+                    let verb = if is_contained { "is" } else { "is not" };
+                    CheckFinding::from_passed(is_contained != *absent, format!("\"{text}\" {verb} in {path}"))
                 }
             },
             Check::Json { from, pointer, equals } => match self.measure(from, timeout)? {
-                Err(found) => found,
+                Err(finding) => finding,
                 Ok(bytes) => check_json_property(&bytes, pointer, equals),
             },
             Check::Reference { from, reference, absolute, relative } => {
                 match (self.measure(from, timeout)?, self.read_file(reference)?) {
-                    (Err(found), _) | (_, Err(found)) => found,
-                    (Ok(measured), Ok(wanted)) => check_close_to(&measured, &wanted, *absolute, *relative),
+                    (Err(finding), _) | (_, Err(finding)) => finding,
+                    (Ok(measured), Ok(expected)) => {
+                        check_close_to(&measured, &expected, *absolute, *relative)
+                    }
                 }
             }
         })
@@ -144,15 +146,15 @@ impl CheckRunner<'_> {
         command: &str,
         timeout: Duration,
     ) -> Result<Result<(i32, String), CheckFinding>, BoardError> {
-        let done = match process::run_command(command, &self.workspace.root, timeout) {
-            Ok(done) => done,
+        let process_end = match process::run_command(command, &self.workspace.root, timeout) {
+            Ok(process_end) => process_end,
             Err(error) => {
                 return Ok(Err(CheckFinding::new(CheckOutcome::Error, format!("sh cannot be run: {error}"))));
             }
         };
-        let mut output = String::from_utf8_lossy(&done.output).into_owned();
+        let mut output = String::from_utf8_lossy(&process_end.output).into_owned();
         output = stepback_redact::redact(&output).into_owned();
-        let found = match done.end {
+        let finding = match process_end.end {
             CommandEnd::Exit(code @ (126 | 127)) => CheckFinding::new(
                 CheckOutcome::Error,
                 format!("the command cannot be run (exit code {code})"),
@@ -165,7 +167,7 @@ impl CheckRunner<'_> {
                 CheckOutcome::TimedOut,
                 format!(
                     "it timed out after {:.1} s and was killed with its child processes",
-                    done.elapsed.as_secs_f64()
+                    process_end.elapsed.as_secs_f64()
                 ),
             ),
             CommandEnd::OutputLimitExceeded => CheckFinding::new(
@@ -173,7 +175,7 @@ impl CheckRunner<'_> {
                 format!("it printed more than {} MiB and was killed", MOST_OUTPUT >> 20),
             ),
         };
-        Ok(Err(CheckFinding { output, ..found }))
+        Ok(Err(CheckFinding { output, ..finding }))
     }
 
     fn measure(
@@ -190,7 +192,7 @@ impl CheckRunner<'_> {
                     exit: Some(code),
                     ..CheckFinding::from_passed(false, format!("its exit code is {code}, not 0"))
                 }),
-                Err(found) => Err(found),
+                Err(finding) => Err(finding),
             }),
         }
     }
@@ -198,10 +200,10 @@ impl CheckRunner<'_> {
     /// Returns the absolute path of a file in the workspace; fails if `path` leads out of it.
     fn resolve_path(&self, path: &str) -> Result<PathBuf, BoardError> {
         let relative = Path::new(path);
-        let plain = relative
+        let is_plain = relative
             .components()
             .all(|part| matches!(part, std::path::Component::Normal(_) | std::path::Component::CurDir));
-        match plain {
+        match is_plain {
             true => Ok(self.workspace.root.join(relative)),
             false => {
                 Err(BoardError::OutsideWorkspace { path: path.to_owned(), root: self.workspace.root.clone() })
@@ -211,9 +213,9 @@ impl CheckRunner<'_> {
 
     /// Returns the content of a file, or the outcome if it cannot be read.
     fn read_file(&self, path: &str) -> Result<Result<Vec<u8>, CheckFinding>, BoardError> {
-        let place = self.resolve_path(path)?;
+        let absolute = self.resolve_path(path)?;
         let read = || -> std::io::Result<Vec<u8>> {
-            let file = File::open(&place)?;
+            let file = File::open(&absolute)?;
             if !file.metadata()?.is_file() {
                 return Err(std::io::Error::other("it is not a file"));
             }
@@ -231,16 +233,16 @@ impl CheckRunner<'_> {
 
     fn compare_files(&self, left: &str, right: &str) -> Result<CheckFinding, BoardError> {
         Ok(match (self.read_file(left)?, self.read_file(right)?) {
-            (Err(found), _) | (_, Err(found)) => found,
+            (Err(finding), _) | (_, Err(finding)) => finding,
             (Ok(a), Ok(b)) if a == b => {
                 CheckFinding::from_passed(true, format!("{left} and {right} have the same {} bytes", a.len()))
             }
             (Ok(a), Ok(b)) => {
-                let at = a.iter().zip(&b).position(|(a, b)| a != b).unwrap_or(a.len().min(b.len()));
-                let line = a[..at].iter().filter(|byte| **byte == b'\n').count() + 1;
+                let index = a.iter().zip(&b).position(|(a, b)| a != b).unwrap_or(a.len().min(b.len()));
+                let line = a[..index].iter().filter(|byte| **byte == b'\n').count() + 1;
                 CheckFinding::from_passed(
                     false,
-                    format!("{left} and {right} differ from byte {at} on (line {line})"),
+                    format!("{left} and {right} differ from byte {index} on (line {line})"),
                 )
             }
         })
@@ -255,8 +257,8 @@ impl CheckRunner<'_> {
         let mut globs = GlobSetBuilder::new();
         for input in &plan.inputs {
             self.resolve_path(input)?;
-            let wrong = |error| BoardError::Pattern { pattern: input.clone(), error };
-            globs.add(Glob::new(input).map_err(wrong)?);
+            let pattern_error = |error| BoardError::Pattern { pattern: input.clone(), error };
+            globs.add(Glob::new(input).map_err(pattern_error)?);
         }
         let globs = globs.build().map_err(BoardError::Patterns)?;
         let mut hasher = blake3::Hasher::new();
@@ -275,10 +277,10 @@ impl CheckRunner<'_> {
     }
 }
 
-/// Returns the files below a directory that are `wanted`, sorted, relative to it. Links are not followed, and `.git`
+/// Returns the files below a directory that are `is_wanted`, sorted, relative to it. Links are not followed, and `.git`
 /// directories are skipped.
-fn list_files(root: &Path, wanted: impl Fn(&Path) -> bool) -> Result<Vec<PathBuf>, BoardError> {
-    let mut found = Vec::new();
+fn list_files(root: &Path, is_wanted: impl Fn(&Path) -> bool) -> Result<Vec<PathBuf>, BoardError> {
+    let mut files = Vec::new();
     let mut pending = vec![PathBuf::new()];
     while let Some(dir) = pending.pop() {
         let Ok(entries) = fs::read_dir(root.join(&dir)) else { continue };
@@ -286,14 +288,14 @@ fn list_files(root: &Path, wanted: impl Fn(&Path) -> bool) -> Result<Vec<PathBuf
             let path = dir.join(entry.file_name());
             match entry.file_type() {
                 Ok(kind) if kind.is_dir() && entry.file_name() != ".git" => pending.push(path),
-                Ok(kind) if kind.is_file() && wanted(&path) => found.push(path),
+                Ok(kind) if kind.is_file() && is_wanted(&path) => files.push(path),
                 _ => {}
             }
         }
-        if found.len() > MAX_INPUT_FILES || pending.len() > MAX_INPUT_FILES {
+        if files.len() > MAX_INPUT_FILES || pending.len() > MAX_INPUT_FILES {
             return Err(BoardError::TooManyInputs { most: MAX_INPUT_FILES });
         }
     }
-    found.sort();
-    Ok(found)
+    files.sort();
+    Ok(files)
 }

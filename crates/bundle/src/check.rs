@@ -15,7 +15,7 @@ const MAX_NAME_BYTES: usize = 4096;
 /// Checks that records are consistent: every id occurs once, every referenced record exists, and no record refers to a later
 /// one.
 pub fn check_logs(logs: &[WorkspaceLog]) -> Result<(), BundleError> {
-    let mut seen = KnownIds::default();
+    let mut known_ids = KnownIds::default();
     let mut workspaces = HashSet::new();
     for log in logs {
         if !workspaces.insert(log.workspace.id) {
@@ -27,7 +27,7 @@ pub fn check_logs(logs: &[WorkspaceLog]) -> Result<(), BundleError> {
         if log.workspace.root.len() > MAX_NAME_BYTES {
             return Err(BundleError::inconsistent("the path of a workspace is too long"));
         }
-        seen.check_log(log)?;
+        known_ids.check_log(log)?;
     }
     Ok(())
 }
@@ -41,53 +41,53 @@ struct KnownIds {
 
 impl KnownIds {
     fn check_log(&mut self, log: &WorkspaceLog) -> Result<(), BundleError> {
-        let wrong = |what: String| Err(BundleError::Inconsistent(what));
-        let mut here = HashSet::from([Session::id_of(log.workspace.id, Session::PERSON, "")]);
+        let inconsistent = |what: String| Err(BundleError::Inconsistent(what));
+        let mut sessions_here = HashSet::from([Session::id_of(log.workspace.id, Session::PERSON, "")]);
         for session in &log.sessions {
             if !self.sessions.insert(session.id) {
-                return wrong(format!("it contains session {} twice", session.id));
+                return inconsistent(format!("it contains session {} twice", session.id));
             }
             if session.workspace != log.workspace.id {
-                return wrong(format!("session {} is in another workspace", session.id));
+                return inconsistent(format!("session {} is in another workspace", session.id));
             }
             let agent = session.agent.as_str();
             if agent.is_empty() || agent == Session::PERSON || agent.len() > MAX_NAME_BYTES {
-                return wrong(format!("session {} has no agent", session.id));
+                return inconsistent(format!("session {} has no agent", session.id));
             }
-            if !here.insert(session.id) {
-                return wrong(format!("session {} belongs to a user", session.id));
+            if !sessions_here.insert(session.id) {
+                return inconsistent(format!("session {} belongs to a user", session.id));
             }
         }
         if log.sessions.is_empty() {
-            return wrong("a workspace in it has no session".into());
+            return inconsistent("a workspace in it has no session".into());
         }
         // A parent must be an earlier step, so that no chain of steps can form a cycle.
         let mut steps = HashSet::new();
         for moment in &log.steps {
             let ExportedStep { step, hidden_by, purged, .. } = moment;
-            if !here.contains(&step.session) {
-                return wrong(format!("step {} has no session", step.id));
+            if !sessions_here.contains(&step.session) {
+                return inconsistent(format!("step {} has no session", step.id));
             }
             if step.parent.is_some_and(|parent| !steps.contains(&parent)) {
-                return wrong(format!("the parent of step {} does not come before it", step.id));
+                return inconsistent(format!("the parent of step {} does not come before it", step.id));
             }
             if *purged && hidden_by.is_none() && moment.trigger.is_none() {
-                return wrong(format!("step {} is pruned but has no files", step.id));
+                return inconsistent(format!("step {} is pruned but has no files", step.id));
             }
             if !self.steps.insert(step.id) {
-                return wrong(format!("it contains step {} twice", step.id));
+                return inconsistent(format!("it contains step {} twice", step.id));
             }
             steps.insert(step.id);
         }
         for operation in &log.operations {
             if !self.operations.insert(operation.id) {
-                return wrong(format!("it contains operation {} twice", operation.id));
+                return inconsistent(format!("it contains operation {} twice", operation.id));
             }
             if operation.workspace != log.workspace.id {
-                return wrong(format!("operation {} is in another workspace", operation.id));
+                return inconsistent(format!("operation {} is in another workspace", operation.id));
             }
             if operation.status == OpStatus::Applying || operation.journal.is_some() {
-                return wrong(format!("operation {} is under way", operation.id));
+                return inconsistent(format!("operation {} is under way", operation.id));
             }
         }
         log.references.iter().try_for_each(|reference| check_reference(reference, &steps))
@@ -96,9 +96,9 @@ impl KnownIds {
 
 fn check_reference(reference: &Reference, steps: &HashSet<StepId>) -> Result<(), BundleError> {
     let Reference { what, name, step } = reference;
-    let shown = excerpt(name, 80);
+    let display_name = excerpt(name, 80);
     if !steps.contains(step) {
-        return Err(BundleError::inconsistent(format!("\"{shown}\" names a missing step")));
+        return Err(BundleError::inconsistent(format!("\"{display_name}\" names a missing step")));
     }
     let is_name = match what {
         ReferenceKind::Head => name.is_empty(),
@@ -106,6 +106,6 @@ fn check_reference(reference: &Reference, steps: &HashSet<StepId>) -> Result<(),
     };
     match is_name {
         true => Ok(()),
-        false => Err(BundleError::inconsistent(format!("\"{shown}\" cannot be the name of a branch"))),
+        false => Err(BundleError::inconsistent(format!("\"{display_name}\" cannot be the name of a branch"))),
     }
 }

@@ -93,21 +93,21 @@ fn export_git_file(
     writer: &mut BundleWriter<impl Write>,
 ) -> Result<(), BundleError> {
     // Names in the vault are always ASCII.
-    let shown = String::from_utf8_lossy(name).into_owned();
-    let missing = |why: String| StoreError::Corrupt { what: format!("git file {shown}: {why}") };
+    let display_name = String::from_utf8_lossy(name).into_owned();
+    let missing = |reason: String| StoreError::Corrupt { what: format!("git file {display_name}: {reason}") };
     let vault = engine.vault()?.ok_or_else(|| missing("this store has no vault".into()))?;
     let mut file = vault.open_sound(name).map_err(|error| missing(error.to_string()))?;
     let size = file.metadata().map_err(|error| missing(error.to_string()))?.len();
-    writer.add(BlockKind::GitFile, &GitFile { name: shown.clone(), size }.encode_line())?;
+    writer.add(BlockKind::GitFile, &GitFile { name: display_name.clone(), size }.encode_line())?;
     writer.end_block()?;
-    let mut left = size;
+    let mut remaining = size;
     let mut part = vec![0; BLOCK];
-    while left > 0 {
-        let want = part.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+    while remaining > 0 {
+        let want = part.len().min(usize::try_from(remaining).unwrap_or(usize::MAX));
         file.read_exact(&mut part[..want]).map_err(|error| missing(error.to_string()))?;
         writer.add(BlockKind::GitFilePart, &part[..want])?;
         writer.end_block()?;
-        left -= want as u64;
+        remaining -= want as u64;
     }
     Ok(())
 }

@@ -202,46 +202,46 @@ impl<R: Read> BundleReader<R> {
         let mut reader =
             Self { input, hasher: blake3::Hasher::new(), offset: 0, expansion: Expansion::default() };
         let mut head = [0; MAGIC.len() + 4];
-        let found = reader.read_full(&mut head)?;
-        if found < MAGIC.len() || head[..MAGIC.len()] != MAGIC {
+        let version = reader.read_full(&mut head)?;
+        if version < MAGIC.len() || head[..MAGIC.len()] != MAGIC {
             return Err(BundleError::NotABundle);
         }
-        if found < head.len() {
+        if version < head.len() {
             return Err(truncated_error());
         }
         let mut format = [0; 4];
         format.copy_from_slice(&head[MAGIC.len()..]);
         match u32::from_le_bytes(format) {
             FORMAT => {}
-            found if found > FORMAT => return Err(BundleError::Newer { found, known: FORMAT }),
-            found => return Err(BundleError::Damaged(format!("format {found} was never released"))),
+            version if version > FORMAT => return Err(BundleError::Newer { found: version, known: FORMAT }),
+            version => return Err(BundleError::Damaged(format!("format {version} was never released"))),
         }
         reader.hasher.update(&head);
         Ok(reader)
     }
 
     fn read_full(&mut self, bytes: &mut [u8]) -> Result<usize, BundleError> {
-        let mut done = 0;
-        while done < bytes.len() {
-            match self.input.read(&mut bytes[done..]) {
+        let mut filled = 0;
+        while filled < bytes.len() {
+            match self.input.read(&mut bytes[filled..]) {
                 Ok(0) => break,
-                Ok(count) => done += count,
+                Ok(count) => filled += count,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(BundleError::io("read the bundle")(error)),
             }
         }
-        self.offset += done as u64;
-        Ok(done)
+        self.offset += filled as u64;
+        Ok(filled)
     }
 
     /// Returns the next block with its offset in the file; `None` after the end block, which must be the last.
     pub fn next(&mut self) -> Result<Option<(u64, BlockKind, Vec<u8>)>, BundleError> {
-        let place = self.offset;
+        let offset = self.offset;
         let mut head = [0; BLOCK_HEADER_BYTES];
         if self.read_full(&mut head)? < BLOCK_HEADER_BYTES {
             return Err(truncated_error());
         }
-        let (kind, stored_len, raw_len) = parse_block_header(&head, place)?;
+        let (kind, stored_len, raw_len) = parse_block_header(&head, offset)?;
         let mut stored = Vec::new();
         let read = (&mut self.input).take(u64::from(stored_len)).read_to_end(&mut stored);
         self.offset += read.map_err(BundleError::io("read the bundle"))? as u64;
@@ -264,8 +264,8 @@ impl<R: Read> BundleReader<R> {
         self.expansion
             .add(kind, u64::from(stored_len), u64::from(raw_bytes))
             .map_err(BundleError::inconsistent)?;
-        let raw = decompress_block(stored, raw_len, place)?;
-        Ok(Some((place, kind, raw)))
+        let raw = decompress_block(stored, raw_len, offset)?;
+        Ok(Some((offset, kind, raw)))
     }
 }
 
@@ -275,65 +275,65 @@ fn truncated_error() -> BundleError {
 
 fn parse_block_header(
     head: &[u8; BLOCK_HEADER_BYTES],
-    place: u64,
+    offset: u64,
 ) -> Result<(BlockKind, u32, u32), BundleError> {
-    let number = |from: usize| {
+    let number = |start: usize| {
         let mut bytes = [0; 4];
-        bytes.copy_from_slice(&head[from..from + 4]);
+        bytes.copy_from_slice(&head[start..start + 4]);
         u32::from_le_bytes(bytes)
     };
     let (stored, raw) = (number(1), number(5));
-    let wrong = |what: &str| BundleError::Damaged(format!("{what} at byte {place}"));
-    let kind = BlockKind::from_byte(head[0]).ok_or_else(|| wrong("a block is missing"))?;
+    let damaged = |what: &str| BundleError::Damaged(format!("{what} at byte {offset}"));
+    let kind = BlockKind::from_byte(head[0]).ok_or_else(|| damaged("a block is missing"))?;
     if stored > MAX_BLOCK_BYTES
         || raw > MAX_BLOCK_BYTES
         || (kind == BlockKind::End && (stored, raw) != (32, 0))
     {
-        return Err(wrong("the block has an impossible size"));
+        return Err(damaged("the block has an impossible size"));
     }
     Ok((kind, stored, raw))
 }
 
-fn decompress_block(stored: Vec<u8>, raw_len: u32, place: u64) -> Result<Vec<u8>, BundleError> {
+fn decompress_block(stored: Vec<u8>, raw_len: u32, offset: u64) -> Result<Vec<u8>, BundleError> {
     if raw_len == 0 {
         return Ok(stored);
     }
     codec::decompress(&stored, raw_len as usize, None)
-        .map_err(|reason| BundleError::Damaged(format!("the block at byte {place}: {reason}")))
+        .map_err(|reason| BundleError::Damaged(format!("the block at byte {offset}: {reason}")))
 }
 
 /// Reads a block that [`Reader::next`] returned once more.
-pub fn read_block(input: &mut impl Read, place: u64) -> Result<Vec<u8>, BundleError> {
+pub fn read_block(input: &mut impl Read, offset: u64) -> Result<Vec<u8>, BundleError> {
     let mut head = [0; BLOCK_HEADER_BYTES];
     input.read_exact(&mut head).map_err(BundleError::io("read the bundle again"))?;
-    let (_, stored_len, raw_len) = parse_block_header(&head, place)?;
+    let (_, stored_len, raw_len) = parse_block_header(&head, offset)?;
     let mut stored = Vec::new();
     input
         .take(u64::from(stored_len))
         .read_to_end(&mut stored)
         .map_err(BundleError::io("read the bundle again"))?;
-    decompress_block(stored, raw_len, place)
+    decompress_block(stored, raw_len, offset)
 }
 
 /// Returns the objects of a block: kind, offset and length of each.
 pub fn list_objects(block: &[u8]) -> Result<Vec<(ObjectKind, usize, usize)>, BundleError> {
-    let wrong = || BundleError::inconsistent("a block of objects is invalid");
-    let mut found = Vec::new();
-    let mut at = 0;
-    while at < block.len() {
-        let head = block.get(at..at + 5).ok_or_else(wrong)?;
-        let kind = ObjectKind::from_u8(head[0]).ok_or_else(wrong)?;
+    let invalid = || BundleError::inconsistent("a block of objects is invalid");
+    let mut objects = Vec::new();
+    let mut position = 0;
+    while position < block.len() {
+        let head = block.get(position..position + 5).ok_or_else(invalid)?;
+        let kind = ObjectKind::from_u8(head[0]).ok_or_else(invalid)?;
         let mut length = [0; 4];
         length.copy_from_slice(&head[1..]);
         let length = u32::from_le_bytes(length) as usize;
-        at += 5;
-        if block.len() - at < length {
-            return Err(wrong());
+        position += 5;
+        if block.len() - position < length {
+            return Err(invalid());
         }
-        found.push((kind, at, length));
-        at += length;
+        objects.push((kind, position, length));
+        position += length;
     }
-    Ok(found)
+    Ok(objects)
 }
 
 #[cfg(test)]

@@ -25,14 +25,14 @@ use crate::records::{
 pub fn collect_logs(engine: &Engine, sessions: &[Session]) -> Result<Vec<WorkspaceLog>, BundleError> {
     let mut logs = Vec::new();
     for workspace in engine.store.workspaces()? {
-        let mut here: Vec<&Session> = Vec::new();
+        let mut workspace_sessions: Vec<&Session> = Vec::new();
         for session in sessions.iter().filter(|session| session.workspace == workspace.id) {
-            if here.iter().all(|known| known.id != session.id) {
-                here.push(session);
+            if workspace_sessions.iter().all(|session_here| session_here.id != session.id) {
+                workspace_sessions.push(session);
             }
         }
-        if !here.is_empty() {
-            logs.push(collect_log(engine, &workspace, &here)?);
+        if !workspace_sessions.is_empty() {
+            logs.push(collect_log(engine, &workspace, &workspace_sessions)?);
         }
     }
     Ok(logs)
@@ -54,34 +54,34 @@ fn collect_log(
             steps.by_id.insert(stored.step.id, stored);
         }
     }
-    let own: HashSet<StepId> = steps.by_id.keys().copied().collect();
-    for id in &own {
+    let own_steps: HashSet<StepId> = steps.by_id.keys().copied().collect();
+    for id in &own_steps {
         steps.add_origin(*id)?;
     }
-    let operations = steps.collect_operations(&own)?;
+    let operations = steps.collect_operations(&own_steps)?;
     let by_id = steps.by_id;
     // The id of each step in the bundle.
     let names: HashMap<StepId, StepId> = by_id
         .values()
         .map(|stored| {
             let step = &stored.step;
-            let stays = own.contains(&step.id) || step.session == person;
+            let stays = own_steps.contains(&step.id) || step.session == person;
             (step.id, if stays { step.id } else { origin_id(step.id) })
         })
         .collect();
     let mut moments: Vec<ExportedStep> = by_id.values().map(ExportedStep::from_row).collect();
     moments.sort_by_key(|moment| moment.step.number);
     for ExportedStep { step, .. } in &mut moments {
-        if !own.contains(&step.id) {
+        if !own_steps.contains(&step.id) {
             step.session = person;
         }
         step.id = names.get(&step.id).copied().unwrap_or(step.id);
         step.parent = step.parent.and_then(|parent| names.get(&parent).copied());
     }
-    let given = |session: &&Session| Session { info: portable_info(&session.info), ..(**session).clone() };
+    let portable = |session: &&Session| Session { info: portable_info(&session.info), ..(**session).clone() };
     Ok(WorkspaceLog {
         workspace: ExportedWorkspace::from_record(workspace),
-        sessions: sessions.iter().map(given).collect(),
+        sessions: sessions.iter().map(portable).collect(),
         references: collect_references(engine, workspace, &names, &moments)?,
         steps: moments,
         operations,
@@ -112,43 +112,45 @@ impl StepCollector<'_> {
                 return Ok(());
             }
             let Some(stored) = self.engine.store.step(id)? else { return Ok(()) };
-            let ends = stored.is_checkpoint()
+            let is_end = stored.is_checkpoint()
                 || stored.purged
                 || WorkspaceState::load(self.engine.store(), stored.step.state)?.files.is_some();
-            next = stored.step.parent.filter(|_| !ends);
+            next = stored.step.parent.filter(|_| !is_end);
             self.by_id.insert(id, stored);
         }
         Ok(())
     }
 
     /// Returns the operations on these steps, oldest first, and adds the steps they moved between.
-    fn collect_operations(&mut self, own: &HashSet<StepId>) -> Result<Vec<Operation>, BundleError> {
+    fn collect_operations(&mut self, own_steps: &HashSet<StepId>) -> Result<Vec<Operation>, BundleError> {
         let mut all = self.engine.store.operations(self.workspace.id)?;
         all.reverse();
-        let mut taken: HashSet<OpId> = HashSet::new();
+        let mut included: HashSet<OpId> = HashSet::new();
         let mut operations = Vec::new();
         for operation in all {
             if operation.status == OpStatus::Applying {
                 continue;
             }
-            let about = referenced_steps(&operation.action);
-            let again = match &operation.action {
-                OperationAction::Undo { op, .. } | OperationAction::Redo { op, .. } => taken.contains(op),
+            let step_ids = referenced_steps(&operation.action);
+            let reapplied = match &operation.action {
+                OperationAction::Undo { op, .. } | OperationAction::Redo { op, .. } => included.contains(op),
                 _ => false,
             };
-            if !again && !about.iter().any(|step| own.contains(step)) {
+            if !reapplied && !step_ids.iter().any(|step| own_steps.contains(step)) {
                 continue;
             }
             if let Some(moved) = operation.action.moved() {
                 for step in [moved.before, moved.after, moved.onto] {
-                    let found = self.engine.store.step(step)?;
-                    if let Some(stored) = found.filter(|found| found.step.session == self.user_session) {
+                    let step_row = self.engine.store.step(step)?;
+                    if let Some(stored) =
+                        step_row.filter(|step_row| step_row.step.session == self.user_session)
+                    {
                         self.by_id.insert(step, stored);
                         self.add_origin(step)?;
                     }
                 }
             }
-            taken.insert(operation.id);
+            included.insert(operation.id);
             operations.push(operation);
         }
         Ok(operations)
@@ -177,23 +179,24 @@ fn collect_references(
     names: &HashMap<StepId, StepId>,
     moments: &[ExportedStep],
 ) -> Result<Vec<Reference>, BundleError> {
-    let mut found: BTreeMap<(u8, String), Reference> = BTreeMap::new();
+    let mut references: BTreeMap<(u8, String), Reference> = BTreeMap::new();
     let head = engine.store.reference(&format!("head/{}", workspace.id))?;
     // The workspace may have moved on since the session; then the head is the newest exported checkpoint.
     let newest = || moments.iter().rfind(|moment| moment.trigger.is_some()).map(|moment| moment.step.id);
-    let stands = head.and_then(|head| names.get(&head).copied());
-    if let Some(step) = stands.or_else(newest) {
-        found.insert((0, String::new()), Reference { what: ReferenceKind::Head, name: String::new(), step });
+    let present_head = head.and_then(|head| names.get(&head).copied());
+    if let Some(step) = present_head.or_else(newest) {
+        references
+            .insert((0, String::new()), Reference { what: ReferenceKind::Head, name: String::new(), step });
     }
-    for (at, what, prefix) in [(1, ReferenceKind::Branch, "branch"), (2, ReferenceKind::Present, "present")] {
+    for (at, kind, prefix) in [(1, ReferenceKind::Branch, "branch"), (2, ReferenceKind::Present, "present")] {
         let prefix = format!("{prefix}/{}/", workspace.id);
         for (name, step) in engine.store.references(&prefix)? {
             let name = name.strip_prefix(&prefix).unwrap_or_default().to_owned();
-            let told = what == ReferenceKind::Branch || stands.is_some();
-            if let (true, Some(step)) = (told && !name.is_empty(), names.get(&step).copied()) {
-                found.insert((at, name.clone()), Reference { what, name, step });
+            let is_exported = kind == ReferenceKind::Branch || present_head.is_some();
+            if let (true, Some(step)) = (is_exported && !name.is_empty(), names.get(&step).copied()) {
+                references.insert((at, name.clone()), Reference { what: kind, name, step });
             }
         }
     }
-    Ok(found.into_values().collect())
+    Ok(references.into_values().collect())
 }

@@ -101,12 +101,12 @@ fn import_git_files(engine: &Engine, bundle: &Bundle) -> Result<u64, BundleError
         }
         file.sync_all().map_err(WorktreeError::aside("write", &path))?;
         stepback_store::verify_git_file(&path)
-            .map_err(|why| BundleError::Inconsistent(format!("git file {}: {why}", parts.file.name)))?;
+            .map_err(|reason| BundleError::Inconsistent(format!("git file {}: {reason}", parts.file.name)))?;
         match vault.holds_same(name, &path).map_err(WorktreeError::aside("write", &path))? {
             Some(true) => {}
             Some(false) => {
-                let what = format!("git file {} differs from the one in this store", parts.file.name);
-                return Err(BundleError::Conflict(what));
+                let message = format!("git file {} differs from the one in this store", parts.file.name);
+                return Err(BundleError::Conflict(message));
             }
             None => {
                 vault.take_in(&path, name).map_err(WorktreeError::aside("write", &path))?;
@@ -175,44 +175,49 @@ struct WorkspaceImport<'l> {
 
 impl<'l> WorkspaceImport<'l> {
     fn new(engine: &'l Engine, log: &'l WorkspaceLog, lacks: MissingObjects) -> Result<Self, BundleError> {
-        let mut known = HashMap::new();
-        for told in &log.sessions {
-            if let Some(session) = engine.store.session(told.id)? {
-                if (&session.agent, session.started_at) != (&told.agent, told.started_at) {
+        let mut known_sessions = HashMap::new();
+        for listed_session in &log.sessions {
+            if let Some(session) = engine.store.session(listed_session.id)? {
+                if (&session.agent, session.started_at) != (&listed_session.agent, listed_session.started_at)
+                {
                     return Err(conflict_error(format!(
                         "session {} differs from the one in this store",
                         session.id
                     )));
                 }
-                known.insert(session.id, session);
+                known_sessions.insert(session.id, session);
             }
         }
-        let home = log.sessions.iter().find_map(|told| known.get(&told.id)).map(|session| session.workspace);
-        let all = engine.store.workspaces()?;
-        let (id, root) = choose_destination(log, &all);
+        let home = log
+            .sessions
+            .iter()
+            .find_map(|listed_session| known_sessions.get(&listed_session.id))
+            .map(|session| session.workspace);
+        let workspaces = engine.store.workspaces()?;
+        let (id, root) = choose_destination(log, &workspaces);
         let id = home.unwrap_or(id);
-        let found = all.into_iter().find(|workspace| workspace.id == id);
-        let is_new = found.is_none();
-        let target = found.unwrap_or(WorkspaceRecord { id, root, created_at: log.workspace.created_at });
-        Ok(Self { engine, log, known, target, is_new, missing_objects: lacks })
+        let existing = workspaces.into_iter().find(|workspace| workspace.id == id);
+        let is_new = existing.is_none();
+        let target = existing.unwrap_or(WorkspaceRecord { id, root, created_at: log.workspace.created_at });
+        Ok(Self { engine, log, known: known_sessions, target, is_new, missing_objects: lacks })
     }
 
     fn sessions(&self) -> Vec<(SessionId, WorkspaceId)> {
-        let place = |told: &Session| {
-            let known = self.known.get(&told.id);
-            (told.id, known.map_or(self.target.id, |session| session.workspace))
+        let destination = |listed_session: &Session| {
+            let known_session = self.known.get(&listed_session.id);
+            (listed_session.id, known_session.map_or(self.target.id, |session| session.workspace))
         };
-        self.log.sessions.iter().map(place).collect()
+        self.log.sessions.iter().map(destination).collect()
     }
 
     /// Returns the mutations that import the log, and counts new steps.
     fn build_mutations(&self, imported: &mut ImportReport) -> Result<Vec<Mutation>, BundleError> {
         let mut mutations = Vec::new();
-        let [person, here] =
-            [self.log.workspace.id, self.target.id].map(|place| Session::id_of(place, Session::PERSON, ""));
+        let [person, user_session_here] = [self.log.workspace.id, self.target.id]
+            .map(|workspace| Session::id_of(workspace, Session::PERSON, ""));
         if self.is_new {
             let person = Session {
-                id: here,
+                id: user_session_here,
                 workspace: self.target.id,
                 agent: Session::PERSON.into(),
                 started_at: self.target.created_at,
@@ -226,11 +231,11 @@ impl<'l> WorkspaceImport<'l> {
             let mut stored = moment.to_row();
             let is_own = moment.step.session != person;
             if !is_own {
-                stored.step.session = here;
+                stored.step.session = user_session_here;
             }
             match self.engine.store.step(moment.step.id)? {
                 Some(_) if self.missing_objects == MissingObjects::Files => {}
-                Some(here) => check_same_step(&here, &stored)?,
+                Some(user_session_here) => check_same_step(&user_session_here, &stored)?,
                 // A step exported under a new id: the store has it under its own.
                 None if !is_own && !is_imported(&self.target) => {}
                 // A session that was recorded here cannot be continued by an import.
@@ -250,10 +255,10 @@ impl<'l> WorkspaceImport<'l> {
         }
         for operation in &self.log.operations {
             match self.engine.store.operation(operation.id)? {
-                Some(here) if here.action != operation.action => {
+                Some(user_session_here) if user_session_here.action != operation.action => {
                     return Err(conflict_error(format!(
                         "operation {} differs from the one in this store",
-                        here.id
+                        user_session_here.id
                     )));
                 }
                 Some(_) => {}
@@ -270,7 +275,7 @@ impl<'l> WorkspaceImport<'l> {
 
     fn session_mutation(&self, session: &Session) -> Option<Mutation> {
         let info = portable_info(&session.info);
-        let Some(known) = self.known.get(&session.id) else {
+        let Some(known_session) = self.known.get(&session.id) else {
             return Some(Mutation::AddSession(Session {
                 workspace: self.target.id,
                 info,
@@ -279,9 +284,9 @@ impl<'l> WorkspaceImport<'l> {
         };
         // A later bundle may update a session that was imported.
         let may_change = self.missing_objects == MissingObjects::Nothing
-            && known.workspace == self.target.id
+            && known_session.workspace == self.target.id
             && is_imported(&self.target);
-        let is_later = known.info != info && known.info.seen_at <= info.seen_at;
+        let is_later = known_session.info != info && known_session.info.seen_at <= info.seen_at;
         (may_change && is_later)
             .then(|| Mutation::SetSessionInfo { session: session.id, info: Box::new(info) })
     }
@@ -309,25 +314,26 @@ impl<'l> WorkspaceImport<'l> {
 }
 
 /// Returns the id and root of the workspace that a log becomes. A workspace that was imported before keeps its id.
-fn choose_destination(log: &WorkspaceLog, known: &[WorkspaceRecord]) -> (WorkspaceId, Vec<u8>) {
-    let place = &log.workspace;
-    let mut below: Vec<&str> =
-        place.root.split('/').filter(|part| !matches!(*part, "" | "." | "..")).collect();
-    let is_recorded_here = known.iter().any(|known| known.id == place.id && !is_imported(known));
-    let id = match place.root.strip_prefix(ROOT) {
+fn choose_destination(log: &WorkspaceLog, workspaces: &[WorkspaceRecord]) -> (WorkspaceId, Vec<u8>) {
+    let source = &log.workspace;
+    let mut used_names: Vec<&str> =
+        source.root.split('/').filter(|part| !matches!(*part, "" | "." | "..")).collect();
+    let is_recorded_here =
+        workspaces.iter().any(|workspaces| workspaces.id == source.id && !is_imported(workspaces));
+    let id = match source.root.strip_prefix(ROOT) {
         Some(_) if !is_recorded_here => {
-            below = below.split_off(below.len().min(2));
-            place.id
+            used_names = used_names.split_off(used_names.len().min(2));
+            source.id
         }
         _ => {
-            let name = format!("imported workspace {}", place.id);
+            let name = format!("imported workspace {}", source.id);
             let mut id = [0; 16];
             id.copy_from_slice(&Hash::of(ObjectKind::Blob, name.as_bytes()).as_bytes()[..16]);
             WorkspaceId::from_bytes(id)
         }
     };
     // The root contains the whole id, so that two workspaces never have the same root.
-    let root = format!("{ROOT}{id}/{}", below.join("/").replace('\0', ""));
+    let root = format!("{ROOT}{id}/{}", used_names.join("/").replace('\0', ""));
     (id, root.trim_end_matches('/').as_bytes().to_vec())
 }
 
@@ -341,15 +347,15 @@ fn conflict_error(what: String) -> BundleError {
 
 /// Checks that two records are of the same step. Their annotations may differ, and one of them may have a parent that the
 /// other lacks or has under another id.
-fn check_same_step(here: &StepRow, there: &StepRow) -> Result<(), BundleError> {
-    let (a, b) = (&here.step, &there.step);
-    let told =
+fn check_same_step(existing: &StepRow, imported: &StepRow) -> Result<(), BundleError> {
+    let (a, b) = (&existing.step, &imported.step);
+    let same_content =
         |step: &Step| (step.session, step.kind, step.at, step.state, step.summary.clone(), step.meta.clone());
     let grew = match (a.parent, b.parent) {
         (Some(a), Some(b)) => a == b || origin_id(a) == b || a == origin_id(b),
         _ => true,
     };
-    match told(a) == told(b) && grew {
+    match same_content(a) == same_content(b) && grew {
         true => Ok(()),
         false => Err(conflict_error(format!("step {} differs from the one in this store", a.id))),
     }

@@ -49,8 +49,8 @@ pub fn export_lines(
         exported.operations += log.operations.len() as u64;
         write_log(engine, &log, &mut lines)?;
     }
-    let written = lines.written + 1;
-    lines.write(&json!({ "record": "end", "lines": written, "steps": exported.steps }))?;
+    let count = lines.written + 1;
+    lines.write(&json!({ "record": "end", "lines": count, "steps": exported.steps }))?;
     lines.out.flush().map_err(BundleError::io("write the lines"))?;
     Ok(exported)
 }
@@ -133,26 +133,26 @@ impl StepFileTrees<'_> {
     /// Returns the paths that a step changed; empty for a step without files of its own, or without earlier files to compare
     /// with.
     fn list_changes(&mut self, moment: &ExportedStep) -> Result<Value, BundleError> {
-        let before = moment.step.parent.and_then(|parent| self.known.get(&parent).copied().flatten());
+        let parent_files = moment.step.parent.and_then(|parent| self.known.get(&parent).copied().flatten());
         if moment.purged {
             self.known.insert(moment.step.id, None);
             return Ok(json!([]));
         }
         let state = WorkspaceState::load(self.engine.store(), moment.step.state)?;
-        self.known.insert(moment.step.id, state.files.or(before));
-        let (Some(_), Some(before), Some(after)) = (moment.trigger, before, state.files) else {
+        self.known.insert(moment.step.id, state.files.or(parent_files));
+        let (Some(_), Some(parent_files), Some(after)) = (moment.trigger, parent_files, state.files) else {
             return Ok(json!([]));
         };
-        let [before, after] =
-            [before, after].map(|files| WorkspaceState { files: Some(files), ..WorkspaceState::default() });
-        let changes = diff::compare_visible_files(self.engine.store(), &before, &after)?;
-        let shown = changes.iter().map(|change| {
+        let [parent_files, after] = [parent_files, after]
+            .map(|files| WorkspaceState { files: Some(files), ..WorkspaceState::default() });
+        let changes = diff::compare_visible_files(self.engine.store(), &parent_files, &after)?;
+        let changed_paths = changes.iter().map(|change| {
             json!({
                 "path": change.path.to_string(),
                 "change": change.kind().as_str(),
                 "from": change.from.as_ref().map(ToString::to_string),
             })
         });
-        Ok(shown.collect())
+        Ok(changed_paths.collect())
     }
 }

@@ -65,22 +65,22 @@ struct BundleSource {
 }
 
 impl BundleSource {
-    fn read_block(&self, place: u64) -> Result<Rc<Vec<u8>>, BundleError> {
+    fn read_block(&self, offset: u64) -> Result<Rc<Vec<u8>>, BundleError> {
         let mut recent = self.recent.borrow_mut();
-        if let Some((_, block)) = recent.iter().find(|(known, _)| *known == place) {
+        if let Some((_, block)) = recent.iter().find(|(cached, _)| *cached == offset) {
             return Ok(block.clone());
         }
         let mut file = &self.file;
-        file.seek(SeekFrom::Start(place)).map_err(BundleError::io("read the bundle again"))?;
-        let block = Rc::new(frame::read_block(&mut BufReader::new(file), place)?);
-        recent.push_front((place, block.clone()));
+        file.seek(SeekFrom::Start(offset)).map_err(BundleError::io("read the bundle again"))?;
+        let block = Rc::new(frame::read_block(&mut BufReader::new(file), offset)?);
+        recent.push_front((offset, block.clone()));
         let mut bytes = 0;
-        let keep = recent.iter().take_while(|(_, block)| {
+        let kept_count = recent.iter().take_while(|(_, block)| {
             bytes += block.len();
             bytes <= CACHED_BYTES
         });
-        let keep = keep.count().max(1);
-        recent.truncate(keep);
+        let kept_count = kept_count.count().max(1);
+        recent.truncate(kept_count);
         Ok(block)
     }
 }
@@ -104,8 +104,8 @@ impl Bundle {
     pub fn open(file: File, progress: Option<&AtomicU64>) -> Result<Self, BundleError> {
         let mut contents = BundleContents::default();
         let mut reader = BundleReader::new(BufReader::with_capacity(256 << 10, &file))?;
-        while let Some((place, kind, block)) = reader.next()? {
-            contents.add_block(place, kind, &block)?;
+        while let Some((offset, kind, block)) = reader.next()? {
+            contents.add_block(offset, kind, &block)?;
             if let Some(progress) = progress {
                 progress.store(contents.index.len() as u64, Ordering::Relaxed);
             }
@@ -151,7 +151,7 @@ impl Bundle {
         &self,
         parts: &PackedFile,
     ) -> impl Iterator<Item = Result<Rc<Vec<u8>>, BundleError>> {
-        parts.blocks.iter().map(|place| self.source.read_block(*place))
+        parts.blocks.iter().map(|offset| self.source.read_block(*offset))
     }
 }
 
@@ -167,14 +167,14 @@ struct BundleContents {
 }
 
 impl BundleContents {
-    fn add_block(&mut self, place: u64, kind: BlockKind, block: &[u8]) -> Result<(), BundleError> {
+    fn add_block(&mut self, offset: u64, kind: BlockKind, block: &[u8]) -> Result<(), BundleError> {
         let cut = || BundleError::inconsistent("a git file is shorter than its declared length");
         if self.unfinished.is_some() && kind != BlockKind::GitFilePart {
             return Err(cut());
         }
         match kind {
             BlockKind::Log => self.parse_log(block),
-            BlockKind::Objects => self.index_objects(place, block),
+            BlockKind::Objects => self.index_objects(offset, block),
             BlockKind::GitFile => {
                 let file: GitFile = serde_json::from_slice(block)
                     .map_err(|error| BundleError::inconsistent(format!("a git file: {error}")))?;
@@ -183,23 +183,23 @@ impl BundleContents {
                 Ok(())
             }
             BlockKind::GitFilePart => {
-                let left = self.unfinished.and_then(|left| left.checked_sub(block.len() as u64));
-                let (Some(left), Some(parts)) = (left, self.git_files.last_mut()) else {
+                let missing = self.unfinished.and_then(|missing| missing.checked_sub(block.len() as u64));
+                let (Some(missing), Some(parts)) = (missing, self.git_files.last_mut()) else {
                     return Err(BundleError::inconsistent("a git file is longer than its declared length"));
                 };
-                parts.blocks.push(place);
-                self.unfinished = Some(left).filter(|left| *left > 0);
+                parts.blocks.push(offset);
+                self.unfinished = Some(missing).filter(|missing| *missing > 0);
                 Ok(())
             }
             BlockKind::End => Ok(()),
         }
     }
 
-    fn index_objects(&mut self, place: u64, block: &[u8]) -> Result<(), BundleError> {
+    fn index_objects(&mut self, offset: u64, block: &[u8]) -> Result<(), BundleError> {
         for (kind, start, length) in frame::list_objects(block)? {
             let hash = Hash::of(kind, &block[start..start + length]);
             // A block is smaller than 4 GiB.
-            let placed = ObjectLocation { kind, block: place, start: start as u32, length: length as u32 };
+            let placed = ObjectLocation { kind, block: offset, start: start as u32, length: length as u32 };
             if self.index.insert(hash, placed).is_some() {
                 return Err(BundleError::inconsistent(format!("it contains {kind} {hash} twice")));
             }
@@ -211,15 +211,17 @@ impl BundleContents {
         for line in block.split_inclusive(|byte| *byte == b'\n') {
             self.lines += 1;
             let number = self.lines;
-            let wrong = |why: String| BundleError::inconsistent(format!("line {number} of its log: {why}"));
-            let record: Record = serde_json::from_slice(line).map_err(|error| wrong(error.to_string()))?;
-            if let Record::Workspace(place) = record {
+            let line_error =
+                |reason: String| BundleError::inconsistent(format!("line {number} of its log: {reason}"));
+            let record: Record =
+                serde_json::from_slice(line).map_err(|error| line_error(error.to_string()))?;
+            if let Record::Workspace(workspace) = record {
                 let (sessions, steps) = (Vec::new(), Vec::new());
                 let (operations, references) = (Vec::new(), Vec::new());
-                self.logs.push(WorkspaceLog { workspace: place, sessions, steps, operations, references });
+                self.logs.push(WorkspaceLog { workspace, sessions, steps, operations, references });
                 continue;
             }
-            let log = self.logs.last_mut().ok_or_else(|| wrong("it has no workspace".into()))?;
+            let log = self.logs.last_mut().ok_or_else(|| line_error("it has no workspace".into()))?;
             match record {
                 Record::Workspace(_) => {}
                 Record::Session(session) => log.sessions.push(session),
@@ -274,7 +276,7 @@ fn has_place_for(source: &BundleSource, files: Option<Hash>, path: &[u8]) -> Res
     let mut names = path.split(|byte| *byte == b'/').peekable();
     while let Some(name) = names.next() {
         match (Tree::load(source, tree)?.get(name), names.peek()) {
-            (Some(TreeNode::Dir { tree: below, .. }), Some(_)) => tree = *below,
+            (Some(TreeNode::Dir { tree: subtree, .. }), Some(_)) => tree = *subtree,
             // A rewind that brings a git directory back does not enter it among the files.
             (None | Some(TreeNode::Skipped { reason: SkipReason::GitDir }), None) => return Ok(true),
             _ => return Ok(false),
@@ -298,7 +300,7 @@ impl Visitor for ObjectInspector<'_> {
     }
 
     fn visit_file(&mut self, size: u64, content: &Content) -> Result<(), ObjectError> {
-        let (kind, hash, found) = match *content {
+        let (kind, hash, stored_size) = match *content {
             Content::Vaulted => return Ok(()),
             Content::Whole(hash) => {
                 let placed = self.source.index.get(&hash);
@@ -306,29 +308,29 @@ impl Visitor for ObjectInspector<'_> {
             }
             Content::Chunked(root) => (ObjectKind::List, root, self.chunked_size(root)?),
         };
-        match found == size {
+        match stored_size == size {
             true => Ok(()),
-            false => Err(ObjectError::corrupt(kind, hash, format!("{found} bytes instead of {size}"))),
+            false => Err(ObjectError::corrupt(kind, hash, format!("{stored_size} bytes instead of {size}"))),
         }
     }
 }
 
 impl ObjectInspector<'_> {
     fn chunked_size(&mut self, root: Hash) -> Result<u64, ObjectError> {
-        if let Some(known) = self.lists.get(&root) {
-            return Ok(*known);
+        if let Some(known_size) = self.lists.get(&root) {
+            return Ok(*known_size);
         }
-        let mut all: u64 = 0;
+        let mut total: u64 = 0;
         for item in list::iter(self.source, root) {
             let item = item?;
             let length = self.source.index.get(&item.hash).map(|placed| u64::from(placed.length));
             if length.is_some_and(|length| length != item.len) {
                 return Err(ObjectError::corrupt(ObjectKind::Blob, item.hash, "its size differs"));
             }
-            all = all.saturating_add(item.len);
+            total = total.saturating_add(item.len);
         }
-        self.lists.insert(root, all);
-        Ok(all)
+        self.lists.insert(root, total);
+        Ok(total)
     }
 }
 

@@ -69,11 +69,11 @@ struct LineImporter<'b> {
 impl<'b> LineImporter<'b> {
     fn new(batch: &'b dyn ObjectBatch) -> Result<Self, BundleError> {
         let state = batch.write(ObjectKind::State, &WorkspaceState::default().encode(), None)?;
-        let (logs, said) = (Vec::new(), HashMap::new());
-        Ok(Self { batch, state, logs, conversations: said, lines: 0, steps: 0, is_complete: false })
+        let (logs, conversations) = (Vec::new(), HashMap::new());
+        Ok(Self { batch, state, logs, conversations, lines: 0, steps: 0, is_complete: false })
     }
 
-    fn read_all(&mut self, mut lines: impl BufRead, mut taken: impl FnMut(u64)) -> Result<(), BundleError> {
+    fn read_all(&mut self, mut lines: impl BufRead, mut on_line: impl FnMut(u64)) -> Result<(), BundleError> {
         let mut line = Vec::new();
         loop {
             line.clear();
@@ -91,7 +91,7 @@ impl<'b> LineImporter<'b> {
                     serde_json::from_slice(&line).map_err(|error| self.line_error(&error.to_string()))?;
                 self.add_line(value)?;
             }
-            taken(self.lines);
+            on_line(self.lines);
         }
     }
 
@@ -110,9 +110,9 @@ impl<'b> LineImporter<'b> {
                 let version = line["version"].as_u64().unwrap_or(u64::MAX);
                 match u32::try_from(version) {
                     Ok(known) if known <= VERSION => Ok(()),
-                    found => {
-                        let found = found.unwrap_or(u32::MAX);
-                        Err(BundleError::Newer { found, known: VERSION })
+                    other_version => {
+                        let other_version = other_version.unwrap_or(u32::MAX);
+                        Err(BundleError::Newer { found: other_version, known: VERSION })
                     }
                 }
             }
@@ -123,9 +123,9 @@ impl<'b> LineImporter<'b> {
                 self.add_step(moment, &detail)
             }
             (_, "workspace" | "session") => match self.parse_record(line)? {
-                Record::Workspace(place) => {
+                Record::Workspace(workspace) => {
                     self.logs.push(WorkspaceLog {
-                        workspace: place,
+                        workspace,
                         sessions: Vec::new(),
                         steps: Vec::new(),
                         operations: Vec::new(),
@@ -159,8 +159,8 @@ impl<'b> LineImporter<'b> {
     }
 
     fn current_log(&mut self) -> Result<&mut WorkspaceLog, BundleError> {
-        let none = self.line_error("it comes before its workspace");
-        self.logs.last_mut().ok_or(none)
+        let missing_workspace = self.line_error("it comes before its workspace");
+        self.logs.last_mut().ok_or(missing_workspace)
     }
 
     fn add_step(&mut self, record: Record, detail: &Value) -> Result<(), BundleError> {
@@ -194,12 +194,13 @@ impl<'b> LineImporter<'b> {
             Value::String(text) => text.clone(),
             message => message.to_string(),
         };
-        let said = self.conversations.entry(session).or_default();
-        if line["index"] != said.count + 1 {
+        let conversation = self.conversations.entry(session).or_default();
+        if line["index"] != conversation.count + 1 {
             return Err(self.line_error("messages are missing before it"));
         }
-        said.tip = conversation::append(self.batch, said.tip, said.count, [text.as_str()])?;
-        said.count += 1;
+        conversation.tip =
+            conversation::append(self.batch, conversation.tip, conversation.count, [text.as_str()])?;
+        conversation.count += 1;
         Ok(())
     }
 
@@ -211,7 +212,7 @@ impl<'b> LineImporter<'b> {
             return Err(BundleError::inconsistent("it contains no session"));
         }
         for session in self.logs.iter_mut().flat_map(|log| &mut log.sessions) {
-            session.info.tip = self.conversations.get(&session.id).and_then(|said| said.tip);
+            session.info.tip = self.conversations.get(&session.id).and_then(|conversation| conversation.tip);
         }
         Ok(self.logs)
     }

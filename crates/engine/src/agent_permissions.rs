@@ -26,9 +26,10 @@ impl Workspace {
         session: SessionId,
     ) -> Result<Vec<RelPath>, EngineError> {
         let Some(tip) = self.branch_tip(name)? else { return Ok(Vec::new()) };
-        let there: HashSet<StepId> = self.ancestry(&tip)?.iter().map(|stored| stored.step.id).collect();
+        let ancestors_there: HashSet<StepId> =
+            self.ancestry(&tip)?.iter().map(|stored| stored.step.id).collect();
         let mut line = self.ancestry(&self.head()?)?;
-        let fork = line.iter().position(|stored| there.contains(&stored.step.id));
+        let fork = line.iter().position(|stored| ancestors_there.contains(&stored.step.id));
         line.truncate(fork.map_or(0, |fork| fork + 1));
         if line.is_empty() || line.iter().any(|stored| stored.purged) {
             return Err(BranchError::UnknownAuthors(name.to_owned()).into());
@@ -52,14 +53,16 @@ impl Workspace {
     /// Plans the undo of a move that was made on behalf of `session`: of `op`, or of its newest move in force.
     pub fn prepare_own_undo(&self, session: SessionId, op: Option<OpId>) -> Result<Reversal, EngineError> {
         let operations = self.operations()?;
-        let own = match op {
-            None => operations.iter().find(|known| is_in_force(known) && is_made_by(known, session)),
-            Some(id) => operations.iter().find(|known| known.id == id),
+        let operation = match op {
+            None => {
+                operations.iter().find(|candidate| is_in_force(candidate) && is_made_by(candidate, session))
+            }
+            Some(id) => operations.iter().find(|candidate| candidate.id == id),
         };
-        let own = own.ok_or(EngineError::NothingToUndo("undo"))?;
-        check_made_by(own, session)?;
-        let reversal = self.prepare_undo(Some(own.id))?;
-        let moved = find_latest_redo_move(&operations, own.id).or(own.action.moved());
+        let operation = operation.ok_or(EngineError::NothingToUndo("undo"))?;
+        check_made_by(operation, session)?;
+        let reversal = self.prepare_undo(Some(operation.id))?;
+        let moved = find_latest_redo_move(&operations, operation.id).or(operation.action.moved());
         self.check_no_foreign_changes_since(&reversal, moved, session)?;
         Ok(attribute_to_session(reversal, session))
     }
@@ -96,11 +99,11 @@ impl Workspace {
         };
         line.truncate(reached + 1);
         line.reverse();
-        let kept: Vec<_> = line.into_iter().filter(|stored| !stored.purged).collect();
-        let since = self.attribute_changes(&kept, &prepared.present.state)?;
+        let steps: Vec<_> = line.into_iter().filter(|stored| !stored.purged).collect();
+        let since = self.attribute_changes(&steps, &prepared.present.state)?;
         let others = since.iter().find(|numbered| {
-            let who = numbered.who.session().is_some_and(|other| other != session);
-            !numbered.taken_back && (who || matches!(numbered.who, Attribution::OneOf(_)))
+            let author = numbered.who.session().is_some_and(|other| other != session);
+            !numbered.taken_back && (author || matches!(numbered.who, Attribution::OneOf(_)))
         });
         match others {
             None => Ok(()),

@@ -67,12 +67,13 @@ impl Attribution {
 impl Authors {
     /// Returns who changed `path`.
     pub fn attribute_path(&self, path: &RelPath) -> Attribution {
-        let named = self.calls_naming(path);
-        if named.iter().any(|at| self.is_certain(*at)) {
-            return self.choose_author(&named);
+        let naming_calls = self.calls_naming(path);
+        if naming_calls.iter().any(|index| self.is_certain(*index)) {
+            return self.choose_author(&naming_calls);
         }
-        let mut candidates: Vec<usize> =
-            (0..self.calls.len()).filter(|at| !self.only_named.contains(at) || named.contains(at)).collect();
+        let mut candidates: Vec<usize> = (0..self.calls.len())
+            .filter(|index| !self.only_named.contains(index) || naming_calls.contains(index))
+            .collect();
         candidates.dedup();
         self.choose_author(&candidates)
     }
@@ -80,10 +81,10 @@ impl Authors {
     /// Updates `uncertain` with what became known about the calls after the checkpoint: `has_ended` returns `true` if the end
     /// of a call was reported, `false` if it was closed without one.
     pub(crate) fn update_uncertain(&mut self, has_ended: impl Fn(&Author) -> Option<bool>) {
-        for (at, call) in self.calls.iter().enumerate() {
+        for (index, call) in self.calls.iter().enumerate() {
             match has_ended(call) {
-                Some(true) => self.uncertain.remove(&at),
-                Some(false) => self.uncertain.insert(at),
+                Some(true) => self.uncertain.remove(&index),
+                Some(false) => self.uncertain.insert(index),
                 None => false,
             };
         }
@@ -92,9 +93,9 @@ impl Authors {
     /// Returns the calls that named `path` or a path below it: a tool that writes a file creates the directories above it.
     fn calls_naming(&self, path: &RelPath) -> Vec<usize> {
         let Ok(path) = std::str::from_utf8(path.as_bytes()) else { return Vec::new() };
-        let below = format!("{path}/");
-        let inside = self.named.range(below.clone()..).take_while(|(name, _)| name.starts_with(&below));
-        let mut found: Vec<usize> = self
+        let prefix = format!("{path}/");
+        let inside = self.named.range(prefix.clone()..).take_while(|(name, _)| name.starts_with(&prefix));
+        let mut indexes: Vec<usize> = self
             .named
             .get(path)
             .into_iter()
@@ -102,27 +103,27 @@ impl Authors {
             .flatten()
             .copied()
             .collect();
-        found.sort_unstable();
-        found.dedup();
-        found
+        indexes.sort_unstable();
+        indexes.dedup();
+        indexes
     }
 
-    fn is_certain(&self, at: usize) -> bool {
-        !self.uncertain.contains(&at)
+    fn is_certain(&self, index: usize) -> bool {
+        !self.uncertain.contains(&index)
     }
 
     /// Chooses among several calls. Parallel calls of one session count as one: the last to begin stands for them.
     fn choose_author(&self, candidates: &[usize]) -> Attribution {
-        let call = |at: &usize| self.calls.get(*at).cloned();
-        let all: Vec<Author> = candidates.iter().filter_map(call).collect();
+        let author_of = |index: &usize| self.calls.get(*index).cloned();
+        let authors: Vec<Author> = candidates.iter().filter_map(author_of).collect();
         let certain: Vec<Author> =
-            candidates.iter().filter(|at| self.is_certain(**at)).filter_map(call).collect();
-        match (all.first(), certain.last()) {
+            candidates.iter().filter(|index| self.is_certain(**index)).filter_map(author_of).collect();
+        match (authors.first(), certain.last()) {
             (None, _) => Attribution::Unreported,
-            (Some(first), Some(last)) if all.iter().all(|call| call.session == first.session) => {
+            (Some(first), Some(last)) if authors.iter().all(|call| call.session == first.session) => {
                 Attribution::Call(last.clone())
             }
-            _ => Attribution::OneOf(all),
+            _ => Attribution::OneOf(authors),
         }
     }
 }

@@ -120,21 +120,21 @@ impl Workspace {
         format!("present/{}/{name}", self.record.id)
     }
 
-    /// Returns the mutations that leave branch `from` at step `left` and move the workspace to `to`, whose tip is the head
+    /// Returns the mutations that leave branch `old_branch` at step `old_tip` and move the workspace to `new_branch`, whose tip is the head
     /// from then on.
     pub(crate) fn branch_switch_mutations(
         &self,
-        from: &str,
-        to: &str,
-        left: StepId,
+        old_branch: &str,
+        new_branch: &str,
+        old_tip: StepId,
         reached: StepId,
     ) -> Result<Vec<Mutation>, EngineError> {
-        let branch = self.branch_ref(from);
-        let present = self.present_ref(to);
+        let branch = self.branch_ref(old_branch);
+        let present = self.present_ref(new_branch);
         Ok(vec![
-            Mutation::SetRef { expected: self.store().reference(&branch)?, name: branch, value: left },
-            Mutation::DropRef { name: self.branch_ref(to) },
-            Mutation::DropRef { name: self.present_ref(from) },
+            Mutation::SetRef { expected: self.store().reference(&branch)?, name: branch, value: old_tip },
+            Mutation::DropRef { name: self.branch_ref(new_branch) },
+            Mutation::DropRef { name: self.present_ref(old_branch) },
             Mutation::SetRef { expected: self.store().reference(&present)?, name: present, value: reached },
         ])
     }
@@ -156,19 +156,19 @@ impl Workspace {
         }
     }
 
-    /// Creates a branch that begins at `from`, without switching to it.
-    pub fn create_branch(&self, name: &str, from: &StepRow) -> Result<Operation, EngineError> {
+    /// Creates a branch that begins at `start`, without switching to it.
+    pub fn create_branch(&self, name: &str, start: &StepRow) -> Result<Operation, EngineError> {
         self.check_new_branch(name)?;
-        let base = self.nearest_checkpoint(from)?;
+        let base = self.nearest_checkpoint(start)?;
         // A branch from the head includes all steps so far.
-        let upto = match from.trigger {
-            None => Some(from.step.number),
-            Some(_) if self.head_id()? == Some(from.step.id) => Some(self.newest_step_number()?),
+        let upto = match start.trigger {
+            None => Some(start.step.number),
+            Some(_) if self.head_id()? == Some(start.step.id) => Some(self.newest_step_number()?),
             Some(_) => None,
         };
         let step = self.build_branch_step(StepKind::BranchCreated, name, base.step.id)?;
         let operation = self.new_operation(
-            format!("create branch {name} at {}", crate::workspace::describe_checkpoint(from)),
+            format!("create branch {name} at {}", crate::workspace::describe_checkpoint(start)),
             OperationAction::BranchCreate { name: name.to_string(), step: base.step.id, upto },
         );
         let mutations = [
@@ -201,20 +201,20 @@ impl Workspace {
     }
 
     /// Renames a branch.
-    pub fn rename_branch(&self, name: &str, to: &str) -> Result<Operation, EngineError> {
-        self.check_branch_name(to)?;
+    pub fn rename_branch(&self, name: &str, new_name: &str) -> Result<Operation, EngineError> {
+        self.check_branch_name(new_name)?;
         let step = self.require_branch_tip(name)?.step.id;
-        if self.branch_tip(to)?.is_some() {
-            return Err(BranchError::Exists(to.to_owned()).into());
+        if self.branch_tip(new_name)?.is_some() {
+            return Err(BranchError::Exists(new_name.to_owned()).into());
         }
         if self.present_branch()? == name {
             return Err(BranchError::Current(name.to_owned()).into());
         }
-        let action = OperationAction::BranchRename { from: name.to_string(), to: to.to_string(), step };
-        let operation = self.new_operation(format!("rename branch {name} to {to}"), action);
+        let action = OperationAction::BranchRename { from: name.to_string(), to: new_name.to_string(), step };
+        let operation = self.new_operation(format!("rename branch {name} to {new_name}"), action);
         let mutations = [
             Mutation::DropRef { name: self.branch_ref(name) },
-            Mutation::SetRef { name: self.branch_ref(to), expected: None, value: step },
+            Mutation::SetRef { name: self.branch_ref(new_name), expected: None, value: step },
             Mutation::AppendOp(operation.clone()),
         ];
         self.store().commit(None, &mutations)?;
@@ -223,8 +223,8 @@ impl Workspace {
 
     fn require_branch_tip(&self, name: &str) -> Result<StepRow, EngineError> {
         self.branch_tip(name)?.ok_or_else(|| {
-            let known = self.branch_names().unwrap_or_default();
-            BranchError::NotFound { name: name.to_owned(), known }.into()
+            let names = self.branch_names().unwrap_or_default();
+            BranchError::NotFound { name: name.to_owned(), known: names }.into()
         })
     }
 
@@ -238,10 +238,10 @@ impl Workspace {
         self.prepare_switch_to_step(name, tip, conversation_from)
     }
 
-    /// Plans a switch to a branch that is yet to be created at `from`.
-    pub fn prepare_switch_to_new(&self, name: &str, from: &StepRow) -> Result<PreparedRewind, EngineError> {
+    /// Plans a switch to a branch that is yet to be created at `start`.
+    pub fn prepare_switch_to_new(&self, name: &str, start: &StepRow) -> Result<PreparedRewind, EngineError> {
         self.check_new_branch(name)?;
-        self.prepare_switch_to_step(name, self.nearest_checkpoint(from)?, from.step.id)
+        self.prepare_switch_to_step(name, self.nearest_checkpoint(start)?, start.step.id)
     }
 
     fn prepare_switch_to_step(
@@ -273,11 +273,11 @@ impl Workspace {
         Ok(report)
     }
 
-    /// Returns the nearest step at or before `from` that has files of its own.
-    pub fn nearest_checkpoint(&self, from: &StepRow) -> Result<StepRow, EngineError> {
-        let mut base = from.clone();
+    /// Returns the nearest step at or before `step` that has files of its own.
+    pub fn nearest_checkpoint(&self, step: &StepRow) -> Result<StepRow, EngineError> {
+        let mut base = step.clone();
         while !base.is_checkpoint() {
-            let nothing = || EngineError::NoFiles { what: crate::workspace::describe_checkpoint(from) };
+            let nothing = || EngineError::NoFiles { what: crate::workspace::describe_checkpoint(step) };
             let parent = base.step.parent.ok_or_else(nothing)?;
             base = self.store().step(parent)?.ok_or_else(nothing)?;
         }
@@ -285,10 +285,10 @@ impl Workspace {
     }
 
     /// Builds a step without files that records the creation of a branch or a switch.
-    fn build_branch_step(&self, kind: StepKind, name: &str, at: StepId) -> Result<Step, EngineError> {
+    fn build_branch_step(&self, kind: StepKind, name: &str, parent: StepId) -> Result<Step, EngineError> {
         let batch = self.store().begin()?;
         let mut state = WorkspaceState::default();
-        match (kind, self.store().step(at)?) {
+        match (kind, self.store().step(parent)?) {
             (StepKind::BranchSwitched, Some(reached)) => {
                 let reached = WorkspaceState::load(self.store(), reached.step.state)?;
                 state = WorkspaceState { files: None, git: None, ..reached };
@@ -296,7 +296,7 @@ impl Workspace {
             _ => self.fill_session_slots(&mut state)?,
         }
         let state = batch.write(stepback_model::ObjectKind::State, &state.encode(), None)?;
-        let detail = stepback_model::json::store(&*batch, &json!({ "branch": name, "at": at }), None)?;
+        let detail = stepback_model::json::store(&*batch, &json!({ "branch": name, "at": parent }), None)?;
         self.store().commit(Some(batch.finish()?), &[])?;
         let summary = match kind {
             StepKind::BranchCreated => format!("created branch {name}"),
@@ -306,7 +306,7 @@ impl Workspace {
             id: StepId::from_bytes(self.engine.env.fresh_id()),
             session: self.session.id,
             number: 0,
-            parent: Some(at),
+            parent: Some(parent),
             kind,
             at: self.engine.env.now(),
             state,

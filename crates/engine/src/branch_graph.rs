@@ -83,20 +83,20 @@ impl Workspace {
     }
 
     fn load_lines_without_calls(&self) -> Result<BranchLines, EngineError> {
-        let all = self.store().checkpoints(self.record.id)?;
+        let checkpoints = self.store().checkpoints(self.record.id)?;
         let operations = self.operations()?;
         let mut branches = self.branches()?;
-        let made = branch_creation_order(&operations);
+        let created_at = branch_creation_order(&operations);
         branches.sort_by_key(|branch| {
             let unknown = (u64::MAX, branch.tip.step.number);
-            (branch.name != MAIN, made.get(branch.name.as_str()).map_or(unknown, |number| (*number, 0)))
+            (branch.name != MAIN, created_at.get(branch.name.as_str()).map_or(unknown, |number| (*number, 0)))
         });
-        let graph = self.line_graph(&all, &operations)?;
+        let graph = self.line_graph(&checkpoints, &operations)?;
         let mut lines = BranchLines { graph, ..BranchLines::default() };
         for branch in &branches {
             lines.add_branch(branch);
         }
-        let mut steps: Vec<&Step> = all.iter().map(|stored| &stored.step).collect();
+        let mut steps: Vec<&Step> = checkpoints.iter().map(|stored| &stored.step).collect();
         // The parent of a step has a lower number, so it is processed first.
         steps.sort_by_key(|step| step.number);
         for step in steps.into_iter().filter(|step| !lines.branch_by_step.contains_key(&step.id)) {
@@ -117,39 +117,41 @@ impl Workspace {
 
 /// Returns when each branch was created, by its present name.
 fn branch_creation_order(operations: &[Operation]) -> HashMap<&str, u64> {
-    let mut made = HashMap::new();
+    let mut created_at = HashMap::new();
     let mut operations: Vec<&Operation> = operations.iter().collect();
     operations.sort_by_key(|operation| operation.number);
     for operation in operations {
         match &operation.action {
-            OperationAction::BranchCreate { name, .. } => drop(made.insert(name.as_str(), operation.number)),
-            OperationAction::BranchRename { from, to, .. } => {
-                if let Some(number) = made.remove(from.as_str()) {
-                    made.insert(to.as_str(), number);
+            OperationAction::BranchCreate { name, .. } => {
+                created_at.insert(name.as_str(), operation.number);
+            }
+            OperationAction::BranchRename { from: old_name, to: new_name, .. } => {
+                if let Some(number) = created_at.remove(old_name.as_str()) {
+                    created_at.insert(new_name.as_str(), number);
                 }
             }
             _ => {}
         }
     }
-    made
+    created_at
 }
 
 impl BranchLines {
     /// Adds a branch. Its own steps are those that are on no branch added before.
     fn add_branch(&mut self, branch: &BranchInfo) {
-        let place = self.branches.len();
+        let index = self.branches.len();
         let tip = &branch.tip.step;
         let upto =
             if branch.present { u64::MAX } else { self.graph.last_light_step_number(&branch.name, tip.id) };
-        let (mut from, mut first, mut own) = (None, None, 0);
+        let (mut from, mut first, mut own_count) = (None, None, 0);
         let mut newer: Option<StepId> = None;
         for segment in self.graph.walk(tip.id, upto) {
             if segment.is_on_line {
                 match self.branch_by_step.get(&segment.id) {
-                    Some(other) => from = from.or(Some((*other, segment.number))),
+                    Some(other_branch) => from = from.or(Some((*other_branch, segment.number))),
                     None => {
-                        self.branch_by_step.insert(segment.id, place);
-                        (first, own) = (Some(segment.number), own + 1);
+                        self.branch_by_step.insert(segment.id, index);
+                        (first, own_count) = (Some(segment.number), own_count + 1);
                     }
                 }
                 if branch.present {
@@ -160,15 +162,24 @@ impl BranchLines {
                 }
             }
             let passed = self.segments_by_step.entry(segment.id).or_default();
-            let is_known = |(_, known): &(usize, LineSegment)| known.is_clean && known.upto >= segment.upto;
+            let is_known = |(_, segment_on_branch): &(usize, LineSegment)| {
+                segment_on_branch.is_clean && segment_on_branch.upto >= segment.upto
+            };
             let goes_on_as_known = !branch.present && segment.is_clean && passed.iter().any(is_known);
-            passed.push((place, segment));
+            passed.push((index, segment));
             if goes_on_as_known {
                 break;
             }
         }
         let name = branch.name.clone();
-        self.branches.push(BranchLine { name, present: branch.present, tip: tip.number, from, first, own });
+        self.branches.push(BranchLine {
+            name,
+            present: branch.present,
+            tip: tip.number,
+            from,
+            first,
+            own: own_count,
+        });
     }
 
     /// Whether all steps are on one line, and none was rolled back.
@@ -207,8 +218,8 @@ impl BranchLines {
         let passed = self.segments_by_step.get(&step.parent?)?;
         passed
             .iter()
-            .find(|(_, at)| at.contains_light_step(step.session, step.number))
-            .map(|(place, _)| *place)
+            .find(|(_, segment)| segment.contains_light_step(step.session, step.number))
+            .map(|(branch, _)| *branch)
     }
 
     /// Returns the checkpoints on the line that the workspace is on, newest first. This includes the start of a call whose
@@ -229,9 +240,12 @@ impl BranchLines {
     }
 
     fn own_branch_of(&self, step: &Step) -> usize {
-        let of =
+        let name_of =
             |id: &StepId| self.branch_by_step.get(id).or_else(|| self.former_branch_by_step.get(id)).copied();
-        of(&step.id).or_else(|| self.branch_of_light_step(step)).or_else(|| of(&step.parent?)).unwrap_or(0)
+        name_of(&step.id)
+            .or_else(|| self.branch_of_light_step(step))
+            .or_else(|| name_of(&step.parent?))
+            .unwrap_or(0)
     }
 
     /// Returns the checkpoint before `step`: on its line if it is on one, otherwise on the line it was on.
@@ -242,35 +256,35 @@ impl BranchLines {
                 .map_or(!self.branch_by_step.contains_key(id), |(rolled_back, _)| *rolled_back)
         };
         if !is_rolled_back(&step) {
-            let mut at = self.previous.get(&step);
-            while let Some(id) = at.filter(|id| is_rolled_back(id)) {
-                at = self.previous.get(id);
+            let mut previous = self.previous.get(&step);
+            while let Some(id) = previous.filter(|id| is_rolled_back(id)) {
+                previous = self.previous.get(id);
             }
-            return at.copied();
+            return previous.copied();
         }
         // Steps of other sessions that stayed on the line may lie between: this one left the line where its own session went
         // back to.
         let session = self.graph.nodes.get(&step)?.session;
         let passed = self.segments_by_step.get(&step).into_iter().flatten();
-        let limit = passed.filter_map(|(_, segment)| segment.gone.get(&session)).min();
-        let mut at = self.graph.nodes.get(&step)?.parent;
-        while let Some((id, node)) = at.and_then(|id| Some((id, self.graph.nodes.get(&id)?))) {
+        let limit = passed.filter_map(|(_, segment)| segment.rewound.get(&session)).min();
+        let mut previous = self.graph.nodes.get(&step)?.parent;
+        while let Some((id, node)) = previous.and_then(|id| Some((id, self.graph.nodes.get(&id)?))) {
             if is_rolled_back(&id) || limit.is_none_or(|limit| node.number <= *limit) {
                 return Some(id);
             }
-            at = node.parent;
+            previous = node.parent;
         }
         None
     }
 
     /// Returns the nearest checkpoint before `step` along the line for which `fits` holds, and its number.
     pub fn find_ancestor(&self, step: StepId, fits: impl Fn(StepId) -> bool) -> Option<(StepId, u64)> {
-        let mut at = self.previous_checkpoint(step);
-        while let Some(id) = at {
+        let mut candidate = self.previous_checkpoint(step);
+        while let Some(id) = candidate {
             if fits(id) {
                 return Some((id, self.graph.nodes.get(&id)?.number));
             }
-            at = self.previous_checkpoint(id);
+            candidate = self.previous_checkpoint(id);
         }
         None
     }

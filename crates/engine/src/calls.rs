@@ -101,15 +101,15 @@ fn drop_oldest(steps: &mut Vec<StepId>) {
 /// Combines the calls into the [`Authors`] record of a step.
 pub(crate) fn collect_authors(calls: Vec<ActiveCall>) -> Authors {
     let mut authors = Authors::default();
-    for (at, call) in calls.into_iter().enumerate() {
+    for (index, call) in calls.into_iter().enumerate() {
         for path in call.paths {
-            authors.named.entry(path).or_default().push(at);
+            authors.named.entry(path).or_default().push(index);
         }
         if call.only_named {
-            authors.only_named.insert(at);
+            authors.only_named.insert(index);
         }
         if call.uncertain {
-            authors.uncertain.insert(at);
+            authors.uncertain.insert(index);
         }
         authors.calls.push(call.author);
     }
@@ -130,7 +130,7 @@ pub(crate) fn abandon_finished_calls(
 ) -> bool {
     let starts = report.event.kind == StepKind::ToolStart;
     let (same_turn, other_turn) = match (turn, &info.turn) {
-        (Some(turn), Some(known)) if starts => (turn == known, turn != known),
+        (Some(turn), Some(current_turn)) if starts => (turn == current_turn, turn != current_turn),
         _ => (false, false),
     };
     if let CallStatus::Waited { call, edited: true, .. } = &report.call.status {
@@ -213,9 +213,9 @@ pub(crate) fn close_call(info: &mut SessionInfo, report: &ReportedEvent, scanned
             .extend(info.open.iter().filter(|open| refused(open) && open.changes).map(|open| open.step));
         drop_oldest(&mut info.abandoned);
         info.open.retain(|open| !refused(open));
-    } else if let Some(at) = find_ending_call(&info.open, report) {
-        let OpenCall { step, cut_short, .. } = info.open[at];
-        (info.open[at].ended, info.open[at].cut_short) = (true, false);
+    } else if let Some(index) = find_ending_call(&info.open, report) {
+        let OpenCall { step, cut_short, .. } = info.open[index];
+        (info.open[index].ended, info.open[index].cut_short) = (true, false);
         if cut_short {
             record_late_end(info, step);
         }
@@ -246,14 +246,14 @@ pub(crate) fn find_ending_call(open: &[OpenCall], report: &ReportedEvent) -> Opt
 /// the time since it began. In microseconds.
 pub(crate) fn call_duration(info: &SessionInfo, report: &ReportedEvent) -> Option<u64> {
     let reported = report.event.duration;
-    let Some(at) = find_ending_call(&info.open, report) else { return reported };
-    let open = &info.open[at];
-    let whole = u64::try_from(report.at.as_micros() - open.at.as_micros()).ok();
-    let ran = whole.map(|whole| whole.saturating_sub(open.waited));
-    match (reported, ran) {
+    let Some(index) = find_ending_call(&info.open, report) else { return reported };
+    let open = &info.open[index];
+    let elapsed = u64::try_from(report.at.as_micros() - open.at.as_micros()).ok();
+    let running_time = elapsed.map(|elapsed| elapsed.saturating_sub(open.waited));
+    match (reported, running_time) {
         // The agent may have counted the time that it waited for its hook.
-        (Some(reported), Some(ran)) if open.waited > 0 => Some(reported.min(ran)),
-        _ => reported.or(ran),
+        (Some(reported), Some(running_time)) if open.waited > 0 => Some(reported.min(running_time)),
+        _ => reported.or(running_time),
     }
 }
 

@@ -111,11 +111,11 @@ impl Workspace {
         let mut line = self.ancestry(&head)?;
         line.reverse();
         // The list begins after the newest state that a prune freed.
-        let first = line.iter().rposition(|stored| stored.purged).map_or(0, |at| at + 1);
+        let first = line.iter().rposition(|stored| stored.purged).map_or(0, |index| index + 1);
         let line = &line[first.min(line.len())..];
         let mut numbered = self.attribute_changes(line, present)?;
         if let Some(since) = since {
-            let after: HashSet<StepId> = line
+            let later_steps: HashSet<StepId> = line
                 .iter()
                 .map(|stored| stored.step.id)
                 .skip_while(|id| *id != since.step.id)
@@ -125,7 +125,7 @@ impl Workspace {
             if !on_line {
                 return Err(SelectionError::OtherLine(crate::workspace::describe_checkpoint(since)).into());
             }
-            numbered.retain(|numbered| numbered.step.is_none_or(|(id, _)| after.contains(&id)));
+            numbered.retain(|numbered| numbered.step.is_none_or(|(id, _)| later_steps.contains(&id)));
         }
         Ok(numbered)
     }
@@ -144,12 +144,20 @@ impl Workspace {
         let mut add = |changes: Vec<PathChange>,
                        step: Option<(StepId, u64)>,
                        at: Timestamp,
-                       before,
+                       state_before,
                        authors: &Authors| {
             for change in changes {
-                let who = authors.attribute_path(&change.path);
+                let author = authors.attribute_path(&change.path);
                 let number = numbered.len() + 1;
-                numbered.push(NumberedChange { number, change, step, at, before, who, taken_back: false });
+                numbered.push(NumberedChange {
+                    number,
+                    change,
+                    step,
+                    at,
+                    before: state_before,
+                    who: author,
+                    taken_back: false,
+                });
             }
         };
         for pair in line.windows(2) {
@@ -160,8 +168,8 @@ impl Workspace {
                 taken_back.extend(decode_taken_back_marks(list));
                 continue;
             }
-            let (before, after) = (self.load_state(&pair[0])?, self.load_state(&pair[1])?);
-            let changes = diff::compare_visible_files(&source, &before, &after)?;
+            let (state_before, state_after) = (self.load_state(&pair[0])?, self.load_state(&pair[1])?);
+            let changes = diff::compare_visible_files(&source, &state_before, &state_after)?;
             let mut authors = parse_authors(detail.as_ref());
             for call in &authors.calls {
                 if let Entry::Vacant(entry) = sessions.entry(call.session) {
@@ -170,7 +178,7 @@ impl Workspace {
                 }
             }
             authors.update_uncertain(|call| calls::late_end_status(&sessions[&call.session], call.step));
-            add(changes, Some((step.id, step.number)), step.at, before.files, &authors);
+            add(changes, Some((step.id, step.number)), step.at, state_before.files, &authors);
         }
         let Some(head) = line.last() else { return Ok(numbered) };
         let last = self.load_state(head)?;
@@ -188,13 +196,13 @@ impl Workspace {
     /// Clears the list: changes up to now are no longer listed, but stay recorded.
     pub fn clear_changes(&self) -> Result<Operation, EngineError> {
         let head = self.head()?;
-        let after = head.step.number;
-        let before = self.session.info.cleared;
+        let cleared_up_to = head.step.number;
+        let cleared_before = self.session.info.cleared;
         let operation = self.new_operation(
-            format!("clear changes up to #{after}"),
-            OperationAction::ChangesClear { before, after },
+            format!("clear changes up to #{cleared_up_to}"),
+            OperationAction::ChangesClear { before: cleared_before, after: cleared_up_to },
         );
-        let info = SessionInfo { cleared: Some(after), ..self.session.info.clone() };
+        let info = SessionInfo { cleared: Some(cleared_up_to), ..self.session.info.clone() };
         let mutations = [
             Mutation::SetSessionInfo { session: self.session.id, info: Box::new(info) },
             Mutation::AppendOp(operation.clone()),
@@ -221,11 +229,11 @@ pub(crate) fn encode_taken_back_mark(step: StepId, path: &[u8]) -> Value {
     serde_json::json!([step, hex::encode(path)])
 }
 
-/// Removes the marks of paths for which `left` returns true: the rewind left them alone.
-pub(crate) fn remove_taken_back_marks(detail: &mut Value, left: impl Fn(&[u8]) -> bool) {
+/// Removes the marks of paths for which `is_left_alone` returns true: the rewind left them alone.
+pub(crate) fn remove_taken_back_marks(detail: &mut Value, is_left_alone: impl Fn(&[u8]) -> bool) {
     if let Some(list) = detail.get_mut("took_back") {
-        let kept = decode_taken_back_marks(list).into_iter().filter(|(_, path)| !left(path));
-        *list = kept.map(|(step, path)| encode_taken_back_mark(step, &path)).collect();
+        let remaining = decode_taken_back_marks(list).into_iter().filter(|(_, path)| !is_left_alone(path));
+        *list = remaining.map(|(step, path)| encode_taken_back_mark(step, &path)).collect();
     }
 }
 

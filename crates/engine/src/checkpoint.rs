@@ -59,21 +59,21 @@ pub enum AnnotationError {
 /// Returns `annotation` if its label, note and tags are valid: not empty, not too long, no control characters except in a
 /// note.
 pub fn validate_annotation(annotation: Annotation) -> Result<Annotation, EngineError> {
-    let fits = |part: &'static str, text: &str, most: usize| {
+    let check_length = |part: &'static str, text: &str, max_bytes: usize| {
         if text.trim().is_empty() {
             return Err(AnnotationError::Empty(part));
         }
-        if text.len() > most {
-            return Err(AnnotationError::TooLong { part, most });
+        if text.len() > max_bytes {
+            return Err(AnnotationError::TooLong { part, most: max_bytes });
         }
         if part != "note" && text.chars().any(char::is_control) {
             return Err(AnnotationError::ControlCharacters(part));
         }
         Ok(())
     };
-    annotation.label.iter().try_for_each(|label| fits("label", label, MAX_LABEL))?;
-    annotation.note.iter().try_for_each(|note| fits("note", note, MAX_NOTE))?;
-    annotation.tags.iter().try_for_each(|tag| fits("tag", tag, MAX_LABEL))?;
+    annotation.label.iter().try_for_each(|label| check_length("label", label, MAX_LABEL))?;
+    annotation.note.iter().try_for_each(|note| check_length("note", note, MAX_NOTE))?;
+    annotation.tags.iter().try_for_each(|tag| check_length("tag", tag, MAX_LABEL))?;
     Ok(annotation)
 }
 
@@ -118,7 +118,7 @@ impl Workspace {
     /// The paths of a state whose content the store has, but damaged, and could not store again.
     fn damaged_paths(&self, state: &WorkspaceState) -> Vec<SkippedPath> {
         let damaged = self.store().damaged_objects();
-        let mut found = Vec::new();
+        let mut paths = Vec::new();
         let mut stack: Vec<_> = state.files.map(|files| (files, RelPath::root())).into_iter().collect();
         if damaged.is_empty() {
             stack.clear();
@@ -126,7 +126,7 @@ impl Workspace {
         let source = StoreSource(self.store());
         while let Some((tree, path)) = stack.pop() {
             let Ok(tree) = Tree::load(&source, tree) else {
-                found.push(SkippedPath::uncovered(path, "it cannot be restored: the store is damaged"));
+                paths.push(SkippedPath::uncovered(path, "it cannot be restored: the store is damaged"));
                 continue;
             };
             for entry in tree.into_entries() {
@@ -142,11 +142,11 @@ impl Workspace {
                     _ => false,
                 };
                 if is_damaged {
-                    found.push(SkippedPath::uncovered(child, "it cannot be restored: the store is damaged"));
+                    paths.push(SkippedPath::uncovered(child, "it cannot be restored: the store is damaged"));
                 }
             }
         }
-        found
+        paths
     }
 
     fn append_checkpoint(
@@ -193,21 +193,25 @@ impl Workspace {
 
     /// Returns the checkpoints, newest first, without deleted and pruned ones.
     pub fn checkpoints(&self) -> Result<Vec<StepRow>, EngineError> {
-        let mut all = self.store().checkpoints(self.record.id)?;
-        all.retain(|stored| stored.hidden_by.is_none());
-        Ok(all)
+        let mut checkpoints = self.store().checkpoints(self.record.id)?;
+        checkpoints.retain(|stored| stored.hidden_by.is_none());
+        Ok(checkpoints)
     }
 
     /// Replaces the label, note and tags of a checkpoint.
-    pub fn annotate(&self, stored: &StepRow, after: Annotation) -> Result<Operation, EngineError> {
+    pub fn annotate(&self, stored: &StepRow, new_annotation: Annotation) -> Result<Operation, EngineError> {
         let step = stored.step.id;
-        let before = stored.annotation.clone();
+        let old_annotation = stored.annotation.clone();
         let operation = self.new_operation(
             format!("annotate checkpoint {}", describe_checkpoint(stored)),
-            OperationAction::CheckpointAnnotate { step, before, after: after.clone() },
+            OperationAction::CheckpointAnnotate {
+                step,
+                before: old_annotation,
+                after: new_annotation.clone(),
+            },
         );
         let mutations =
-            [Mutation::Annotate { step, annotation: after }, Mutation::AppendOp(operation.clone())];
+            [Mutation::Annotate { step, annotation: new_annotation }, Mutation::AppendOp(operation.clone())];
         self.store().commit(None, &mutations)?;
         Ok(operation)
     }

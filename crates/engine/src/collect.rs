@@ -133,14 +133,14 @@ impl Engine {
             let report = step_chain::verify(self.store(), workspace.id)?;
             health.steps += report.steps;
             health.linked += report.linked;
-            let place = display_bytes(&workspace.root);
+            let root = display_bytes(&workspace.root);
             let breaks = report.breaks.into_iter();
             health.breaks.extend(breaks.map(|chain_break| {
-                health.problems.push(format!("{place}: {chain_break}"));
+                health.problems.push(format!("{root}: {chain_break}"));
                 WorkspaceBreak { workspace: workspace.id, chain_break }
             }));
             if report.omitted > 0 {
-                health.problems.push(format!("{place}: {} more changes of steps", report.omitted));
+                health.problems.push(format!("{root}: {} more changes of steps", report.omitted));
             }
         }
         Ok(())
@@ -167,12 +167,13 @@ impl Engine {
         let (alive, missing) = match self.find_reachable() {
             // A step that was changed may not be readable as one.
             Err(error) if !health.breaks.is_empty() => (Alive::default(), vec![error.to_string()]),
-            found => found?,
+            result => result?,
         };
         health.problems.extend(missing);
         for hash in &alive.objects {
-            let known = ObjectKind::ALL.iter().any(|kind| self.store.contains(*kind, *hash).unwrap_or(false));
-            if !known {
+            let is_other_kind =
+                ObjectKind::ALL.iter().any(|kind| self.store.contains(*kind, *hash).unwrap_or(false));
+            if !is_other_kind {
                 health
                     .problems
                     .push(format!("object {hash} is required by a checkpoint but missing from the store"));

@@ -71,13 +71,13 @@ impl Control {
 
     /// Lets `session`, or every session, run again. Returns whether anything was paused.
     pub fn unpause(&self, session: Option<SessionId>) -> io::Result<bool> {
-        let mut any = false;
+        let mut was_paused = false;
         for name in self.list_files("pause-")? {
             if session.is_none() || name == pause_file_name(session) || name == pause_file_name(None) {
-                any |= self.remove_file(&name)?;
+                was_paused |= self.remove_file(&name)?;
             }
         }
-        Ok(any)
+        Ok(was_paused)
     }
 
     /// Queues a message for `session`.

@@ -17,7 +17,7 @@ use stepback_model::path::RelPath;
 use stepback_model::plan::{How, PlannedChange, RewindPlan, SkippedPath};
 use stepback_model::state::WorkspaceState;
 use stepback_model::tree::{Content, TreeNode};
-use stepback_worktree::anchored_path::{Beneath, open_file};
+use stepback_worktree::anchored_path::{AnchoredDir, open_file};
 use stepback_worktree::apply::ChangeOutcome;
 use stepback_worktree::open_files::{FileWriter, find_writers};
 use stepback_worktree::scan::single::{Looker, Single};
@@ -71,19 +71,20 @@ fn database_for_sidecar(path: &RelPath) -> Option<RelPath> {
 /// Returns the paths of a database and of the files that may exist beside it.
 fn possible_database_files(database: &RelPath) -> Vec<RelPath> {
     let Some((parent, name)) = database.split_last() else { return Vec::new() };
-    let beside = SUFFIXES.iter().map(|suffix| parent.join(&[name, suffix].concat()));
-    std::iter::once(database.clone()).chain(beside).collect()
+    let sidecars = SUFFIXES.iter().map(|suffix| parent.join(&[name, suffix].concat()));
+    std::iter::once(database.clone()).chain(sidecars).collect()
 }
 
 /// Returns `paths` and the other possible files of the same databases.
 pub(crate) fn add_sidecar_files(paths: Vec<RelPath>) -> Vec<RelPath> {
-    let mut known: BTreeSet<RelPath> = paths.iter().cloned().collect();
-    let mut all = paths.clone();
+    let mut seen: BTreeSet<RelPath> = paths.iter().cloned().collect();
+    let mut result = paths.clone();
     for path in paths {
         let database = database_for_sidecar(&path).unwrap_or(path);
-        all.extend(possible_database_files(&database).into_iter().filter(|file| known.insert(file.clone())));
+        result
+            .extend(possible_database_files(&database).into_iter().filter(|file| seen.insert(file.clone())));
     }
-    all
+    result
 }
 
 impl Workspace {
@@ -93,28 +94,28 @@ impl Workspace {
         filter: &PathFilter,
         changes: impl IntoIterator<Item = &'c PathChange>,
     ) -> Result<HashSet<RelPath>, EngineError> {
-        let mut found = HashSet::new();
+        let mut excluded = HashSet::new();
         for PathChange { path, before, after, .. } in changes {
-            let beside = add_sidecar_files(vec![path.clone()]);
-            if filter.matches(path) || !beside.iter().any(|path| filter.matches(path)) {
+            let related_files = add_sidecar_files(vec![path.clone()]);
+            if filter.matches(path) || !related_files.iter().any(|path| filter.matches(path)) {
                 continue;
             }
-            let (path, now, then) = (path.clone(), before.clone(), after.clone());
-            let change = PlannedChange { path, now, then, how: How::Restored };
+            let (path, present_node, planned_node) = (path.clone(), before.clone(), after.clone());
+            let change = PlannedChange { path, now: present_node, then: planned_node, how: How::Restored };
             if self.find_database(&change.path, std::slice::from_ref(&change))?.is_some() {
-                found.insert(change.path);
+                excluded.insert(change.path);
             }
         }
-        Ok(found)
+        Ok(excluded)
     }
 
-    /// Makes `plan` change every database whole or not at all. `wanted` returns the tree that a planned path goes back to;
+    /// Makes `plan` change every database whole or not at all. `target_tree_of` returns the tree that a planned path goes back to;
     /// `is_foreign` returns whether a path that the plan does not name must stay as it is.
     pub(crate) fn complete_databases(
         &self,
         plan: &mut RewindPlan,
         present: Option<Hash>,
-        wanted: &dyn Fn(&RelPath) -> Option<Hash>,
+        target_tree_of: &dyn Fn(&RelPath) -> Option<Hash>,
         is_foreign: &dyn Fn(&RelPath) -> bool,
     ) -> Result<(), EngineError> {
         let source = StoreSource(self.store());
@@ -128,9 +129,9 @@ impl Workspace {
             let planned = |path: &RelPath| plan.changes.iter().any(|change| change.path == *path);
             let mut added = Vec::new();
             let mut stays = files.iter().find(|file| {
-                !is_shared_index(file) && plan.left_alone.iter().any(|left| left.path == **file)
+                !is_shared_index(file) && plan.left_alone.iter().any(|skipped| skipped.path == **file)
             });
-            let target = files.iter().find(|file| planned(file)).and_then(wanted);
+            let target = files.iter().find(|file| planned(file)).and_then(target_tree_of);
             let mut target = TreeLookup::new(&source, target);
             for file in files.iter().filter(|file| !planned(file)) {
                 let (now, then) = (present.get(file)?, target.get(file)?);
@@ -167,11 +168,11 @@ impl Workspace {
         if self.find_databases(&plan.changes)?.is_empty() {
             return Ok(());
         }
-        let all = self.numbered_changes_against(present, None)?;
+        let numbered_changes = self.numbered_changes_against(present, None)?;
         let since = chosen.iter().filter_map(|numbered| numbered.step).map(|(_, number)| number).min();
         let sessions: HashSet<_> = chosen.iter().map(|numbered| numbered.who.session()).collect();
         let is_foreign = |path: &RelPath| {
-            all.iter().any(|numbered| {
+            numbered_changes.iter().any(|numbered| {
                 let later =
                     numbered.step.is_none_or(|(_, number)| since.is_some_and(|since| number >= since));
                 later
@@ -180,8 +181,9 @@ impl Workspace {
                     && !sessions.contains(&numbered.who.session())
             })
         };
-        let before = |path: &RelPath| chosen.iter().find(|numbered| numbered.change.path == *path)?.before;
-        self.complete_databases(plan, present.files, &before, &is_foreign)
+        let tree_before =
+            |path: &RelPath| chosen.iter().find(|numbered| numbered.change.path == *path)?.before;
+        self.complete_databases(plan, present.files, &tree_before, &is_foreign)
     }
 
     /// Removes databases from `prepared` that a process has open, and warns about other files that are open for writing.
@@ -195,19 +197,19 @@ impl Workspace {
         // A log belongs to one database file: the process must not write its own log back into the database that is kept.
         let databases: BTreeMap<RelPath, HeldChange> =
             held.iter().map(|held| (held.database.clone(), held.clone())).collect();
-        for (path, like) in databases {
+        for (path, held_change) in databases {
             let planned = held.iter().any(|held| held.change.path == path);
             if let (false, Some(node @ TreeNode::File { .. })) = (planned, present.get(&path)?) {
                 let (now, then) = (Some(node.clone()), Some(node));
                 held.push(HeldChange {
                     change: PlannedChange { path, now, then, how: How::Restored },
-                    ..like
+                    ..held_change
                 });
             }
         }
         if !held.is_empty() && prepared.plan.is_empty() {
-            let because = "the differences are skipped for the reasons listed";
-            prepared.unchanged_because.get_or_insert_with(|| because.into());
+            let reason = "the differences are skipped for the reasons listed";
+            prepared.unchanged_because.get_or_insert_with(|| reason.into());
         }
         prepared.held = held;
         prepared.warnings.extend(warnings);
@@ -264,43 +266,45 @@ impl Workspace {
         if writers.is_empty() {
             return Ok(open);
         }
-        let mut others = Vec::new();
+        let mut other_writers = Vec::new();
         let mut databases: BTreeMap<RelPath, BTreeSet<&FileWriter>> = BTreeMap::new();
-        for (path, found) in &writers {
+        for (path, writers_of_path) in &writers {
             match self.find_database(path, &plan.changes)? {
-                Some(database) => databases.entry(database).or_default().extend(found),
-                None if plan.changes.iter().any(|change| change.path == *path) => others.push((path, found)),
+                Some(database) => databases.entry(database).or_default().extend(writers_of_path),
+                None if plan.changes.iter().any(|change| change.path == *path) => {
+                    other_writers.push((path, writers_of_path))
+                }
                 None => {}
             }
         }
-        for (database, found) in databases {
-            let by = format_writers(found.into_iter());
+        for (database, writers_of_path) in databases {
+            let writer_list = format_writers(writers_of_path.into_iter());
             let reason = |path: &RelPath| match *path == database {
-                true => format!("it is open in {by}; --force replaces it anyway"),
-                false => format!("{database} is open in {by}; --force replaces it anyway"),
+                true => format!("it is open in {writer_list}; --force replaces it anyway"),
+                false => format!("{database} is open in {writer_list}; --force replaces it anyway"),
             };
-            let taken = skip_planned_changes(plan, &possible_database_files(&database), reason);
-            if taken.iter().all(|change| is_shared_index(&change.path)) {
+            let skipped = skip_planned_changes(plan, &possible_database_files(&database), reason);
+            if skipped.iter().all(|change| is_shared_index(&change.path)) {
                 continue;
             }
             let warning = format!(
-                "{database} is open in {by}, which keeps using the replaced file: stop it before you use the restored one"
+                "{database} is open in {writer_list}, which keeps using the replaced file: stop it before you use the restored one"
             );
-            open.held.extend(taken.into_iter().map(|change| {
+            open.held.extend(skipped.into_iter().map(|change| {
                 let (reason, warning) = (reason(&change.path), warning.clone());
                 HeldChange { change, database: database.clone(), reason, warning }
             }));
         }
-        others.sort();
-        open.warnings.extend(others.iter().take(MAX_LISTED_FILES).map(|(path, found)| {
+        other_writers.sort();
+        open.warnings.extend(other_writers.iter().take(MAX_LISTED_FILES).map(|(path, writers_of_path)| {
             format!(
                 "{path} is open for writing in {}, which keeps using the replaced file",
-                format_writers(found.iter())
+                format_writers(writers_of_path.iter())
             )
         }));
-        if others.len() > MAX_LISTED_FILES {
+        if other_writers.len() > MAX_LISTED_FILES {
             open.warnings
-                .push(format!("{} more files are open for writing", others.len() - MAX_LISTED_FILES));
+                .push(format!("{} more files are open for writing", other_writers.len() - MAX_LISTED_FILES));
         }
         Ok(open)
     }
@@ -315,27 +319,28 @@ impl Workspace {
         if outcomes.iter().all(|outcome| *outcome == ChangeOutcome::Done) {
             return Ok(());
         }
-        let at: HashMap<&RelPath, usize> =
-            changes.iter().enumerate().map(|(at, change)| (&change.path, at)).collect();
+        let index_of: HashMap<&RelPath, usize> =
+            changes.iter().enumerate().map(|(index_of, change)| (&change.path, index_of)).collect();
         let mut halves = Vec::new();
         for database in self.find_databases(changes)? {
             let files = possible_database_files(&database);
-            let (done, left): (Vec<usize>, Vec<usize>) = files
+            let (applied, not_applied): (Vec<usize>, Vec<usize>) = files
                 .iter()
-                .filter_map(|file| at.get(file).copied())
-                .partition(|at| outcomes[*at] == ChangeOutcome::Done);
-            if !left.is_empty() {
-                halves.extend(done);
+                .filter_map(|file| index_of.get(file).copied())
+                .partition(|index_of| outcomes[*index_of] == ChangeOutcome::Done);
+            if !not_applied.is_empty() {
+                halves.extend(applied);
             }
         }
         if halves.is_empty() {
             return Ok(());
         }
         halves.sort_unstable();
-        let inverse: Vec<PlannedChange> = halves.iter().map(|at| changes[*at].inverted()).collect();
-        for (at, outcome) in halves.into_iter().zip(take_back(&inverse)?) {
+        let inverse: Vec<PlannedChange> =
+            halves.iter().map(|index_of| changes[*index_of].inverted()).collect();
+        for (index_of, outcome) in halves.into_iter().zip(take_back(&inverse)?) {
             if outcome == ChangeOutcome::Done {
-                outcomes[at] =
+                outcomes[index_of] =
                     ChangeOutcome::LeftAlone("another process wrote to its database meanwhile".into());
             }
         }
@@ -385,8 +390,8 @@ impl Workspace {
         starts: &[&[u8]],
     ) -> Result<bool, EngineError> {
         let source = StoreSource(self.store());
-        if let Ok(at) = changes.binary_search_by(|change| change.path.cmp_by_components(path)) {
-            for node in [&changes[at].now, &changes[at].then].into_iter().flatten() {
+        if let Ok(index) = changes.binary_search_by(|change| change.path.cmp_by_components(path)) {
+            for node in [&changes[index].now, &changes[index].then].into_iter().flatten() {
                 let bytes = read_first_bytes(&source, node)?;
                 if starts.iter().any(|start| bytes.starts_with(start)) {
                     return Ok(true);
@@ -395,8 +400,8 @@ impl Workspace {
             return Ok(false);
         }
         let mut bytes = [0; DATABASE_MAGIC.len()];
-        let read = Beneath::open(&self.root)
-            .and_then(|mut beneath| beneath.parent(path))
+        let read = AnchoredDir::open(&self.root)
+            .and_then(|mut anchor| anchor.parent(path))
             .ok()
             .flatten()
             .and_then(|(dir, name)| open_file(&dir, name).ok())
@@ -442,8 +447,9 @@ fn replaces_file(change: &PlannedChange) -> bool {
 
 /// Whether the size of the present or the planned file allows it to be a database.
 fn can_be_database(change: &PlannedChange) -> bool {
-    let whole = |node: &TreeNode| matches!(node, TreeNode::File { size, .. } if size % MIN_PAGE_BYTES == 0);
-    [&change.now, &change.then].into_iter().flatten().any(whole)
+    let has_whole_pages =
+        |node: &TreeNode| matches!(node, TreeNode::File { size, .. } if size % MIN_PAGE_BYTES == 0);
+    [&change.now, &change.then].into_iter().flatten().any(has_whole_pages)
 }
 
 /// Moves `files` from the planned changes to those left alone; returns the changes that were planned for them.
@@ -452,16 +458,16 @@ fn skip_planned_changes(
     files: &[RelPath],
     reason: impl Fn(&RelPath) -> String,
 ) -> Vec<PlannedChange> {
-    let (taken, changes): (Vec<_>, Vec<_>) =
+    let (skipped, changes): (Vec<_>, Vec<_>) =
         std::mem::take(&mut plan.changes).into_iter().partition(|change| files.contains(&change.path));
     plan.changes = changes;
     // A process that has a database open changes the shared index without changing the database.
-    let matters = taken.iter().any(|change| !is_shared_index(&change.path));
-    plan.left_alone.extend(taken.iter().map(|PlannedChange { path, .. }| match matters {
+    let matters = skipped.iter().any(|change| !is_shared_index(&change.path));
+    plan.left_alone.extend(skipped.iter().map(|PlannedChange { path, .. }| match matters {
         true => SkippedPath::conflict(path.clone(), reason(path)),
         false => SkippedPath::uncovered(path.clone(), reason(path)),
     }));
-    taken
+    skipped
 }
 
 fn format_writers<'w>(writers: impl Iterator<Item = &'w FileWriter>) -> String {

@@ -34,15 +34,16 @@ fn walk_trees(
             continue;
         }
         let load = |hash: Option<Hash>| hash.map_or(Ok(Tree::default()), |hash| Tree::load(source, hash));
-        let (before, after) = (load(a)?.into_entries(), load(b)?.into_entries());
-        let (mut before, mut after) = (before.into_iter().peekable(), after.into_iter().peekable());
+        let (old_entries, new_entries) = (load(a)?.into_entries(), load(b)?.into_entries());
+        let (mut old_entries, mut new_entries) =
+            (old_entries.into_iter().peekable(), new_entries.into_iter().peekable());
         loop {
-            let (old, new) = match (before.peek(), after.peek()) {
+            let (old, new) = match (old_entries.peek(), new_entries.peek()) {
                 (None, None) => break,
-                (Some(x), Some(y)) if x.name == y.name => (before.next(), after.next()),
-                (Some(x), Some(y)) if x.name < y.name => (before.next(), None),
-                (Some(_), None) => (before.next(), None),
-                _ => (None, after.next()),
+                (Some(x), Some(y)) if x.name == y.name => (old_entries.next(), new_entries.next()),
+                (Some(x), Some(y)) if x.name < y.name => (old_entries.next(), None),
+                (Some(_), None) => (old_entries.next(), None),
+                _ => (None, new_entries.next()),
             };
             let name = match (&old, &new) {
                 (Some(entry), _) | (None, Some(entry)) => entry.name.clone(),
@@ -91,23 +92,28 @@ pub fn retain_visible(changes: Vec<PathChange>) -> Vec<PathChange> {
         let reason = node.as_ref().and_then(TreeNode::skipped);
         matches!(reason, Some(SkipReason::Fifo | SkipReason::Socket | SkipReason::Device))
     };
-    let shown = |before: &Option<TreeNode>, after: &Option<TreeNode>| match (stored(before), stored(after)) {
-        (true, true) => true,
-        (true, false) => before.is_some() && special(after),
-        (false, true) => after.is_some() && special(before),
-        (false, false) => false,
-    };
-    let kept: Vec<bool> = changes
+    let is_visible =
+        |before: &Option<TreeNode>, after: &Option<TreeNode>| match (stored(before), stored(after)) {
+            (true, true) => true,
+            (true, false) => before.is_some() && special(after),
+            (false, true) => after.is_some() && special(before),
+            (false, false) => false,
+        };
+    let keep_flags: Vec<bool> = changes
         .iter()
         .enumerate()
-        .map(|(at, change)| {
+        .map(|(index, change)| {
             let implied = (is_dir(&change.before) != is_dir(&change.after))
                 && (change.before.is_none() || change.after.is_none())
-                && changes.get(at + 1).is_some_and(|next| next.path.starts_with(&change.path));
-            shown(&change.before, &change.after) && !implied
+                && changes.get(index + 1).is_some_and(|next| next.path.starts_with(&change.path));
+            is_visible(&change.before, &change.after) && !implied
         })
         .collect();
-    changes.into_iter().zip(kept).filter_map(|(change, kept)| kept.then_some(change)).collect()
+    changes
+        .into_iter()
+        .zip(keep_flags)
+        .filter_map(|(change, keep_flags)| keep_flags.then_some(change))
+        .collect()
 }
 
 /// Returns the changes inside git directories between two states, with paths from the workspace root (`.git/HEAD`).
@@ -120,16 +126,16 @@ pub fn compare_git(
         return Ok(Vec::new());
     }
     let load = |hash: Option<Hash>| hash.map_or(Ok(GitState::default()), |hash| GitState::load(source, hash));
-    let (before, after) = (load(a.git)?, load(b.git)?);
+    let (old_git, new_git) = (load(a.git)?, load(b.git)?);
     let mut paths: Vec<&Vec<u8>> =
-        before.repositories.iter().chain(&after.repositories).map(|repository| &repository.path).collect();
+        old_git.repositories.iter().chain(&new_git.repositories).map(|repository| &repository.path).collect();
     paths.sort();
     paths.dedup();
     let mut changes = Vec::new();
     for path in paths {
         let Ok(root) = RelPath::parse(path.clone()) else { continue };
         let tree = |state: &GitState| state.get(path).map(|repository| repository.tree);
-        let (old, new) = (tree(&before), tree(&after));
+        let (old, new) = (tree(&old_git), tree(&new_git));
         let dir = |tree: Option<Hash>| tree.map(|tree| TreeNode::Dir { mode: 0o755, tree });
         if old.is_none() || new.is_none() {
             changes.push(PathChange { path: root.clone(), from: None, before: dir(old), after: dir(new) });
@@ -150,7 +156,7 @@ pub fn find_node(
     for name in path.components() {
         let TreeNode::Dir { tree, .. } = node else { return Ok(None) };
         match Tree::load(source, tree)?.get(name) {
-            Some(found) => node = found.clone(),
+            Some(child) => node = child.clone(),
             None => return Ok(None),
         }
     }

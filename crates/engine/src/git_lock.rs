@@ -9,7 +9,7 @@ use std::path::Path;
 use stepback_model::ids::OpId;
 use stepback_model::path::RelPath;
 use stepback_worktree::WorktreeError;
-use stepback_worktree::anchored_path::Beneath;
+use stepback_worktree::anchored_path::AnchoredDir;
 use stepback_worktree::anchored_write::{create_link, exists, read_link, remove_file, sync_dir};
 
 use crate::error::EngineError;
@@ -19,7 +19,7 @@ const LOCKS: [&[u8]; 3] = [b"index.lock", b"HEAD.lock", b"packed-refs.lock"];
 /// Git locks held on some repositories; released when dropped.
 #[derive(Debug)]
 pub(crate) struct GitLocks {
-    root: Beneath,
+    root: AnchoredDir,
     held: Vec<RelPath>,
 }
 
@@ -27,7 +27,7 @@ impl GitLocks {
     /// Locks the git directories at `paths` for `operation`. A directory that does not exist needs no lock.
     pub fn acquire(root: &Path, paths: &[RelPath], operation: OpId) -> Result<Self, EngineError> {
         let mut locks = Self { root: open(root)?, held: Vec::new() };
-        for (path, lock) in locks_of(&mut locks.root.again(), paths) {
+        for (path, lock) in locks_of(&mut locks.root.duplicate(), paths) {
             match create_link(&mut locks.root, &lock, &lock_owner(operation)) {
                 Ok(()) => locks.held.push(lock),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
@@ -41,8 +41,9 @@ impl GitLocks {
 
     /// Fails if git is at work in one of the git directories at `paths`.
     pub fn check_free(root: &Path, paths: &[RelPath]) -> Result<(), EngineError> {
-        let mut beneath = open(root)?;
-        match locks_of(&mut beneath.again(), paths).into_iter().find(|(_, lock)| exists(&mut beneath, lock)) {
+        let mut anchor = open(root)?;
+        match locks_of(&mut anchor.duplicate(), paths).into_iter().find(|(_, lock)| exists(&mut anchor, lock))
+        {
             Some((path, lock)) => Err(git_busy_error(root, &path, &lock)),
             None => Ok(()),
         }
@@ -68,19 +69,19 @@ impl GitLocks {
 
     /// Removes the locks left by a process that died during `operation`.
     pub fn clean_up(root: &Path, paths: &[RelPath], operation: OpId) {
-        let Ok(mut beneath) = Beneath::open(root) else { return };
-        for (_, lock) in locks_of(&mut beneath.again(), paths) {
-            if read_link(&mut beneath, &lock).is_some_and(|target| target == lock_owner(operation).as_bytes())
+        let Ok(mut anchor) = AnchoredDir::open(root) else { return };
+        for (_, lock) in locks_of(&mut anchor.duplicate(), paths) {
+            if read_link(&mut anchor, &lock).is_some_and(|target| target == lock_owner(operation).as_bytes())
             {
-                let _ = remove_file(&mut beneath, &lock);
+                let _ = remove_file(&mut anchor, &lock);
             }
         }
     }
 }
 
-fn open(root: &Path) -> Result<Beneath, EngineError> {
+fn open(root: &Path) -> Result<AnchoredDir, EngineError> {
     let failed = |error| WorktreeError::Root { root: root.to_path_buf(), error };
-    Ok(Beneath::open(root).map_err(failed)?)
+    Ok(AnchoredDir::open(root).map_err(failed)?)
 }
 
 fn lock_owner(operation: OpId) -> String {
@@ -88,8 +89,8 @@ fn lock_owner(operation: OpId) -> String {
 }
 
 /// Returns the lock files of the git directories that exist. One behind a link is not in the workspace.
-fn locks_of(beneath: &mut Beneath, paths: &[RelPath]) -> Vec<(RelPath, RelPath)> {
-    let existing: Vec<&RelPath> = paths.iter().filter(|path| beneath.dir(path).is_ok()).collect();
+fn locks_of(anchor: &mut AnchoredDir, paths: &[RelPath]) -> Vec<(RelPath, RelPath)> {
+    let existing: Vec<&RelPath> = paths.iter().filter(|path| anchor.dir(path).is_ok()).collect();
     existing.into_iter().flat_map(|path| LOCKS.map(|name| (path.clone(), path.join(name)))).collect()
 }
 

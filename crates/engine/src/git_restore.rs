@@ -22,9 +22,9 @@ pub(crate) fn removes_newer_object(path: &RelPath, now: Option<&TreeNode>, then:
 
 /// Adds all directories above `path` to `dirs`.
 pub(crate) fn add_ancestors(path: &RelPath, dirs: &mut BTreeSet<RelPath>) {
-    let mut above = path.split_last().map(|(parent, _)| parent);
-    while let Some(dir) = above {
-        above = dir.split_last().map(|(parent, _)| parent);
+    let mut ancestor = path.split_last().map(|(parent, _)| parent);
+    while let Some(dir) = ancestor {
+        ancestor = dir.split_last().map(|(parent, _)| parent);
         if !dirs.insert(dir) {
             // Those above it were added together with it.
             return;
@@ -39,7 +39,8 @@ pub(crate) fn keep_filled_dirs(
     plan: &mut RewindPlan,
 ) -> Result<(), ObjectError> {
     let is_gone = |change: &&PlannedChange| change.then.as_ref().is_none_or(|then| !then.is_dir());
-    let gone: HashSet<&RelPath> = plan.changes.iter().filter(is_gone).map(|change| &change.path).collect();
+    let removed_paths: HashSet<&RelPath> =
+        plan.changes.iter().filter(is_gone).map(|change| &change.path).collect();
     let mut filled = BTreeSet::new();
     for change in plan.changes.iter().filter(is_gone) {
         let Some(TreeNode::Dir { tree, .. }) = &change.now else { continue };
@@ -48,7 +49,7 @@ pub(crate) fn keep_filled_dirs(
         }
         for inside in diff::compare_trees(source, Some(*tree), None)? {
             let path = inside.path.components().fold(change.path.clone(), |path, name| path.join(name));
-            if !gone.contains(&path) {
+            if !removed_paths.contains(&path) {
                 add_ancestors(&path, &mut filled);
             }
         }
@@ -69,13 +70,13 @@ pub(crate) fn keep_filled_dirs(
 fn describe_damaged(objects: &[String], what_happens: &str) -> Option<String> {
     const MAX_NAMES: usize = 20;
     let names = objects.iter().take(MAX_NAMES).map(String::as_str).collect::<Vec<_>>().join(", ");
-    let more = match objects.len().saturating_sub(MAX_NAMES) {
+    let hidden_count = match objects.len().saturating_sub(MAX_NAMES) {
         0 => String::new(),
-        more => format!(" and {more} more"),
+        hidden_count => format!(" and {hidden_count} more"),
     };
     let count = if objects.len() == 1 { "a git object was" } else { "git objects were" };
     (!objects.is_empty())
-        .then(|| format!("{count} damaged at that point already, {what_happens}: {names}{more}"))
+        .then(|| format!("{count} damaged at that point already, {what_happens}: {names}{hidden_count}"))
 }
 
 /// What is wrong with the stored form of a git object.
@@ -142,18 +143,18 @@ impl Workspace {
     /// Checks a git object that is stored by content.
     fn check_stored(&self, key: &[u8], content: &Content) -> Result<(), ObjectProblem> {
         let source = StoreSource(self.store());
-        let lost = |error: ObjectError| ObjectProblem::Lost(error.to_string());
+        let lost_object = |error: ObjectError| ObjectProblem::Lost(error.to_string());
         let blobs = match content {
             Content::Whole(hash) => vec![*hash],
             Content::Chunked(hash) => list::iter(&source, *hash)
                 .map(|item| item.map(|item| item.hash))
                 .collect::<Result<_, _>>()
-                .map_err(lost)?,
+                .map_err(lost_object)?,
             Content::Vaulted => Vec::new(),
         };
         let mut check = stepback_store::GitFileCheck::new(key);
         for hash in blobs {
-            check.update(&source.read(ObjectKind::Blob, hash).map_err(lost)?);
+            check.update(&source.read(ObjectKind::Blob, hash).map_err(lost_object)?);
         }
         check.finish().map_err(ObjectProblem::WasDamaged)
     }

@@ -16,19 +16,19 @@ impl Workspace {
     pub fn git_head_warnings(
         &self,
         present: &WorkspaceState,
-        wanted: &WorkspaceState,
+        target: &WorkspaceState,
     ) -> Result<Vec<String>, EngineError> {
-        if present.git == wanted.git {
+        if present.git == target.git {
             return Ok(Vec::new());
         }
         let source = StoreSource(self.store());
         let load = |hash| GitState::load(&source, hash);
-        let now = present.git.map(load).transpose()?.unwrap_or_default();
-        let then = wanted.git.map(load).transpose()?.unwrap_or_default();
+        let present_git = present.git.map(load).transpose()?.unwrap_or_default();
+        let target_git = target.git.map(load).transpose()?.unwrap_or_default();
         let mut warnings = Vec::new();
-        for old in &then.repositories {
+        for old in &target_git.repositories {
             let path = stepback_model::path::display_bytes(&old.path).into_owned();
-            match now.get(&old.path) {
+            match present_git.get(&old.path) {
                 None => warnings.push(format!("{path} is missing; add --git to restore it")),
                 Some(new)
                     if new.summary.commit != old.summary.commit
@@ -41,10 +41,11 @@ impl Workspace {
                     ));
                 }
                 Some(new) if new.summary.in_progress != old.summary.in_progress => {
-                    let what = new.summary.in_progress.clone().or_else(|| old.summary.in_progress.clone());
-                    let what = what.unwrap_or_default();
+                    let operation =
+                        new.summary.in_progress.clone().or_else(|| old.summary.in_progress.clone());
+                    let operation = operation.unwrap_or_default();
                     warnings.push(format!(
-                        "a {what} was started or finished in {path} since; add --git to restore it"
+                        "a {operation} was started or finished in {path} since; add --git to restore it"
                     ));
                 }
                 Some(_) => {}

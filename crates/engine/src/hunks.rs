@@ -9,38 +9,39 @@ use stepback_model::tree::{Content, TreeNode};
 use crate::changes::SelectionError;
 use crate::error::EngineError;
 
-/// Returns the change reduced to the hunks `wanted` (counted from 1): taking it back takes back only those.
+/// Returns the change reduced to the hunks `numbers` (counted from 1): taking it back takes back only those.
 pub(crate) fn restrict_to_hunks(
     source: &dyn ObjectSource,
     sink: &dyn ObjectSink,
     change: &PathChange,
-    wanted: &[usize],
+    numbers: &[usize],
 ) -> Result<PathChange, EngineError> {
-    let (Some(before), Some(after)) = (read_text(source, &change.before)?, read_text(source, &change.after)?)
+    let (Some(old_text), Some(new_text)) =
+        (read_text(source, &change.before)?, read_text(source, &change.after)?)
     else {
         return Err(SelectionError::NoHunks(change.path.clone()).into());
     };
-    let (old, new): (Vec<&[u8]>, Vec<&[u8]>) = (split_lines(&before), split_lines(&after));
+    let (old, new): (Vec<&[u8]>, Vec<&[u8]>) = (split_lines(&old_text), split_lines(&new_text));
     let hunks: Vec<_> = capture_diff_slices(Algorithm::Myers, &old, &new)
         .into_iter()
         .filter(|op| op.tag() != similar::DiffTag::Equal)
         .collect();
-    if let Some(unknown) = wanted.iter().find(|number| **number == 0 || **number > hunks.len()) {
+    if let Some(unknown) = numbers.iter().find(|number| **number == 0 || **number > hunks.len()) {
         let (path, number, count) = (change.path.clone(), *unknown, hunks.len());
         return Err(SelectionError::NoSuchHunk { path, number, count }.into());
     }
-    let mut result = Vec::with_capacity(after.len());
-    let mut at = 0;
+    let mut result = Vec::with_capacity(new_text.len());
+    let mut line = 0;
     for (index, hunk) in hunks.iter().enumerate() {
-        result.extend(new[at..hunk.new_range().start].concat());
-        if wanted.contains(&(index + 1)) {
+        result.extend(new[line..hunk.new_range().start].concat());
+        if numbers.contains(&(index + 1)) {
             result.extend(old[hunk.old_range()].concat());
         } else {
             result.extend(new[hunk.new_range()].concat());
         }
-        at = hunk.new_range().end;
+        line = hunk.new_range().end;
     }
-    result.extend(new[at..].concat());
+    result.extend(new[line..].concat());
     let hash = sink.write(ObjectKind::Blob, &result, None)?;
     let Some(TreeNode::File { mode, .. }) = change.after else { return Ok(change.clone()) };
     let partly = TreeNode::File { mode, size: result.len() as u64, content: Content::Whole(hash) };
@@ -49,11 +50,12 @@ pub(crate) fn restrict_to_hunks(
 
 /// Returns how many hunks a change has; `None` if it is not a modified text file.
 pub fn count_hunks(source: &dyn ObjectSource, change: &PathChange) -> Result<Option<usize>, EngineError> {
-    let (Some(before), Some(after)) = (read_text(source, &change.before)?, read_text(source, &change.after)?)
+    let (Some(old_text), Some(new_text)) =
+        (read_text(source, &change.before)?, read_text(source, &change.after)?)
     else {
         return Ok(None);
     };
-    let ops = capture_diff_slices(Algorithm::Myers, &split_lines(&before), &split_lines(&after));
+    let ops = capture_diff_slices(Algorithm::Myers, &split_lines(&old_text), &split_lines(&new_text));
     Ok(Some(ops.iter().filter(|op| op.tag() != similar::DiffTag::Equal).count()))
 }
 

@@ -44,7 +44,7 @@ impl Workspace {
         &self,
         mut prepared: PreparedRewind,
         purpose: OperationPurpose,
-        also: Vec<Mutation>,
+        extra_mutations: Vec<Mutation>,
     ) -> Result<RewindReport, EngineError> {
         let _lock = match prepared.lock.take() {
             Some(lock) => lock,
@@ -53,14 +53,14 @@ impl Workspace {
         if self.store().gc_generation()? != prepared.gc_generation {
             return Err(EngineError::PlanOutdated);
         }
-        let shown = prepared.plan.left_alone.clone();
-        let held = self.recheck_open_files(&mut prepared)?;
+        let planned_skips = prepared.plan.left_alone.clone();
+        let held_changes = self.recheck_open_files(&mut prepared)?;
         let git_paths = touched_repositories(&prepared.plan);
         GitLocks::check_free(&self.root, &git_paths)?;
         let git_paths = exclude_removed_repositories(git_paths, &prepared.plan);
 
         let vault = self.vault()?;
-        let opened = self.open_journal(&prepared, &purpose, also)?;
+        let opened = self.open_journal(&prepared, &purpose, extra_mutations)?;
         // Taken only after the journal is written: the locks of a process that dies are found through its journal.
         let git_locks = match GitLocks::acquire(&self.root, &git_paths, opened.operation.id) {
             Ok(locks) => locks,
@@ -84,7 +84,7 @@ impl Workspace {
         self.revert_partial_databases(&opened.operation, &prepared.plan, &mut outcomes)?;
         git_locks.release();
         let mut pairs: Vec<_> = prepared.plan.changes.iter().cloned().zip(outcomes).collect();
-        pairs.extend(held);
+        pairs.extend(held_changes);
         let left_alone = &prepared.plan.left_alone;
         let after = self
             .close_journal(
@@ -100,7 +100,7 @@ impl Workspace {
             before: opened.before_number,
             after,
             outcomes: pairs,
-            left_alone: shown,
+            left_alone: planned_skips,
             kept: prepared.kept,
             board: None,
         })
@@ -111,7 +111,7 @@ impl Workspace {
         &self,
         prepared: &PreparedRewind,
         purpose: &OperationPurpose,
-        also: Vec<Mutation>,
+        extra_mutations: Vec<Mutation>,
     ) -> Result<OpenedJournal, EngineError> {
         retry("begin the journal", is_race, || {
             let batch = self.store().begin()?;
@@ -121,9 +121,9 @@ impl Workspace {
                 None => None,
             };
             let at = self.engine.env.now();
-            let mut mutations = also.clone();
-            let after = StepId::from_bytes(self.engine.env.fresh_id());
-            let (before, known_number) = match &head {
+            let mut mutations = extra_mutations.clone();
+            let new_step = StepId::from_bytes(self.engine.env.fresh_id());
+            let (step_before, known_number) = match &head {
                 Some(head) if self.has_same_files(head, &prepared.present)? => {
                     (head.step.id, Some(head.step.number))
                 }
@@ -152,9 +152,9 @@ impl Workspace {
                 }
             };
             let moved = StateTransition {
-                before,
-                after,
-                onto: prepared.new_parent.unwrap_or(before),
+                before: step_before,
+                after: new_step,
+                onto: prepared.new_parent.unwrap_or(step_before),
                 git: prepared.git,
                 detail: prepared.detail,
                 branches: prepared.branches.clone(),
@@ -204,10 +204,11 @@ impl Workspace {
         retry("record what was done", is_race, || {
             let batch = self.store().begin()?;
             let mut state = self.compute_reached_state(&*batch, present, outcomes, git_target.as_ref())?;
-            if let Some(from) = moved.conversation_from.map(|id| self.store().step(id)).transpose()?.flatten()
+            if let Some(source) =
+                moved.conversation_from.map(|id| self.store().step(id)).transpose()?.flatten()
             {
-                let then = WorkspaceState::load(self.store(), from.step.state)?;
-                state = WorkspaceState { files: state.files, git: state.git, ..then };
+                let source_state = WorkspaceState::load(self.store(), source.step.state)?;
+                state = WorkspaceState { files: state.files, git: state.git, ..source_state };
             }
             let hash = batch.write(ObjectKind::State, &state.encode(), None)?;
             let head = self.head_id()?;
@@ -236,9 +237,14 @@ impl Workspace {
                 },
                 Mutation::SetOpStatus { op: operation.id, status: OpStatus::Done },
             ];
-            if let Some((from, to)) = &moved.branches {
-                mutations.extend(self.branch_switch_mutations(from, to, moved.before, moved.after)?);
-                mutations.extend(self.conversation_ref_mutation(from)?);
+            if let Some((source, entered_branch)) = &moved.branches {
+                mutations.extend(self.branch_switch_mutations(
+                    source,
+                    entered_branch,
+                    moved.before,
+                    moved.after,
+                )?);
+                mutations.extend(self.conversation_ref_mutation(source)?);
             }
             let receipt = self.store().commit(Some(batch.finish()?), &mutations)?;
             Ok(receipt.steps.first().copied().unwrap_or_default())
@@ -254,21 +260,24 @@ impl Workspace {
         outcomes: &[(PlannedChange, ChangeOutcome)],
         left_alone: &[SkippedPath],
     ) -> Result<Option<Hash>, EngineError> {
-        let left: Vec<&RelPath> = outcomes
+        let skipped_paths: Vec<&RelPath> = outcomes
             .iter()
             .filter(|(_, outcome)| *outcome != ChangeOutcome::Done)
             .map(|(change, _)| &change.path)
-            .chain(left_alone.iter().map(|left| &left.path))
+            .chain(left_alone.iter().map(|skipped_paths| &skipped_paths.path))
             .collect();
-        if left.is_empty() && moved.conversation_from.is_none() {
+        if skipped_paths.is_empty() && moved.conversation_from.is_none() {
             return Ok(moved.detail);
         }
-        let known = moved.detail.map(|hash| stepback_model::json::load(self.store(), hash)).transpose()?;
-        let Some(mut value) = known.or_else(|| moved.conversation_from.map(|_| serde_json::json!({}))) else {
+        let recorded_detail =
+            moved.detail.map(|hash| stepback_model::json::load(self.store(), hash)).transpose()?;
+        let Some(mut value) =
+            recorded_detail.or_else(|| moved.conversation_from.map(|_| serde_json::json!({})))
+        else {
             return Ok(None);
         };
         crate::changes::remove_taken_back_marks(&mut value, |path| {
-            left.iter().any(|left| left.as_bytes() == path)
+            skipped_paths.iter().any(|skipped_paths| skipped_paths.as_bytes() == path)
         });
         if let Some(from) = moved.conversation_from {
             value["conversation_from"] = serde_json::json!(from);
@@ -285,7 +294,7 @@ impl Workspace {
         git_target: Option<&GitState>,
     ) -> Result<WorkspaceState, EngineError> {
         let source = StoreSource(self.store());
-        let done = |in_git: bool| {
+        let applied_edits = |in_git: bool| {
             outcomes.iter().filter_map(move |(change, outcome)| {
                 let inside = git_dir_of_change(change).is_some();
                 (*outcome == ChangeOutcome::Done && inside == in_git)
@@ -299,12 +308,12 @@ impl Workspace {
             (*outcome == ChangeOutcome::Done).then_some((root, mark))
         });
         let mut state = *present;
-        let mut edits = done(false).chain(marks).peekable();
+        let mut edits = applied_edits(false).chain(marks).peekable();
         if edits.peek().is_some() {
             state.files = Some(tree_edit::apply_edits(&source, batch, present.files, edits)?);
         }
-        if done(true).next().is_some() {
-            state.git = self.store_reached_git(batch, present, done(true).collect(), git_target)?;
+        if applied_edits(true).next().is_some() {
+            state.git = self.store_reached_git(batch, present, applied_edits(true).collect(), git_target)?;
         }
         Ok(state)
     }
@@ -328,8 +337,8 @@ impl Workspace {
                 git.repositories.retain(|repository| repository.path != root.as_bytes());
                 continue;
             }
-            let below = edits.iter().filter(|(path, _)| path.starts_with(&root) && *path != root);
-            let relative = below.filter_map(|(path, node)| {
+            let inner_edits = edits.iter().filter(|(path, _)| path.starts_with(&root) && *path != root);
+            let relative = inner_edits.filter_map(|(path, node)| {
                 let rest = path.as_bytes().get(root.as_bytes().len() + 1..)?;
                 Some((RelPath::parse(rest).ok()?, node.clone()))
             });

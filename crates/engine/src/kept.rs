@@ -105,11 +105,11 @@ impl KeptChangeContext<'_> {
     fn has_effect(&mut self, numbered: &NumberedChange) -> Result<bool, EngineError> {
         for path in [Some(&numbered.change.path), numbered.change.from.as_ref()].into_iter().flatten() {
             let planned = self.plan.changes.binary_search_by(|change| change.path.cmp_by_components(path));
-            let then = match planned {
-                Ok(at) => self.plan.changes[at].then.clone(),
+            let resulting_node = match planned {
+                Ok(index) => self.plan.changes[index].then.clone(),
                 Err(_) => self.present.get(path)?,
             };
-            if !is_same_node(&then, &self.base.get(path)?) {
+            if !is_same_node(&resulting_node, &self.base.get(path)?) {
                 return Ok(true);
             }
         }
@@ -128,22 +128,22 @@ pub(crate) struct RetainedChanges {
 
 impl Workspace {
     /// Returns the author of a change with the names of the sessions.
-    pub fn resolve_change_author(&self, who: &Attribution) -> Result<ChangeAuthor, EngineError> {
-        let authors = match who {
+    pub fn resolve_change_author(&self, attribution: &Attribution) -> Result<ChangeAuthor, EngineError> {
+        let authors = match attribution {
             Attribution::Unreported => return Ok(ChangeAuthor { sessions: Vec::new(), may_be_user: true }),
             Attribution::Call(author) => std::slice::from_ref(author),
             Attribution::OneOf(authors) => authors.as_slice(),
         };
         let mut sessions: Vec<SessionName> = Vec::new();
         for author in authors {
-            if sessions.iter().any(|known| known.id == author.session) {
+            if sessions.iter().any(|candidate| candidate.id == author.session) {
                 continue;
             }
             let agent = self.store().session(author.session)?.map(|session| session.agent);
             let agent = agent.unwrap_or_else(|| "unknown".into());
             sessions.push(SessionName { id: author.session, agent });
         }
-        let may_be_user = matches!(who, Attribution::OneOf(_)) && sessions.len() == 1;
+        let may_be_user = matches!(attribution, Attribution::OneOf(_)) && sessions.len() == 1;
         Ok(ChangeAuthor { sessions, may_be_user })
     }
 
@@ -157,8 +157,8 @@ impl Workspace {
         concerns: impl Fn(SessionId) -> bool,
         has_numbers: bool,
     ) -> Result<RetainedChanges, EngineError> {
-        let mut found = RetainedChanges::default();
-        let mut at: HashMap<(RelPath, ChangeAuthor), usize> = HashMap::new();
+        let mut retained = RetainedChanges::default();
+        let mut index_of: HashMap<(RelPath, ChangeAuthor), usize> = HashMap::new();
         for numbered in others {
             if !against.has_effect(numbered)? {
                 continue;
@@ -166,31 +166,31 @@ impl Workspace {
             let path = &numbered.change.path;
             let author = self.resolve_change_author(&numbered.who)?;
             if author.kind() == "uncertain" && author.sessions.iter().any(|session| concerns(session.id)) {
-                if !found.uncertain.iter().any(|left| left.path == *path) {
-                    found.uncertain.push(SkippedPath::conflict(
+                if !retained.uncertain.iter().any(|skipped| skipped.path == *path) {
+                    retained.uncertain.push(SkippedPath::conflict(
                         path.clone(),
                         describe_uncertain_author(&author, audience),
                     ));
                 }
                 continue;
             }
-            let kept = KeptChange {
+            let change = KeptChange {
                 path: path.clone(),
                 author: author.clone(),
                 at: numbered.at,
                 step: numbered.step.map(|(_, number)| number),
                 number: has_numbers.then_some(numbered.number),
             };
-            match at.get(&(path.clone(), author.clone())) {
-                Some(known) => found.kept[*known] = kept,
+            match index_of.get(&(path.clone(), author.clone())) {
+                Some(index) => retained.kept[*index] = change,
                 None => {
-                    at.insert((path.clone(), author), found.kept.len());
-                    found.kept.push(kept);
+                    index_of.insert((path.clone(), author), retained.kept.len());
+                    retained.kept.push(change);
                 }
             }
         }
-        found.kept.sort_by(|a, b| a.path.cmp_by_components(&b.path));
-        Ok(found)
+        retained.kept.sort_by(|a, b| a.path.cmp_by_components(&b.path));
+        Ok(retained)
     }
 
     /// Adds to the reason of each conflict who made the later change that is in the way.
@@ -201,11 +201,11 @@ impl Workspace {
         chosen: &[&NumberedChange],
         audience: Audience,
     ) -> Result<(), EngineError> {
-        for left in plan.left_alone.iter_mut().filter(|left| left.is_conflict()) {
-            let oldest = chosen.iter().find(|numbered| numbered.change.path == left.path);
+        for skipped in plan.left_alone.iter_mut().filter(|skipped| skipped.is_conflict()) {
+            let oldest = chosen.iter().find(|numbered| numbered.change.path == skipped.path);
             let later = listed.iter().rev().find(|numbered| {
-                let touches = numbered.change.path == left.path
-                    || numbered.change.from.as_ref().is_some_and(|from| *from == left.path);
+                let touches = numbered.change.path == skipped.path
+                    || numbered.change.from.as_ref().is_some_and(|from| *from == skipped.path);
                 touches
                     && !numbered.taken_back
                     && oldest.is_none_or(|oldest| numbered.number > oldest.number)
@@ -213,7 +213,7 @@ impl Workspace {
             });
             if let Some(later) = later {
                 let author = self.resolve_change_author(&later.who)?.name(audience);
-                left.reason = format!("{} (by {author})", left.reason);
+                skipped.reason = format!("{} (by {author})", skipped.reason);
             }
         }
         Ok(())
@@ -233,11 +233,11 @@ fn describe_uncertain_author(author: &ChangeAuthor, audience: Audience) -> Strin
 
 /// Formats paths for a sentence: the first few, and how many more.
 pub fn format_path_list<'a>(paths: impl ExactSizeIterator<Item = &'a RelPath>) -> String {
-    let more = paths.len().saturating_sub(MAX_LISTED_PATHS);
-    let named: Vec<String> = paths.take(MAX_LISTED_PATHS).map(ToString::to_string).collect();
-    match more {
-        0 => named.join(", "),
-        more => format!("{} and {more} more", named.join(", ")),
+    let hidden_count = paths.len().saturating_sub(MAX_LISTED_PATHS);
+    let listed: Vec<String> = paths.take(MAX_LISTED_PATHS).map(ToString::to_string).collect();
+    match hidden_count {
+        0 => listed.join(", "),
+        hidden_count => format!("{} and {hidden_count} more", listed.join(", ")),
     }
 }
 

@@ -101,9 +101,10 @@ impl Workspace {
         let threads = self.engine.threads;
         let dir = &dir.canonicalize().map_err(WorktreeError::aside("open", dir))?;
         let applier = Applier::new(dir, &source, vault.as_ref(), "carry-over", threads)?.without_sync();
-        let done = applier.apply(&plan.changes, None);
-        let all = done.is_ok_and(|outcomes| outcomes.iter().all(|outcome| *outcome == ChangeOutcome::Done));
-        Ok(all.then_some(plan.changes))
+        let result = applier.apply(&plan.changes, None);
+        let is_complete =
+            result.is_ok_and(|outcomes| outcomes.iter().all(|outcome| *outcome == ChangeOutcome::Done));
+        Ok(is_complete.then_some(plan.changes))
     }
 
     /// Returns the node at `path` in `state` with its bytes: the content of a file or the target of a link. `None` if the path

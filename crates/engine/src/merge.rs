@@ -126,10 +126,12 @@ fn diff_edits(base: &[u32], side: &[u32]) -> Vec<Edit> {
             _ => edits.push(Edit { base: op.old_range(), side: op.new_range(), claim: op.old_range() }),
         }
     }
-    for at in 0..edits.len() {
-        let above = edits[at].base.start - at.checked_sub(1).map_or(0, |last| edits[last].base.end);
-        let below = edits.get(at + 1).map_or(base.len(), |next| next.base.start) - edits[at].base.end;
-        edits[at].claim = compute_claim(base, side, &edits[at], above, below);
+    for index in 0..edits.len() {
+        let lines_above =
+            edits[index].base.start - index.checked_sub(1).map_or(0, |last| edits[last].base.end);
+        let lines_below =
+            edits.get(index + 1).map_or(base.len(), |next| next.base.start) - edits[index].base.end;
+        edits[index].claim = compute_claim(base, side, &edits[index], lines_above, lines_below);
     }
     edits
 }
@@ -143,8 +145,8 @@ fn compute_claim(base: &[u32], side: &[u32], edit: &Edit, above: usize, below: u
         (false, true) => (base, &edit.base),
         _ => return edit.base.clone(),
     };
-    let up = (1..=above).take_while(|by| lines[block.start - by] == lines[block.end - by]).count();
-    let down = (0..below).take_while(|by| lines[block.start + by] == lines[block.end + by]).count();
+    let up = (1..=above).take_while(|shift| lines[block.start - shift] == lines[block.end - shift]).count();
+    let down = (0..below).take_while(|shift| lines[block.start + shift] == lines[block.end + shift]).count();
     edit.base.start - up..edit.base.end + down
 }
 
@@ -154,7 +156,7 @@ fn merge_edits(base: &[u32], ours: &[u32], theirs: &[u32]) -> Result<Vec<u32>, u
     let their_edits = diff_edits(base, theirs);
     let (mut a, mut b) = (0, 0);
     let mut out = Vec::with_capacity(ours.len().max(theirs.len()));
-    let mut done = 0;
+    let mut copied = 0;
     let mut hunks = 0;
     loop {
         // A group starts with the edit that claims the earliest line, and grows while another edit touches it.
@@ -162,7 +164,7 @@ fn merge_edits(base: &[u32], ours: &[u32], theirs: &[u32]) -> Result<Vec<u32>, u
         let next = [our_edits.get(a), their_edits.get(b)];
         let Some(mut reach) = next.into_iter().flatten().map(|edit| edit.claim.start).min() else { break };
         loop {
-            let before = (a, b);
+            let position = (a, b);
             if let Some(edit) = our_edits.get(a).filter(|edit| edit.claim.start <= reach) {
                 reach = reach.max(edit.claim.end);
                 a += 1;
@@ -171,26 +173,26 @@ fn merge_edits(base: &[u32], ours: &[u32], theirs: &[u32]) -> Result<Vec<u32>, u
                 reach = reach.max(edit.claim.end);
                 b += 1;
             }
-            if before == (a, b) {
+            if position == (a, b) {
                 break;
             }
         }
-        let (mine, other) = (&our_edits[first.0..a], &their_edits[first.1..b]);
-        let region = base_range(mine)
+        let (own_edits, their_group) = (&our_edits[first.0..a], &their_edits[first.1..b]);
+        let region = base_range(own_edits)
             .into_iter()
-            .chain(base_range(other))
+            .chain(base_range(their_group))
             .reduce(|x, y| x.start.min(y.start)..x.end.max(y.end));
         let Some(region) = region else { break };
-        out.extend_from_slice(&base[done..region.start]);
-        done = region.end;
-        match (side_range(mine, &region), side_range(other, &region)) {
+        out.extend_from_slice(&base[copied..region.start]);
+        copied = region.end;
+        match (side_range(own_edits, &region), side_range(their_group, &region)) {
             (Some(range), None) => out.extend_from_slice(&ours[range]),
             (None, Some(range)) => out.extend_from_slice(&theirs[range]),
             (Some(x), Some(y)) if ours[x.clone()] == theirs[y.clone()] => out.extend_from_slice(&ours[x]),
             _ => hunks += 1,
         }
     }
-    out.extend_from_slice(&base[done..]);
+    out.extend_from_slice(&base[copied..]);
     if hunks == 0 { Ok(out) } else { Err(hunks) }
 }
 
@@ -325,11 +327,11 @@ mod tests {
     fn edited(base: &[String], steps: &[Step], line: impl Fn(u8) -> String, newline: bool) -> Vec<u8> {
         let mut lines = base.to_vec();
         for (place, what, with) in steps {
-            let at = usize::from(*place) % (lines.len() + 1);
+            let index = usize::from(*place) % (lines.len() + 1);
             match what % 3 {
-                0 => lines.insert(at, line(*with)),
-                1 if at < lines.len() => drop(lines.remove(at)),
-                2 if at < lines.len() => lines[at] = line(*with),
+                0 => lines.insert(index, line(*with)),
+                1 if index < lines.len() => drop(lines.remove(index)),
+                2 if index < lines.len() => lines[index] = line(*with),
                 _ => {}
             }
         }

@@ -63,12 +63,12 @@ impl PathFilter {
         if self.is_empty() || self.patterns.iter().any(|pattern| pattern.is_empty() || pattern == ".") {
             return true;
         }
-        let mut at = Some(path.clone());
-        while let Some(path) = at.filter(|path| !path.is_root()) {
+        let mut current = Some(path.clone());
+        while let Some(path) = current.filter(|path| !path.is_root()) {
             if self.globs.is_match(std::ffi::OsStr::from_bytes(path.as_bytes())) {
                 return true;
             }
-            at = path.split_last().map(|(parent, _)| parent);
+            current = path.split_last().map(|(parent, _)| parent);
         }
         false
     }
@@ -79,10 +79,10 @@ impl PathFilter {
         if self.is_empty() {
             return None;
         }
-        let plain = |pattern: &String| !pattern.contains(['*', '?', '[', ']', '{', '}', '\\', '!']);
+        let is_plain = |pattern: &String| !pattern.contains(['*', '?', '[', ']', '{', '}', '\\', '!']);
         self.patterns
             .iter()
-            .map(|pattern| plain(pattern).then(|| RelPath::parse(pattern.clone()).ok()).flatten())
+            .map(|pattern| is_plain(pattern).then(|| RelPath::parse(pattern.clone()).ok()).flatten())
             .map(|path| path.filter(|path| !path.is_root() && !path.components().any(|name| name == b".git")))
             .collect()
     }

@@ -82,7 +82,7 @@ pub struct Pruned {
 impl Workspace {
     /// Plans a prune and changes nothing. Fails with [`EngineError::CannotFit`] if the size of the rules cannot be reached.
     pub fn plan_prune(&self, rules: Rules) -> Result<PrunePlan, EngineError> {
-        let all = self.store().checkpoints(self.record.id)?;
+        let checkpoints = self.store().checkpoints(self.record.id)?;
         let operations = self.operations()?;
         let protected = self.protected_checkpoints(&operations)?;
         let window_start = self.undo_window_start();
@@ -90,15 +90,15 @@ impl Workspace {
         let needed_by_undo =
             moves_since(&operations, if rules.now { Timestamp::from_micros(i64::MAX) } else { window_start });
         let hide: Vec<&StepRow> = self
-            .not_kept(&rules, &all)
+            .find_removable(&rules, &checkpoints)
             .into_iter()
             .filter(|stored| !protected.contains(&stored.step.id))
             .collect();
         let hidden_at: HashMap<OpId, Timestamp> = operations.iter().map(|op| (op.id, op.at)).collect();
         let is_past_window = |stored: &StepRow| {
-            stored.hidden_by.and_then(|op| hidden_at.get(&op)).is_none_or(|at| *at < window_start)
+            stored.hidden_by.and_then(|op| hidden_at.get(&op)).is_none_or(|time| *time < window_start)
         };
-        let mut purge: Vec<StepId> = all
+        let mut purge: Vec<StepId> = checkpoints
             .iter()
             .filter(|stored| stored.hidden_by.is_some() && !stored.purged)
             .filter(|stored| rules.now || is_past_window(stored))
@@ -111,7 +111,7 @@ impl Workspace {
         let candidates = match rules.max_size {
             Some(_) => {
                 let stays = |id: &StepId| protected.contains(id) || needed_by_undo.contains(id);
-                size_candidates(&rules, &all, &hide, stays, window_start)
+                size_candidates(&rules, &checkpoints, &hide, stays, window_start)
             }
             None => Vec::new(),
         };
@@ -126,19 +126,23 @@ impl Workspace {
             hide.iter().map(|stored| stored.step.id).chain(removed.iter().copied()).collect();
         purge.extend(removed);
         let is_visible = |stored: &&StepRow| stored.hidden_by.is_none();
-        let hide: Vec<StepRow> =
-            all.iter().filter(is_visible).filter(|row| hidden.contains(&row.step.id)).cloned().collect();
-        let keep = all.iter().filter(is_visible).count() - hide.len();
+        let hide: Vec<StepRow> = checkpoints
+            .iter()
+            .filter(is_visible)
+            .filter(|row| hidden.contains(&row.step.id))
+            .cloned()
+            .collect();
+        let keep = checkpoints.iter().filter(is_visible).count() - hide.len();
         Ok(PrunePlan { keep, hide, purge, size_before, size_after, now: rules.now })
     }
 
     /// The visible checkpoints that no rule keeps.
-    fn not_kept<'a>(&self, rules: &Rules, all: &'a [StepRow]) -> Vec<&'a StepRow> {
-        let manual = newest_manual_checkpoints(all);
+    fn find_removable<'a>(&self, rules: &Rules, checkpoints: &'a [StepRow]) -> Vec<&'a StepRow> {
+        let manual = newest_manual_checkpoints(checkpoints);
         let now = self.engine.env.now();
         let only_size = rules.max_size.is_some() && rules.keep_last.is_none() && rules.keep_days.is_none();
         let mut hours: HashSet<i64> = HashSet::new();
-        let visible = all.iter().filter(|stored| stored.hidden_by.is_none());
+        let visible = checkpoints.iter().filter(|stored| stored.hidden_by.is_none());
         let mut is_kept = |(index, stored): &(usize, &StepRow)| {
             let step = &stored.step;
             let first_of_hour = hours.insert(step.at.as_micros() / HOUR);
@@ -181,12 +185,12 @@ impl Workspace {
         // Other processes may have recorded more since the plan was made: what they need now stays.
         let lock = self.lock_exclusive()?;
         let size_before = self.store().usage()?.total_bytes;
-        let all = self.store().checkpoints(self.record.id)?;
+        let checkpoints = self.store().checkpoints(self.record.id)?;
         let protected = self.protected_checkpoints(&self.operations()?)?;
         let mut purge = plan.purge;
         purge.retain(|step| !protected.contains(step));
         let planned: HashSet<StepId> = plan.hide.iter().map(|stored| stored.step.id).collect();
-        let steps: Vec<StepId> = all
+        let steps: Vec<StepId> = checkpoints
             .iter()
             .filter(|stored| stored.hidden_by.is_none())
             .map(|stored| stored.step.id)
@@ -202,8 +206,8 @@ impl Workspace {
         let mut swept = self.engine.collect_garbage()?;
         let size_after = self.store().usage()?.total_bytes;
         swept.bytes = size_before.saturating_sub(size_after);
-        let kept = self.checkpoints()?.len();
-        Ok(Pruned { operation, hidden, undoable, kept, reruns, swept, size_after })
+        let remaining = self.checkpoints()?.len();
+        Ok(Pruned { operation, hidden, undoable, kept: remaining, reruns, swept, size_after })
     }
 
     /// The changes of the log that hide `steps` and free `purge`, and the operation that is recorded.
@@ -225,11 +229,11 @@ impl Workspace {
     }
 }
 
-/// The checkpoints that may go to reach a size, in the order in which they go: automatic ones that nobody labelled, noted or
-/// tagged, the oldest first.
+/// The checkpoints that may go to reach a size, in the order in which they go: automatic ones without label, note or tag,
+/// the oldest first.
 fn size_candidates<'a>(
     rules: &Rules,
-    all: &'a [StepRow],
+    checkpoints: &'a [StepRow],
     hide: &[&'a StepRow],
     stays: impl Fn(&StepId) -> bool,
     window_start: Timestamp,
@@ -245,7 +249,7 @@ fn size_candidates<'a>(
             && (!has_rules || not_kept.contains(&id))
             && (rules.now || stored.step.at < window_start)
     };
-    all.iter().rev().filter(is_candidate).collect()
+    checkpoints.iter().rev().filter(is_candidate).collect()
 }
 
 /// The states that an undo of the moves since `start` needs.
@@ -255,12 +259,13 @@ fn moves_since(operations: &[Operation], start: Timestamp) -> HashSet<StepId> {
 }
 
 /// Returns the newest manual checkpoints, which stay when no rule is given.
-fn newest_manual_checkpoints(all: &[StepRow]) -> HashSet<StepId> {
-    let manual =
-        all.iter().filter(|stored| stored.trigger == Some(Trigger::Manual) && stored.hidden_by.is_none());
+fn newest_manual_checkpoints(checkpoints: &[StepRow]) -> HashSet<StepId> {
+    let manual = checkpoints
+        .iter()
+        .filter(|stored| stored.trigger == Some(Trigger::Manual) && stored.hidden_by.is_none());
     manual.take(KEPT_MANUAL).map(|stored| stored.step.id).collect()
 }
 
-fn age_in_days(at: Timestamp, now: Timestamp) -> u64 {
-    u64::try_from((now.as_micros() - at.as_micros()) / 86_400_000_000).unwrap_or(0)
+fn age_in_days(time: Timestamp, now: Timestamp) -> u64 {
+    u64::try_from((now.as_micros() - time.as_micros()) / 86_400_000_000).unwrap_or(0)
 }

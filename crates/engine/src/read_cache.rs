@@ -24,8 +24,8 @@ impl ObjectSource for LastRead<'_> {
         if kind != ObjectKind::Json {
             return self.source.read(kind, hash);
         }
-        if let Some((known, bytes)) = &*self.last.borrow()
-            && *known == hash
+        if let Some((cached_hash, bytes)) = &*self.last.borrow()
+            && *cached_hash == hash
         {
             return Ok(bytes.clone());
         }

@@ -88,8 +88,8 @@ impl Workspace {
         lock: &RecordLock,
         reports: &[ReportedEvent],
     ) -> Result<Vec<RecordedStep>, EngineError> {
-        let all = [WorkspaceEvents { workspace: self, lock, reports }];
-        Ok(self.engine.record_workspaces(&all)?.pop().unwrap_or_default())
+        let events = [WorkspaceEvents { workspace: self, lock, reports }];
+        Ok(self.engine.record_workspaces(&events)?.pop().unwrap_or_default())
     }
 
     /// Finds the step for an event. The messages of `report` do not matter yet.
@@ -126,7 +126,7 @@ impl Workspace {
     /// batch that is being recorded, `stored` in the store.
     fn find_step_slot<'s>(
         &self,
-        known: Option<&Session>,
+        known_session: Option<&Session>,
         report: &ReportedEvent,
         arriving: impl Fn(StepId) -> Option<(usize, &'s Step)>,
         stored: impl Fn(StepId) -> Result<Option<StepRow>, EngineError>,
@@ -137,14 +137,14 @@ impl Workspace {
                 _ => StepId::from_bytes(self.engine.env.fresh_id()),
             }));
         };
-        let session = known.map_or_else(|| self.session_id_for(report), |session| session.id);
-        let open: Option<&[OpenCall]> = known.map(|session| session.info.open.as_slice());
+        let session = known_session.map_or_else(|| self.session_id_for(report), |session| session.id);
+        let open: Option<&[OpenCall]> = known_session.map(|session| session.info.open.as_slice());
         for attempt in 0.. {
             let id = match attempt {
                 0 => Step::id_of(session, report.event.kind, key),
                 _ => Step::id_of(session, report.event.kind, &format!("{key} again {attempt}")),
             };
-            let (taken, at) = match arriving(id) {
+            let (slot, at) = match arriving(id) {
                 Some((at, step)) => (StepSlot::Taken(uncommitted_step(step), Some(at)), step.at),
                 None => match stored(id)? {
                     Some(stored) => {
@@ -158,7 +158,7 @@ impl Workspace {
             let is_same =
                 matches!(report.source, EventSource::Keyed | EventSource::Imported) || at == report.at;
             if is_same || !calls::is_reused_call_id(open, report) {
-                return Ok(taken);
+                return Ok(slot);
             }
         }
         unreachable!("every name is taken at most once")
@@ -216,7 +216,7 @@ impl Workspace {
         step: StepId,
     ) -> Result<Option<StepId>, EngineError> {
         let Some(key) = &report.event.key else { return Ok(None) };
-        let other = match report.event.kind {
+        let other_end = match report.event.kind {
             StepKind::ToolEnd if calls::find_ending_call(&session.info.open, report).is_none() => {
                 StepKind::ToolStart
             }
@@ -225,7 +225,7 @@ impl Workspace {
             }
             _ => return Ok(None),
         };
-        let id = Step::id_of(session.id, other, key);
+        let id = Step::id_of(session.id, other_end, key);
         Ok(self.store().step(id)?.map(|_| id))
     }
 
@@ -238,15 +238,15 @@ impl Workspace {
         (step, start): (StepId, Option<StepId>),
     ) -> Result<Authors, EngineError> {
         let mut calls = Vec::new();
-        for other in self.store().working_sessions(self.record.id)? {
-            if other.id != session.id && other.info.ended_at.is_none() {
-                calls.extend(calls::active_calls(&other, report.at));
+        for other_session in self.store().working_sessions(self.record.id)? {
+            if other_session.id != session.id && other_session.info.ended_at.is_none() {
+                calls.extend(calls::active_calls(&other_session, report.at));
             }
         }
         // A call did not make the changes from before it began; earlier calls of the same session may have.
-        let mut own = session.clone();
-        own.info.open.retain(|open| Some(&open.call) != report.call.status.waiting_call());
-        calls.extend(calls::active_calls(&own, report.at));
+        let mut own_session = session.clone();
+        own_session.info.open.retain(|open| Some(&open.call) != report.call.status.waiting_call());
+        calls.extend(calls::active_calls(&own_session, report.at));
         calls.extend(calls::find_unexpected_end(session, report, start, step));
         Ok(calls::collect_authors(calls))
     }
@@ -291,11 +291,12 @@ impl OpenStep<'_> {
         let mut set_head = None;
         let (record, present, batch) = if report.scan_policy != ScanPolicy::None {
             let _lock = workspace.lock_shared()?;
-            let (head, before) = workspace.head_state()?;
+            let (head, head_state) = workspace.head_state()?;
             let mut written = None;
             let mut present = workspace.scan_present_with(ScanMode::Hinted, &mut |batch, state| {
-                let unchanged =
-                    before.as_ref().is_some_and(|head| head.files == state.files && head.git == state.git);
+                let unchanged = head_state
+                    .as_ref()
+                    .is_some_and(|head| head.files == state.files && head.git == state.git);
                 let authors = match unchanged {
                     true => None,
                     false => Some(workspace.collect_step_authors(&session, report, (step, counterpart))?),
@@ -331,15 +332,15 @@ impl OpenStep<'_> {
             let (record, _) = pending.write_light_step(&arriving, &mut session, workspace.head_id()?)?;
             (record, None, Some(batch.finish()?))
         };
-        let kept = set_head.is_some();
-        let mut recorded = RecordedStep { is_checkpoint: kept, ..uncommitted_step(&record) };
-        let trigger = kept.then_some(match report.scan_policy {
+        let is_checkpoint = set_head.is_some();
+        let mut recorded = RecordedStep { is_checkpoint, ..uncommitted_step(&record) };
+        let trigger = is_checkpoint.then_some(match report.scan_policy {
             ScanPolicy::Checkpoint(trigger) => trigger,
             _ => Trigger::Automatic,
         });
         let mut mutations = vec![session_mutation(session, is_new)];
         mutations.extend(set_head);
-        let annotation = match kept {
+        let annotation = match is_checkpoint {
             true => Annotation { tags: report.tags.clone(), ..Annotation::default() },
             false => Annotation::default(),
         };

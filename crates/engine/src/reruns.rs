@@ -117,7 +117,7 @@ impl Engine {
 
     /// The scratch workspaces of reruns that have ended, with the checkpoints whose states can be freed.
     pub(crate) fn discardable_reruns(&self, now: bool) -> Result<Vec<(Workspace, Vec<StepId>)>, EngineError> {
-        let mut found = Vec::new();
+        let mut scratch = Vec::new();
         for record in self.store.workspaces()?.into_iter().filter(record::WorkspaceRecord::is_rerun) {
             let root = PathBuf::from(OsString::from_vec(record.root.clone()));
             let newest =
@@ -129,14 +129,14 @@ impl Engine {
                 continue;
             }
             let Some(workspace) = self.find_workspace(&root)? else { continue };
-            let all = self.store.checkpoints(record.id)?;
+            let checkpoints = self.store.checkpoints(record.id)?;
             let steps: Vec<StepId> =
-                all.iter().filter(|stored| !stored.purged).map(|stored| stored.step.id).collect();
+                checkpoints.iter().filter(|stored| !stored.purged).map(|stored| stored.step.id).collect();
             if !steps.is_empty() {
-                found.push((workspace, steps));
+                scratch.push((workspace, steps));
             }
         }
-        Ok(found)
+        Ok(scratch)
     }
 }
 
@@ -162,16 +162,16 @@ impl Workspace {
             kinds: vec![StepKind::StateChange],
             ..StepQuery::default()
         };
-        let mut known: Vec<Rerun> = Vec::new();
+        let mut reruns: Vec<Rerun> = Vec::new();
         for stored in self.store().steps(self.record.id, &query)? {
             let Some(detail) = stored.step.meta.detail else { continue };
             let detail = values::load(&crate::workspace::StoreSource(self.store()), detail)?;
             let Ok(rerun) = serde_json::from_value::<Rerun>(detail["rerun"].clone()) else { continue };
-            if !known.iter().any(|newer| newer.branch == rerun.branch) {
-                known.push(rerun);
+            if !reruns.iter().any(|newer| newer.branch == rerun.branch) {
+                reruns.push(rerun);
             }
         }
-        Ok(known)
+        Ok(reruns)
     }
 
     /// Returns a branch name that is not in use: `rerun-1`, `rerun-2`, …
@@ -190,8 +190,9 @@ impl Workspace {
     /// Creates the branch of a rerun: one step with the files of `state`, which is a state of another workspace of this store.
     pub fn create_rerun_branch(&self, rerun: &Rerun, state: &WorkspaceState) -> Result<StepRow, EngineError> {
         self.check_new_branch(&rerun.branch)?;
-        let from = self.store().step(rerun.from)?.ok_or(EngineError::NoFiles { what: "the point".into() })?;
-        let base = self.nearest_checkpoint(&from)?;
+        let origin =
+            self.store().step(rerun.from)?.ok_or(EngineError::NoFiles { what: "the point".into() })?;
+        let base = self.nearest_checkpoint(&origin)?;
         let summary = format!("files of {}", rerun.branch);
         let (mut step, batch) = self.build_rerun_step(StepKind::Checkpoint, rerun, summary, Some(state))?;
         step.parent = Some(base.step.id);

@@ -23,39 +23,40 @@ impl Workspace {
         now: Timestamp,
         zone: &dyn Fn() -> TimeZone,
     ) -> Result<StepRow, EngineError> {
-        let wrong = |error: PointError| EngineError::Point(error.to_string());
-        let point = PointExpr::parse(text).map_err(wrong)?;
-        let all = self.store().checkpoints(self.record.id)?;
-        if all.is_empty() {
+        let invalid_point = |error: PointError| EngineError::Point(error.to_string());
+        let point = PointExpr::parse(text).map_err(invalid_point)?;
+        let checkpoints = self.store().checkpoints(self.record.id)?;
+        if checkpoints.is_empty() {
             return Err(EngineError::NothingRecorded { root: self.root.clone() });
         }
         let session = match &point.session {
             Some(prefix) => Some(self.find_session(prefix).map_err(|error| match error {
-                EngineError::Point(what) => wrong(PointError::new(text, 0..prefix.len(), what)),
+                EngineError::Point(reason) => invalid_point(PointError::new(text, 0..prefix.len(), reason)),
                 other => other,
             })?),
             None => None,
         };
-        let resolver = Resolver { workspace: self, text, all: &all, session, now, zone };
-        let found = resolver.resolve(&point).map_err(wrong)?;
-        resolver.step_back(found, point.back)
+        let resolver = Resolver { workspace: self, text, all: &checkpoints, session, now, zone };
+        let step = resolver.resolve(&point).map_err(invalid_point)?;
+        resolver.step_back(step, point.back)
     }
 
     /// Returns `from` and its ancestors back to the first checkpoint, newest first.
     pub fn ancestry(&self, from: &StepRow) -> Result<Vec<StepRow>, EngineError> {
-        let all = self.store().checkpoints(self.record.id)?;
-        Ok(collect_ancestors(&all, from))
+        let checkpoints = self.store().checkpoints(self.record.id)?;
+        Ok(collect_ancestors(&checkpoints, from))
     }
 }
 
 /// Returns `from` and its ancestors, newest first.
-fn collect_ancestors(all: &[StepRow], from: &StepRow) -> Vec<StepRow> {
-    let by_id: std::collections::HashMap<_, _> = all.iter().map(|stored| (stored.step.id, stored)).collect();
+fn collect_ancestors(checkpoints: &[StepRow], from: &StepRow) -> Vec<StepRow> {
+    let by_id: std::collections::HashMap<_, _> =
+        checkpoints.iter().map(|stored| (stored.step.id, stored)).collect();
     let mut steps = vec![from.clone()];
-    let mut at = from.step.parent;
-    while let Some(stored) = at.and_then(|id| by_id.get(&id)) {
+    let mut ancestor = from.step.parent;
+    while let Some(stored) = ancestor.and_then(|id| by_id.get(&id)) {
         steps.push((*stored).clone());
-        at = stored.step.parent;
+        ancestor = stored.step.parent;
     }
     steps
 }
@@ -106,15 +107,15 @@ impl<'s> Resolver<'s> {
             Anchor::Time(text) => self.resolve_time(text),
             Anchor::Tag { tag, nth } => {
                 let tagged = |stored: &&StepRow| stored.annotation.tags.contains(tag);
-                let found = self.visible_checkpoints().filter(tagged).cloned().collect();
-                self.select_nth(found, *nth, &format!("checkpoint has the tag {tag}"), self.suggest_tags())
+                let matches = self.visible_checkpoints().filter(tagged).cloned().collect();
+                self.select_nth(matches, *nth, &format!("checkpoint has the tag {tag}"), self.suggest_tags())
             }
             Anchor::Text { name, is_time } => self.resolve_text(name, *is_time),
             Anchor::Error(nth) => {
-                let mut found = self.query_steps(StepQuery { failed: Some(true), ..StepQuery::default() });
+                let mut matches = self.query_steps(StepQuery { failed: Some(true), ..StepQuery::default() });
                 // A gap in the recording is not an error of the agent.
-                found.retain(|stored| stored.step.kind != StepKind::Gap);
-                self.select_nth(found, *nth, "error is recorded", Vec::new())
+                matches.retain(|stored| stored.step.kind != StepKind::Gap);
+                self.select_nth(matches, *nth, "error is recorded", Vec::new())
             }
             Anchor::Tool { name, nth } => {
                 let query = StepQuery {
@@ -143,7 +144,7 @@ impl<'s> Resolver<'s> {
                     None => self.query_steps(StepQuery { oldest_first: false, ..query.clone() }).pop(),
                 };
                 let session = newest.map(|stored| stored.step.session);
-                let found = match session {
+                let matches = match session {
                     Some(session) => {
                         let query = StepQuery { session: Some(session), ..query };
                         let workspace = self.workspace;
@@ -151,7 +152,7 @@ impl<'s> Resolver<'s> {
                     }
                     None => self.query_steps(query).pop(),
                 };
-                found.ok_or_else(|| self.point_error(format!("no iteration {number} is recorded")))
+                matches.ok_or_else(|| self.point_error(format!("no iteration {number} is recorded")))
             }
         }
     }
@@ -168,16 +169,16 @@ impl<'s> Resolver<'s> {
     fn resolve_branch(&self, name: &str) -> Result<StepRow, PointError> {
         let tip = self.workspace.branch_tip(name).ok().flatten();
         tip.ok_or_else(|| {
-            let known = self.workspace.branch_names().unwrap_or_default();
-            let known = known.into_iter().take(MAX_LISTED_CANDIDATES).map(|name| format!("branch:{name}"));
-            self.point_error(format!("branch {name} not found")).suggest(known.collect::<Vec<_>>())
+            let names = self.workspace.branch_names().unwrap_or_default();
+            let names = names.into_iter().take(MAX_LISTED_CANDIDATES).map(|name| format!("branch:{name}"));
+            self.point_error(format!("branch {name} not found")).suggest(names.collect::<Vec<_>>())
         })
     }
 
     fn resolve_step(&self, number: u64) -> Result<StepRow, PointError> {
         let workspace = self.workspace;
-        let found = workspace.store().step_numbered(workspace.record.id, number).ok().flatten();
-        match found {
+        let step = workspace.store().step_numbered(workspace.record.id, number).ok().flatten();
+        match step {
             Some(stored) if stored.hidden_by.is_some() => Err(self
                 .point_error(format!("step #{number} was deleted or pruned"))
                 .suggest(["stepback op log", "stepback undo"])),
@@ -208,25 +209,26 @@ impl<'s> Resolver<'s> {
     }
 
     fn find_by_label(&self, name: &str) -> Vec<StepRow> {
-        let named = |stored: &&StepRow| stored.annotation.label.as_deref() == Some(name);
-        self.visible_checkpoints().filter(named).cloned().collect()
+        let has_label = |stored: &&StepRow| stored.annotation.label.as_deref() == Some(name);
+        self.visible_checkpoints().filter(has_label).cloned().collect()
     }
 
     /// Returns the checkpoints whose id starts with `prefix`, or other steps if there are none.
     fn find_by_id_prefix(&self, prefix: &str) -> Vec<StepRow> {
         let prefix = prefix.to_ascii_lowercase();
-        let named = |stored: &StepRow| stored.step.id.to_string().starts_with(&prefix);
-        let found: Vec<_> = self.visible_checkpoints().filter(|stored| named(stored)).cloned().collect();
-        if !found.is_empty() {
-            return found;
+        let has_prefix = |stored: &StepRow| stored.step.id.to_string().starts_with(&prefix);
+        let matches: Vec<_> =
+            self.visible_checkpoints().filter(|stored| has_prefix(stored)).cloned().collect();
+        if !matches.is_empty() {
+            return matches;
         }
-        let light = |stored: &StepRow| !stored.is_checkpoint() && named(stored);
+        let light = |stored: &StepRow| !stored.is_checkpoint() && has_prefix(stored);
         self.query_steps(StepQuery::default()).into_iter().filter(light).collect()
     }
 
-    fn expect_one(&self, found: Vec<StepRow>, what: &str) -> Result<StepRow, PointError> {
-        match found.as_slice() {
-            [one] => Ok(one.clone()),
+    fn expect_one(&self, matches: Vec<StepRow>, what: &str) -> Result<StepRow, PointError> {
+        match matches.as_slice() {
+            [only_match] => Ok(only_match.clone()),
             [] => Err(self
                 .point_error(format!("no checkpoint has {what}"))
                 .suggest(self.suggest_similar_labels())),
@@ -261,8 +263,8 @@ impl<'s> Resolver<'s> {
         if is_time {
             return self.resolve_time(name);
         }
-        let what = format!("no checkpoint has the label, id or branch \"{name}\"");
-        Err(PointError::unknown_text(self.text, what).suggest(self.suggest_similar_labels()))
+        let message = format!("no checkpoint has the label, id or branch \"{name}\"");
+        Err(PointError::unknown_text(self.text, message).suggest(self.suggest_similar_labels()))
     }
 
     /// Resolves a time: the newest checkpoint at or before it.
@@ -286,23 +288,23 @@ impl<'s> Resolver<'s> {
         newest_first: Vec<StepRow>,
         nth: Nth,
         what: &str,
-        known: Vec<String>,
+        suggestions: Vec<String>,
     ) -> Result<StepRow, PointError> {
         let count = newest_first.len();
-        let found = match nth {
+        let selected = match nth {
             Nth::Last => newest_first.first(),
             Nth::First => newest_first.last(),
             Nth::Number(number) => usize::try_from(number)
                 .ok()
                 .and_then(|n| count.checked_sub(n))
-                .and_then(|at| newest_first.get(at)),
+                .and_then(|index| newest_first.get(index)),
         };
-        found.cloned().ok_or_else(|| {
+        selected.cloned().ok_or_else(|| {
             let message = match count {
                 0 => format!("no {what}"),
                 _ => format!("there are only {count}; no further {what}"),
             };
-            self.point_error(message).suggest(known)
+            self.point_error(message).suggest(suggestions)
         })
     }
 
@@ -329,19 +331,19 @@ impl<'s> Resolver<'s> {
 
     /// Returns suggestions: existing labels, the most similar first, and the newest checkpoint.
     fn suggest_similar_labels(&self) -> Vec<String> {
-        let wanted = self.text.to_lowercase();
+        let lower_text = self.text.to_lowercase();
         let mut names: Vec<(usize, String)> = self
             .visible_checkpoints()
             .filter_map(|stored| stored.annotation.label.clone())
-            .map(|label| (edit_distance(&label.to_lowercase(), &wanted), label))
+            .map(|label| (edit_distance(&label.to_lowercase(), &lower_text), label))
             .collect();
         names.sort_by_key(|(distance, _)| *distance);
         names.dedup_by(|a, b| a.1 == b.1);
-        let mut shown: Vec<String> = names.into_iter().take(3).map(|(_, label)| label).collect();
+        let mut suggestions: Vec<String> = names.into_iter().take(3).map(|(_, label)| label).collect();
         if let Some(newest) = self.visible_checkpoints().next() {
-            shown.push(format!("#{}", newest.step.number));
+            suggestions.push(format!("#{}", newest.step.number));
         }
-        shown
+        suggestions
     }
 
     /// Goes back `count` states along the line of steps that led to `from`. Not counted are steps that only save the present
@@ -354,7 +356,7 @@ impl<'s> Resolver<'s> {
         let by_id = self.all.iter().map(|stored| (stored.step.id, stored)).collect();
         let line = graph.states_on_line_to(&from, &by_id);
         let mut counted: Vec<&StepRow> = Vec::new();
-        let wanted = usize::try_from(count).unwrap_or(usize::MAX);
+        let needed = usize::try_from(count).unwrap_or(usize::MAX);
         for stored in line {
             let is_start = counted.is_empty();
             if stored.hidden_by.is_some() && !is_start {
@@ -374,14 +376,16 @@ impl<'s> Resolver<'s> {
                 _ => counted.push(stored),
             }
             // One more than needed, because the last may still be replaced by one with the same state.
-            if counted.len() > wanted.saturating_add(1) {
+            if counted.len() > needed.saturating_add(1) {
                 break;
             }
         }
-        counted.get(wanted).map(|stored| (*stored).clone()).ok_or_else(|| {
-            let most = counted.len().saturating_sub(1);
-            let error = self
-                .point_error(format!("there are only {most} steps before {}", describe_checkpoint(&from)));
+        counted.get(needed).map(|stored| (*stored).clone()).ok_or_else(|| {
+            let max_steps = counted.len().saturating_sub(1);
+            let error = self.point_error(format!(
+                "there are only {max_steps} steps before {}",
+                describe_checkpoint(&from)
+            ));
             EngineError::Point(error.to_string())
         })
     }

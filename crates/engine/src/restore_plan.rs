@@ -35,12 +35,12 @@ pub(crate) fn plan_restore(changes: Vec<PathChange>) -> RewindPlan {
         .map(|change| change.path.clone())
         .collect();
     let is_inside_uncovered = |path: &RelPath| {
-        let mut above = path.split_last().map(|(parent, _)| parent);
-        while let Some(dir) = above {
+        let mut ancestor = path.split_last().map(|(parent, _)| parent);
+        while let Some(dir) = ancestor {
             if uncovered.contains(&dir) {
                 return true;
             }
-            above = dir.split_last().map(|(parent, _)| parent);
+            ancestor = dir.split_last().map(|(parent, _)| parent);
         }
         false
     };
@@ -49,8 +49,8 @@ pub(crate) fn plan_restore(changes: Vec<PathChange>) -> RewindPlan {
         if is_inside_uncovered(&path) {
             continue;
         }
-        let leave = |skipped: SkipReason, what: &str| {
-            let reason = format!("{what} ({})", skipped.describe());
+        let leave = |skipped: SkipReason, explanation: &str| {
+            let reason = format!("{explanation} ({})", skipped.describe());
             // Pipes and sockets are created and removed by the processes that use them.
             let is_expected = skipped.is_by_rule() || (now.is_none() && skipped != SkipReason::Unstable);
             match is_expected {
@@ -93,9 +93,9 @@ pub(crate) fn filter_changes(
 ) -> Vec<PathChange> {
     let mut needed = std::collections::HashSet::new();
     for change in changes.iter().filter(|change| change.after.is_some() && matches(change)) {
-        let mut above = change.path.split_last().map(|(parent, _)| parent);
-        while let Some(dir) = above.filter(|dir| !dir.is_root()) {
-            above = dir.split_last().map(|(parent, _)| parent);
+        let mut ancestor = change.path.split_last().map(|(parent, _)| parent);
+        while let Some(dir) = ancestor.filter(|dir| !dir.is_root()) {
+            ancestor = dir.split_last().map(|(parent, _)| parent);
             needed.insert(dir);
         }
     }

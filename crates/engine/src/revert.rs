@@ -34,7 +34,7 @@ impl<'a> TreeLookup<'a> {
                 self.loaded.insert(tree, Tree::load(self.source, tree)?);
             }
             match self.loaded.get(&tree).and_then(|tree| tree.get(name)) {
-                Some(found) => node = found.clone(),
+                Some(child) => node = child.clone(),
                 None => return Ok(None),
             }
         }
@@ -78,10 +78,10 @@ impl<'a> Reverter<'a> {
     pub fn take_back(&mut self, change: &PathChange) -> Result<(), ObjectError> {
         match &change.from {
             None => self.take_back_path(&change.path, &change.after, &change.before),
-            Some(from) => {
+            Some(old_path) => {
                 // A rename: the new name is removed, the old one restored.
                 self.take_back_path(&change.path, &change.after, &None)?;
-                self.take_back_path(from, &None, &change.before)
+                self.take_back_path(old_path, &None, &change.before)
             }
         }
     }
@@ -94,12 +94,12 @@ impl<'a> Reverter<'a> {
         before: &mut TreeLookup<'_>,
     ) -> Result<(), ObjectError> {
         self.take_back(change)?;
-        let mut above = change.path.split_last().map(|(parent, _)| parent);
-        while let Some(dir) = above.filter(|dir| !dir.is_root()) {
+        let mut ancestor = change.path.split_last().map(|(parent, _)| parent);
+        while let Some(dir) = ancestor.filter(|dir| !dir.is_root()) {
             if before.get(&dir)?.is_some() {
                 break;
             }
-            above = dir.split_last().map(|(parent, _)| parent);
+            ancestor = dir.split_last().map(|(parent, _)| parent);
             self.created_dirs.insert(dir);
         }
         Ok(())
@@ -131,16 +131,16 @@ impl<'a> Reverter<'a> {
     fn take_back_path(
         &mut self,
         path: &RelPath,
-        left: &Option<TreeNode>,
-        wanted: &Option<TreeNode>,
+        change_result: &Option<TreeNode>,
+        target: &Option<TreeNode>,
     ) -> Result<(), ObjectError> {
         let now = self.planned_node(path)?;
-        if is_same_node(&now, wanted) {
+        if is_same_node(&now, target) {
             return Ok(());
         }
         let skipped = |node: &Option<TreeNode>| node.as_ref().and_then(TreeNode::skipped);
-        if let Some(reason) = skipped(&now).or(skipped(wanted)) {
-            let is_expected = reason.is_by_rule() || now.is_none() || wanted.is_none();
+        if let Some(reason) = skipped(&now).or(skipped(target)) {
+            let is_expected = reason.is_by_rule() || now.is_none() || target.is_none();
             let reason = format!("its content is not covered ({})", reason.describe());
             self.left_alone.push(match is_expected {
                 true => SkippedPath::uncovered(path.clone(), reason),
@@ -148,17 +148,19 @@ impl<'a> Reverter<'a> {
             });
             return Ok(());
         }
-        if is_same_node(&now, left) {
-            self.planned.insert(path.clone(), (wanted.clone(), How::Restored));
+        if is_same_node(&now, change_result) {
+            self.planned.insert(path.clone(), (target.clone(), How::Restored));
             return Ok(());
         }
-        match (left, &now, wanted) {
-            (Some(left), Some(ours), Some(theirs)) => match self.merge_nodes(left, ours, theirs)? {
-                Some(node) => {
-                    self.planned.insert(path.clone(), (Some(node), How::Merged));
+        match (change_result, &now, target) {
+            (Some(change_result), Some(ours), Some(theirs)) => {
+                match self.merge_nodes(change_result, ours, theirs)? {
+                    Some(node) => {
+                        self.planned.insert(path.clone(), (Some(node), How::Merged));
+                    }
+                    None => self.skip_path(path, "later edits touch the same lines"),
                 }
-                None => self.skip_path(path, "later edits touch the same lines"),
-            },
+            }
             (_, None, _) => self.skip_path(path, "it was deleted since"),
             (_, _, None) => self.skip_path(path, "it was edited since"),
             (None, _, _) => self.skip_path(path, "it is something else now"),
@@ -172,31 +174,31 @@ impl<'a> Reverter<'a> {
 
     fn merge_nodes(
         &self,
-        left: &TreeNode,
+        change_result: &TreeNode,
         ours: &TreeNode,
         theirs: &TreeNode,
     ) -> Result<Option<TreeNode>, ObjectError> {
-        match (left, ours, theirs) {
+        match (change_result, ours, theirs) {
             (
-                TreeNode::File { mode: left_mode, content: left, .. },
+                TreeNode::File { mode: left_mode, content: change_result, .. },
                 TreeNode::File { mode: our_mode, content: ours, size: our_size },
                 TreeNode::File { mode: their_mode, content: theirs, size: their_size },
             ) => {
                 let mode = if our_mode == left_mode { *their_mode } else { *our_mode };
-                if left == theirs {
+                if change_result == theirs {
                     return Ok(Some(TreeNode::File { mode, size: *our_size, content: *ours }));
                 }
-                if left == ours {
+                if change_result == ours {
                     return Ok(Some(TreeNode::File { mode, size: *their_size, content: *theirs }));
                 }
                 // Only content stored as a single blob is small enough to be merged line by line.
-                let (Content::Whole(left), Content::Whole(ours), Content::Whole(theirs)) =
-                    (left, ours, theirs)
+                let (Content::Whole(change_result), Content::Whole(ours), Content::Whole(theirs)) =
+                    (change_result, ours, theirs)
                 else {
                     return Ok(None);
                 };
                 let read = |hash: &Hash| self.source.read(ObjectKind::Blob, *hash);
-                match merge::three_way_merge(&read(left)?, &read(ours)?, &read(theirs)?) {
+                match merge::three_way_merge(&read(change_result)?, &read(ours)?, &read(theirs)?) {
                     TextMerge::Conflict { .. } => Ok(None),
                     TextMerge::Clean(bytes) => {
                         let content =
@@ -206,11 +208,11 @@ impl<'a> Reverter<'a> {
                 }
             }
             (
-                TreeNode::Dir { mode: left, .. },
+                TreeNode::Dir { mode: change_result, .. },
                 TreeNode::Dir { mode: ours, tree },
                 TreeNode::Dir { mode: theirs, .. },
             ) => {
-                let mode = if ours == left { *theirs } else { *ours };
+                let mode = if ours == change_result { *theirs } else { *ours };
                 Ok(Some(TreeNode::Dir { mode, tree: *tree }))
             }
             _ => Ok(None),
@@ -220,13 +222,13 @@ impl<'a> Reverter<'a> {
     /// Returns the plan, including the missing directories that it needs; their modes come from `directories`.
     pub fn finish(mut self, directories: &mut TreeLookup<'_>) -> Result<RewindPlan, ObjectError> {
         self.remove_empty_created_dirs()?;
-        let wanted: Vec<RelPath> = self
+        let needed_dirs: Vec<RelPath> = self
             .planned
             .iter()
             .filter(|(_, (node, _))| node.is_some())
             .filter_map(|(path, _)| path.split_last().map(|(parent, _)| parent))
             .collect();
-        for mut parent in wanted {
+        for mut parent in needed_dirs {
             while !parent.is_root() && self.planned_node(&parent)?.is_none() {
                 let mode = match directories.get(&parent)? {
                     Some(TreeNode::Dir { mode, .. }) => mode,
@@ -235,7 +237,7 @@ impl<'a> Reverter<'a> {
                 let dir = TreeNode::Dir { mode, tree: Tree::empty_hash() };
                 self.planned.insert(parent.clone(), (Some(dir), How::Restored));
                 match parent.split_last() {
-                    Some((above, _)) => parent = above,
+                    Some((grandparent, _)) => parent = grandparent,
                     None => break,
                 }
             }

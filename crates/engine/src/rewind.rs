@@ -170,15 +170,15 @@ impl Workspace {
         };
         let filter = PathFilter::new(&request.paths)?;
         let lock = self.lock_exclusive()?;
-        let wanted = self.load_state(target)?;
+        let target_state = self.load_state(target)?;
         let narrow = match filter.literal_paths() {
-            Some(paths) if !request.git => self.scan_paths(&add_sidecar_files(paths), &wanted)?,
+            Some(paths) if !request.git => self.scan_paths(&add_sidecar_files(paths), &target_state)?,
             _ => None,
         };
         let present = narrow.map_or_else(|| self.scan_and_commit(request.git), Ok)?;
         let scope = self.resolve_rewind_scope(request, target, &present)?;
         let source = StoreSource(self.store());
-        let changes = diff::compare_trees(&source, present.state.files, wanted.files)?;
+        let changes = diff::compare_trees(&source, present.state.files, target_state.files)?;
         let mut changes = match filter.is_empty() {
             true => changes,
             false => {
@@ -189,42 +189,47 @@ impl Workspace {
             }
         };
         let matched = !changes.is_empty();
-        let about = scope.as_ref().map(|scope| (scope.sessions().clone(), scope.has_all_changes()));
+        let scope_record = scope.as_ref().map(|scope| (scope.sessions().clone(), scope.has_all_changes()));
         let scope = scope.filter(|scope| !scope.has_all_changes());
         if let Some(scope) = scope.as_ref().filter(|scope| scope.is_on_line) {
-            let whole = plan_restore(changes);
-            let scoped = self.prepare_scoped_rewind(request, target, scope, &filter, &present, &whole)?;
+            let full_plan = plan_restore(changes);
+            let scoped = self.prepare_scoped_rewind(request, target, scope, &filter, &present, &full_plan)?;
             let conversation_from = request.conversation.then_some(target.step.id);
             return Ok(PreparedRewind { present, lock: Some(lock), conversation_from, ..scoped });
         }
-        let git = self.plan_git(request, scope.as_ref(), &filter, &present, &wanted)?;
+        let git = self.plan_git(request, scope.as_ref(), &filter, &present, &target_state)?;
         changes.extend(git.changes);
         let mut warnings = git.warnings;
-        if !filter.is_empty() && !matched && !self.has_match(&filter, &present.state, &wanted)? {
-            let (what, patterns) = (describe_checkpoint(target), request.paths.clone());
-            return Err(EngineError::NothingMatches { what, patterns });
+        if !filter.is_empty() && !matched && !self.has_match(&filter, &present.state, &target_state)? {
+            let (description, patterns) = (describe_checkpoint(target), request.paths.clone());
+            return Err(EngineError::NothingMatches { what: description, patterns });
         }
         let mut plan = plan_restore(changes);
         plan.left_alone.extend(git.left_alone);
         self.check_git_objects(&mut plan, &mut warnings)?;
         plan.changes.sort_by(|a, b| a.path.cmp_by_components(&b.path));
         let (kept, everything_changes) = match &scope {
-            Some(scope) => {
-                self.exclude_foreign_changes(&mut plan, scope, &filter, &wanted, &present, request.audience)?
-            }
+            Some(scope) => self.exclude_foreign_changes(
+                &mut plan,
+                scope,
+                &filter,
+                &target_state,
+                &present,
+                request.audience,
+            )?,
             None => Default::default(),
         };
         let is_kept = |path: &RelPath| everything_changes.contains(path);
-        self.complete_databases(&mut plan, present.state.files, &|_| wanted.files, &is_kept)?;
+        self.complete_databases(&mut plan, present.state.files, &|_| target_state.files, &is_kept)?;
         warnings.extend(outside_link_warnings(&plan));
-        let what =
+        let description =
             if filter.is_empty() { String::new() } else { format!(" of {}", request.paths.join(", ")) };
         let with_git = if request.git { " with git" } else { "" };
-        let summary = format!("rewind{what} to {}{with_git}", describe_checkpoint(target));
+        let summary = format!("rewind{description} to {}{with_git}", describe_checkpoint(target));
         // The new step continues from the checkpoint whose files the target has.
         let (onto, detail) = match filter.is_empty() {
             true => {
-                let detail = self.store_rewind_target(target, about.as_ref())?;
+                let detail = self.store_rewind_target(target, scope_record.as_ref())?;
                 (Some(self.nearest_checkpoint(target)?.step.id), detail)
             }
             false => (None, None),
@@ -232,7 +237,7 @@ impl Workspace {
         let epoch = self.store().gc_generation()?;
         let unchanged_because = plan.is_empty().then(|| {
             let already =
-                format!("the files{what} are already as they were at {}", describe_checkpoint(target));
+                format!("the files{description} are already as they were at {}", describe_checkpoint(target));
             explain_unchanged(&describe_checkpoint(target), &kept, &plan.left_alone, request.audience)
                 .unwrap_or(already)
         });
@@ -265,28 +270,28 @@ impl Workspace {
         scope: Option<&RewindScope>,
         filter: &PathFilter,
         present: &PresentState,
-        wanted: &WorkspaceState,
+        target: &WorkspaceState,
     ) -> Result<GitPlan, EngineError> {
         if let Some(mover) = scope.and_then(|scope| scope.foreign_git.as_ref()) {
             let left_alone = self.list_skipped_git_dirs(present, mover, request.audience)?;
             return Ok(GitPlan { left_alone, ..GitPlan::default() });
         }
         if !request.git {
-            let warnings = self.git_head_warnings(&present.state, wanted)?;
+            let warnings = self.git_head_warnings(&present.state, target)?;
             return Ok(GitPlan { warnings, ..GitPlan::default() });
         }
-        self.git_changes(filter, present, wanted)
+        self.git_changes(filter, present, target)
     }
 
-    /// Returns what restoring the git directories of `wanted` changes.
+    /// Returns what restoring the git directories of `target` changes.
     pub(crate) fn git_changes(
         &self,
         filter: &PathFilter,
         present: &PresentState,
-        wanted: &WorkspaceState,
+        target: &WorkspaceState,
     ) -> Result<GitPlan, EngineError> {
         let source = StoreSource(self.store());
-        let mut changes = diff::compare_git(&source, &present.state, wanted)?;
+        let mut changes = diff::compare_git(&source, &present.state, target)?;
         // A repository that was created later is not removed: restoring only a part of it would be worse than leaving it or
         // removing it.
         let came_later: Vec<RelPath> = (changes.iter())
@@ -299,7 +304,7 @@ impl Workspace {
             SkippedPath::conflict(root.clone(), "the repository did not exist at that point; it is kept")
         });
         Ok(GitPlan {
-            target: wanted.git.map(|hash| GitState::load(&source, hash)).transpose()?,
+            target: target.git.map(|hash| GitState::load(&source, hash)).transpose()?,
             left_alone: left_alone.collect(),
             changes,
             warnings: Vec::new(),
@@ -323,19 +328,19 @@ impl Workspace {
     pub(crate) fn scan_paths(
         &self,
         paths: &[RelPath],
-        wanted: &WorkspaceState,
+        target_tree: &WorkspaceState,
     ) -> Result<Option<PresentState>, EngineError> {
         let Ok(head) = self.head() else { return Ok(None) };
         let state = self.load_state(&head)?;
         let source = StoreSource(self.store());
-        let mut wanted = TreeLookup::new(&source, wanted.files);
-        let mut known = TreeLookup::new(&source, state.files);
+        let mut target_tree = TreeLookup::new(&source, target_tree.files);
+        let mut head_tree = TreeLookup::new(&source, state.files);
         let batch = self.store().begin()?;
         let mut looker = Looker::new(&self.root, &source, &*batch)?;
         let mut edits = Vec::new();
         for path in paths {
             let was_dir = |node: Option<TreeNode>| node.is_some_and(|node| node.is_dir());
-            let (then, now) = (wanted.get(path)?, known.get(path)?);
+            let (then, now) = (target_tree.get(path)?, head_tree.get(path)?);
             let deletes = then.is_none();
             if was_dir(then) || was_dir(now.clone()) {
                 return Ok(None);
@@ -351,13 +356,13 @@ impl Workspace {
                 Single::Node(node) => edits.push((path.clone(), Some(node))),
             }
             // If a directory above the path is not what it was at the head, a full scan is needed.
-            let mut above = path.split_last().map(|(parent, _)| parent);
-            while let Some(dir) = above.filter(|dir| !dir.is_root()) {
+            let mut ancestor = path.split_last().map(|(parent, _)| parent);
+            while let Some(dir) = ancestor.filter(|dir| !dir.is_root()) {
                 let is_dir = matches!(looker.look(&dir)?, Single::Dir(_));
-                if !is_dir || !was_dir(known.get(&dir)?) {
+                if !is_dir || !was_dir(head_tree.get(&dir)?) {
                     return Ok(None);
                 }
-                above = dir.split_last().map(|(parent, _)| parent);
+                ancestor = dir.split_last().map(|(parent, _)| parent);
             }
         }
         let files = tree_edit::apply_edits(&source, &*batch, state.files, edits)?;
@@ -378,8 +383,8 @@ impl Workspace {
     ) -> Result<bool, EngineError> {
         let source = StoreSource(self.store());
         for state in [now, then] {
-            let all = diff::compare_trees(&source, None, state.files)?;
-            if all.iter().any(|change| filter.matches(&change.path)) {
+            let changes = diff::compare_trees(&source, None, state.files)?;
+            if changes.iter().any(|change| filter.matches(&change.path)) {
                 return Ok(true);
             }
         }

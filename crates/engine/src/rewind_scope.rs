@@ -67,22 +67,22 @@ impl Workspace {
         if request.everything {
             return Ok(None);
         }
-        let known = self.agent_sessions()?;
-        let agents: HashSet<SessionId> = known.iter().map(|session| session.id).collect();
+        let agent_sessions = self.agent_sessions()?;
+        let agents: HashSet<SessionId> = agent_sessions.iter().map(|session| session.id).collect();
         if agents.is_empty() {
             return Ok(None);
         }
-        let own = target.step.session;
+        let target_session = target.step.session;
         let sessions = match request.session {
             Some(session) => HashSet::from([session]),
-            None if agents.contains(&own) => HashSet::from([own]),
+            None if agents.contains(&target_session) => HashSet::from([target_session]),
             None => agents.clone(),
         };
         let Some((line, is_on_line)) = self.checkpoints_since(target)? else { return Ok(None) };
         let changes = self.attribute_changes(&line, &present.state)?;
-        let is_about_agents = request.session.is_some() || agents.contains(&own);
+        let is_about_agents = request.session.is_some() || agents.contains(&target_session);
         let was_at_work = |session: &Session| session.info.seen_at > Some(target.step.at);
-        let only_user = !known.iter().any(was_at_work);
+        let only_user = !agent_sessions.iter().any(was_at_work);
         if !is_about_agents
             && only_user
             && changes.iter().all(|numbered| numbered.who == Attribution::Unreported)
@@ -101,14 +101,14 @@ impl Workspace {
     /// no common checkpoint or states in between were freed.
     fn checkpoints_since(&self, target: &StepRow) -> Result<Option<(Vec<StepRow>, bool)>, EngineError> {
         let Ok(base) = self.nearest_checkpoint(target) else { return Ok(None) };
-        let there: Vec<_> = self.ancestry(&base)?.iter().map(|stored| stored.step.id).collect();
-        let known: HashSet<_> = there.iter().collect();
+        let target_line: Vec<_> = self.ancestry(&base)?.iter().map(|stored| stored.step.id).collect();
+        let on_target_line: HashSet<_> = target_line.iter().collect();
         let mut line = self.ancestry(&self.head()?)?;
-        let Some(at) = line.iter().position(|stored| known.contains(&stored.step.id)) else {
+        let Some(index) = line.iter().position(|stored| on_target_line.contains(&stored.step.id)) else {
             return Ok(None);
         };
-        let is_on_line = there.first() == Some(&line[at].step.id);
-        line.truncate(at + 1);
+        let is_on_line = target_line.first() == Some(&line[index].step.id);
+        line.truncate(index + 1);
         line.reverse();
         if line.iter().any(|stored| stored.purged) {
             return Ok(None);
@@ -123,7 +123,7 @@ impl Workspace {
         plan: &mut RewindPlan,
         scope: &RewindScope,
         filter: &PathFilter,
-        wanted: &WorkspaceState,
+        target: &WorkspaceState,
         present: &PresentState,
         audience: Audience,
     ) -> Result<(Vec<KeptChange>, Vec<RelPath>), EngineError> {
@@ -136,15 +136,15 @@ impl Workspace {
             .flat_map(|numbered| [Some(&numbered.change.path), numbered.change.from.as_ref()])
             .flatten()
             .collect();
-        let known: HashSet<&RelPath> = foreign.iter().copied().collect();
+        let foreign_paths: HashSet<&RelPath> = foreign.iter().copied().collect();
         // A directory is removed only with everything in it, and nothing is restored below a path that stays as it is.
         let stays = |change: &PlannedChange| {
-            let mut above = Some(change.path.clone());
-            while let Some(path) = above {
-                if known.contains(&path) {
+            let mut ancestor = Some(change.path.clone());
+            while let Some(path) = ancestor {
+                if foreign_paths.contains(&path) {
                     return true;
                 }
-                above = path.split_last().map(|(parent, _)| parent);
+                ancestor = path.split_last().map(|(parent, _)| parent);
             }
             let was_dir = change.now.as_ref().is_some_and(TreeNode::is_dir);
             let is_dir = change.then.as_ref().is_some_and(TreeNode::is_dir);
@@ -160,7 +160,7 @@ impl Workspace {
         });
         let source = StoreSource(self.store());
         let against = KeptChangeContext {
-            base: TreeLookup::new(&source, wanted.files),
+            base: TreeLookup::new(&source, target.files),
             present: TreeLookup::new(&source, present.state.files),
             plan,
         };
@@ -185,12 +185,12 @@ impl Workspace {
             let authors = parse_authors(self.load_detail(&pair[1].step)?.as_ref()).calls;
             let others: Vec<_> =
                 authors.iter().filter(|call| !sessions.contains(&call.session)).cloned().collect();
-            let who = match (authors.as_slice(), others.as_slice()) {
+            let mover = match (authors.as_slice(), others.as_slice()) {
                 ([], _) => Attribution::Unreported,
                 (_, []) => continue,
                 _ => Attribution::OneOf(authors),
             };
-            return self.resolve_change_author(&who).map(Some);
+            return self.resolve_change_author(&mover).map(Some);
         }
         let head = line.last().map(|head| self.load_state(head)).transpose()?;
         match head.is_some_and(|head| head.git != present.state.git) {
@@ -199,7 +199,7 @@ impl Workspace {
         }
     }
 
-    /// Plans to take back the changes in `scope`. `whole` is the plan that restores `target` as a whole. The caller fills in
+    /// Plans to take back the changes in `scope`. `full_plan` is the plan that restores `target` as a whole. The caller fills in
     /// the present and the lock.
     pub(crate) fn prepare_scoped_rewind(
         &self,
@@ -208,7 +208,7 @@ impl Workspace {
         scope: &RewindScope,
         filter: &PathFilter,
         present: &PresentState,
-        whole: &RewindPlan,
+        full_plan: &RewindPlan,
     ) -> Result<PreparedRewind, EngineError> {
         let audience = request.audience;
         let databases =
@@ -222,44 +222,44 @@ impl Workspace {
         let reached = Some(target).filter(|_| filter.is_empty());
         let detail = self.store_taken_back_marks(&chosen, &plan, reached, &scope.sessions)?;
         self.add_conflict_authors(&mut plan, &scope.changes, &chosen, audience)?;
-        let wanted = self.load_state(target)?;
+        let target_state = self.load_state(target)?;
         let source = StoreSource(self.store());
         let against = KeptChangeContext {
-            base: TreeLookup::new(&source, wanted.files),
+            base: TreeLookup::new(&source, target_state.files),
             present: TreeLookup::new(&source, present.state.files),
             plan: &plan,
         };
         let concerns = |session| scope.sessions.contains(&session);
         let RetainedChanges { kept, uncertain } =
             self.find_kept_changes(&others, against, audience, concerns, false)?;
-        for left in uncertain {
-            if !plan.left_alone.iter().any(|known| known.path == left.path) {
-                plan.left_alone.push(left);
+        for skipped in uncertain {
+            if !plan.left_alone.iter().any(|listed| listed.path == skipped.path) {
+                plan.left_alone.push(skipped);
             }
         }
-        let everything_changes = differing_paths(whole, &plan);
+        let everything_changes = differing_paths(full_plan, &plan);
         let mut git_target = None;
         let mut warnings = outside_link_warnings(&plan);
         if let Some(mover) = &scope.foreign_git {
             plan.left_alone.extend(self.list_skipped_git_dirs(present, mover, audience)?);
         } else if request.git {
-            let git = self.git_changes(filter, present, &wanted)?;
+            let git = self.git_changes(filter, present, &target_state)?;
             git_target = git.target;
             let mut planned = plan_restore(git.changes);
             self.check_git_objects(&mut planned, &mut warnings)?;
             plan.changes.extend(planned.changes);
             plan.left_alone.extend(planned.left_alone.into_iter().chain(git.left_alone));
         } else {
-            warnings.extend(self.git_head_warnings(&present.state, &wanted)?);
+            warnings.extend(self.git_head_warnings(&present.state, &target_state)?);
         }
         plan.changes.sort_by(|a, b| a.path.cmp_by_components(&b.path));
         let paths =
             if filter.is_empty() { String::new() } else { format!(" of {}", request.paths.join(", ")) };
-        let whose = self.describe_sessions(&scope.sessions)?;
+        let session_name = self.describe_sessions(&scope.sessions)?;
         let point = describe_checkpoint(target);
-        let summary = format!("rewind{paths} to {point}, only what {whose} changed");
+        let summary = format!("rewind{paths} to {point}, only what {session_name} changed");
         let unchanged_because = plan.is_empty().then(|| {
-            let nothing = format!("no change of {whose} since {point} is left to take back");
+            let nothing = format!("no change of {session_name} since {point} is left to take back");
             explain_unchanged(&point, &kept, &plan.left_alone, audience).unwrap_or(nothing)
         });
         let prepared = self.new_prepared_rewind(plan, warnings, summary, request.git, git_target, detail)?;
@@ -280,11 +280,11 @@ impl Workspace {
 
     /// Returns the name of a set of sessions for messages: that of a single session, otherwise `agents`.
     pub(crate) fn describe_sessions(&self, sessions: &HashSet<SessionId>) -> Result<String, EngineError> {
-        let known = self.agent_sessions()?;
-        let mut named: Vec<&Session> =
-            known.iter().filter(|session| sessions.contains(&session.id)).collect();
-        Ok(match (named.pop(), named.len()) {
-            (Some(one), 0) => format!("session {} {}", one.agent, one.id.short()),
+        let agent_sessions = self.agent_sessions()?;
+        let mut members: Vec<&Session> =
+            agent_sessions.iter().filter(|session| sessions.contains(&session.id)).collect();
+        Ok(match (members.pop(), members.len()) {
+            (Some(only_member), 0) => format!("session {} {}", only_member.agent, only_member.id.short()),
             _ => "agents".into(),
         })
     }
@@ -293,8 +293,8 @@ impl Workspace {
 /// Returns the paths that `whole` changes and `plan` does not, or not to the same content.
 fn differing_paths(whole: &RewindPlan, plan: &RewindPlan) -> Vec<RelPath> {
     let is_same = |change: &&PlannedChange| {
-        let found = plan.changes.binary_search_by(|other| other.path.cmp_by_components(&change.path));
-        found.is_ok_and(|at| plan.changes[at].then == change.then)
+        let position = plan.changes.binary_search_by(|planned| planned.path.cmp_by_components(&change.path));
+        position.is_ok_and(|index| plan.changes[index].then == change.then)
     };
     whole.changes.iter().filter(|change| !is_same(change)).map(|change| change.path.clone()).collect()
 }

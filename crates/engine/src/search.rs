@@ -45,26 +45,27 @@ impl Engine {
         Ok(self.update_index_partially(u64::MAX)?.0)
     }
 
-    /// Like [`Self::update_index`] for about `most` steps; also returns whether the index is complete.
-    pub fn update_index_partially(&self, most: u64) -> Result<(u64, bool), EngineError> {
+    /// Like [`Self::update_index`] for about `max_steps` steps; also returns whether the index is complete.
+    pub fn update_index_partially(&self, max_steps: u64) -> Result<(u64, bool), EngineError> {
         let source = StoreSource(self.store());
         let mut gatherer = TextCollector {
             store: self.store(),
             details: LastRead::new(&source),
             indexed_messages: HashMap::new(),
         };
-        let mut told = 0;
+        let mut indexed = 0;
         let mut last = Vec::new();
         loop {
-            if told >= most {
-                return Ok((told, self.store.unindexed(1)?.is_empty()));
+            if indexed >= max_steps {
+                return Ok((indexed, self.store.unindexed(1)?.is_empty()));
             }
-            let at_once = MAX_BATCH_STEPS.min(usize::try_from(most - told).unwrap_or(MAX_BATCH_STEPS));
+            let at_once =
+                MAX_BATCH_STEPS.min(usize::try_from(max_steps - indexed).unwrap_or(MAX_BATCH_STEPS));
             let steps = self.store.unindexed(at_once)?;
             let ids: Vec<_> = steps.iter().map(|stored| stored.step.id).collect();
             // If the store returns the same steps again after indexing them, this would never end.
             if steps.is_empty() || ids == last {
-                return Ok((told, true));
+                return Ok((indexed, true));
             }
             last = ids;
             let (mut documents, mut bytes) = (Vec::with_capacity(steps.len()), 0);
@@ -77,7 +78,7 @@ impl Engine {
                     break;
                 }
             }
-            told += documents.len() as u64;
+            indexed += documents.len() as u64;
             if let Some(progress) = &self.progress {
                 progress.fetch_add(documents.len() as u64, Ordering::Relaxed);
             }

@@ -76,9 +76,9 @@ impl Workspace {
 
     /// Fails if nothing can be delivered to the session; the error lists the running ones.
     pub fn check_running(&self, session: &Session, now: Timestamp) -> Result<(), EngineError> {
-        let Some(why) = not_running_reason(session, now) else { return Ok(()) };
+        let Some(reason) = not_running_reason(session, now) else { return Ok(()) };
         Err(EngineError::NotRunning(format!(
-            "session {} {} {why}; {}",
+            "session {} {} {reason}; {}",
             session.agent,
             session.id.short(),
             self.describe_running_sessions()?
@@ -92,7 +92,7 @@ impl Workspace {
             .collect();
         Ok(match names.as_slice() {
             [] => "no agent is running here".into(),
-            [one] => format!("{one} is running here"),
+            [session_name] => format!("{session_name} is running here"),
             several => format!("{} are running here", several.join(", ")),
         })
     }
@@ -124,9 +124,9 @@ impl Engine {
     /// Like [`Workspace::find_session`], among the sessions of every workspace in the store.
     pub fn find_session_in_store(&self, text: &str) -> Result<Session, EngineError> {
         // Projects first: a rerun may have the same agent's id as the session it repeats.
-        let of = "this store";
-        find_unique_session(self.project_sessions()?, text, of)
-            .or_else(|_| find_unique_session(self.all_sessions()?, text, of))
+        let store_name = "this store";
+        find_unique_session(self.project_sessions()?, text, store_name)
+            .or_else(|_| find_unique_session(self.all_sessions()?, text, store_name))
     }
 
     /// Returns the sessions of every workspace in the store.
@@ -178,28 +178,34 @@ fn find_unique_session(sessions: Vec<Session>, text: &str, of: &str) -> Result<S
     if text.is_empty() {
         return Err(EngineError::Point("the id of a session is missing".into()));
     }
-    let wanted = text.to_ascii_lowercase();
-    let named = |session: &Session| {
-        session.id.to_string().starts_with(&wanted)
-            || session.info.external.as_ref().is_some_and(|id| id.to_ascii_lowercase().starts_with(&wanted))
+    let lower_text = text.to_ascii_lowercase();
+    let has_name = |session: &Session| {
+        session.id.to_string().starts_with(&lower_text)
+            || session
+                .info
+                .external
+                .as_ref()
+                .is_some_and(|id| id.to_ascii_lowercase().starts_with(&lower_text))
     };
-    let mut found: Vec<Session> = sessions.into_iter().filter(named).collect();
+    let mut matches: Vec<Session> = sessions.into_iter().filter(has_name).collect();
     // A complete id wins, however many other ids start with it.
     let exact = |session: &Session| {
-        session.info.external.as_deref() == Some(text) || session.id.to_string() == wanted
+        session.info.external.as_deref() == Some(text) || session.id.to_string() == lower_text
     };
-    if found.iter().any(exact) {
-        found.retain(exact);
+    if matches.iter().any(exact) {
+        matches.retain(exact);
     }
-    if found.len() > 1 {
-        let names = found
+    if matches.len() > 1 {
+        let names = matches
             .iter()
             .take(MAX_LISTED_CANDIDATES)
             .map(|session| format!("{} {}", session.agent, session.id.short()));
         let names = names.collect::<Vec<_>>().join(", ");
-        let more = if found.len() > MAX_LISTED_CANDIDATES { ", …" } else { "" };
-        let count = found.len();
-        return Err(EngineError::Point(format!("{count} sessions of {of} start with {text}: {names}{more}")));
+        let ellipsis = if matches.len() > MAX_LISTED_CANDIDATES { ", …" } else { "" };
+        let count = matches.len();
+        return Err(EngineError::Point(format!(
+            "{count} sessions of {of} start with {text}: {names}{ellipsis}"
+        )));
     }
-    found.pop().ok_or_else(|| EngineError::Point(format!("no session of {of} starts with {text}")))
+    matches.pop().ok_or_else(|| EngineError::Point(format!("no session of {of} starts with {text}")))
 }

@@ -35,9 +35,9 @@ impl Workspace {
             let query = StepQuery { before, limit: Some(limit), ..StepQuery::default() };
             let steps = self.store().steps(self.record.id, &query)?;
             let session = |stored: &StepRow| sessions.get(&stored.step.session).cloned();
-            let mut found = steps.iter().filter_map(|stored| session(stored).zip(Some(stored.clone())));
-            if let Some(found) = found.next() {
-                return Ok(Some(found));
+            let mut match_found = steps.iter().filter_map(|stored| session(stored).zip(Some(stored.clone())));
+            if let Some(match_found) = match_found.next() {
+                return Ok(Some(match_found));
             }
             let Some(oldest) = steps.last() else { break };
             before = Some(oldest.step.number);

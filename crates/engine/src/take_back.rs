@@ -45,7 +45,7 @@ impl AuthorScope {
     /// Whether a change that `session` may have made could be in scope.
     fn can_include_session(&self, session: SessionId) -> bool {
         match self {
-            Self::Session(wanted) => *wanted == session,
+            Self::Session(session_in_scope) => *session_in_scope == session,
             _ => true,
         }
     }
@@ -69,9 +69,9 @@ impl Workspace {
         listed.retain(|numbered| {
             filter.matches(&numbered.change.path) || databases.contains(&numbered.change.path)
         });
-        let whose = self.author_scope(request)?;
+        let author_scope = self.author_scope(request)?;
         let ChangeSelection { chosen, others } = match request.changes.as_slice() {
-            [] => self.select_changes(request, &whose, &listed),
+            [] => self.select_changes(request, &author_scope, &listed),
             numbers => self.select_changes_by_number(request, numbers, &listed)?,
         };
         let mut plan = self.plan_take_back(&chosen, &present, &request.hunks)?;
@@ -87,28 +87,30 @@ impl Workspace {
             present: TreeLookup::new(&source, present.state.files),
             plan: &plan,
         };
-        let concerns = |session| whose.can_include_session(session);
+        let concerns = |session| author_scope.can_include_session(session);
         let RetainedChanges { kept, uncertain } =
             self.find_kept_changes(&others, against, request.audience, concerns, true)?;
         let mut everything_changes: Vec<_> = kept.iter().map(|change| change.path.clone()).collect();
-        for left in uncertain {
-            everything_changes.push(left.path.clone());
-            if !plan.left_alone.iter().any(|known| known.path == left.path) {
-                plan.left_alone.push(left);
+        for skipped in uncertain {
+            everything_changes.push(skipped.path.clone());
+            if !plan.left_alone.iter().any(|skipped_path| skipped_path.path == skipped.path) {
+                plan.left_alone.push(skipped);
             }
         }
         everything_changes.sort_by(|a, b| a.cmp_by_components(b));
         everything_changes.dedup();
         let mut warnings = outside_link_warnings(&plan);
-        if matches!(whose, AuthorScope::OnlyUser) && !chosen.is_empty() && request.changes.is_empty() {
-            let own = match request.audience {
+        if matches!(author_scope, AuthorScope::OnlyUser) && !chosen.is_empty() && request.changes.is_empty() {
+            let own_changes = match request.audience {
                 Audience::User => "your own",
                 Audience::Agent => "the user's own",
             };
-            warnings.push(format!("no agent has worked in this workspace, so this applies to {own} changes"));
+            warnings.push(format!(
+                "no agent has worked in this workspace, so this applies to {own_changes} changes"
+            ));
         }
         let unchanged_because = match plan.is_empty() {
-            true => Some(self.explain_no_change(request, &whose, &chosen, &plan, &kept)?),
+            true => Some(self.explain_no_change(request, &author_scope, &chosen, &plan, &kept)?),
             false => None,
         };
         let prepared = self.new_prepared_rewind(
@@ -138,11 +140,11 @@ impl Workspace {
         })
     }
 
-    /// Selects the last `request.last` changes of `whose`, or all of them, and what others changed meanwhile.
+    /// Selects the last `request.last` changes of `author_scope`, or all of them, and what others changed meanwhile.
     fn select_changes<'n>(
         &self,
         request: &RewindRequest,
-        whose: &AuthorScope,
+        author_scope: &AuthorScope,
         listed: &'n [NumberedChange],
     ) -> ChangeSelection<'n> {
         // After the list was cleared, it holds only later changes, unless the request names a point to start from.
@@ -150,21 +152,21 @@ impl Workspace {
             Some(_) => 0,
             None => self.session.info.cleared.unwrap_or(0),
         };
-        let mut among: Vec<&NumberedChange> =
+        let mut candidates: Vec<&NumberedChange> =
             (listed.iter()).filter(|numbered| numbered.is_open(cleared)).collect();
         if let (Some(last), false) = (request.last, request.all) {
-            let own: Vec<usize> = (among.iter().enumerate())
-                .filter(|(_, numbered)| whose.includes(numbered))
-                .map(|(at, _)| at)
+            let own_indexes: Vec<usize> = (candidates.iter().enumerate())
+                .filter(|(_, numbered)| author_scope.includes(numbered))
+                .map(|(index, _)| index)
                 .collect();
-            let from = match (last, own.len().checked_sub(last)) {
-                (0, _) => among.len(),
-                (_, Some(skipped)) => own[skipped],
+            let first_own = match (last, own_indexes.len().checked_sub(last)) {
+                (0, _) => candidates.len(),
+                (_, Some(skipped)) => own_indexes[skipped],
                 (_, None) => 0,
             };
-            among.drain(..from);
+            candidates.drain(..first_own);
         }
-        let (chosen, others) = among.into_iter().partition(|numbered| whose.includes(numbered));
+        let (chosen, others) = candidates.into_iter().partition(|numbered| author_scope.includes(numbered));
         ChangeSelection { chosen, others }
     }
 
@@ -175,12 +177,12 @@ impl Workspace {
         numbers: &[usize],
         listed: &'n [NumberedChange],
     ) -> Result<ChangeSelection<'n>, EngineError> {
-        let known = |number: usize| listed.iter().find(|numbered| numbered.number == number);
+        let find_numbered = |number: usize| listed.iter().find(|numbered| numbered.number == number);
         for &number in numbers {
-            let Some(numbered) = known(number) else {
-                let mut left = listed.iter().filter(|numbered| !numbered.taken_back);
-                let first = left.next();
-                let listed = first.zip(left.next_back().or(first));
+            let Some(numbered) = find_numbered(number) else {
+                let mut remaining = listed.iter().filter(|numbered| !numbered.taken_back);
+                let first = remaining.next();
+                let listed = first.zip(remaining.next_back().or(first));
                 let listed = listed.map(|(first, last)| (first.number, last.number));
                 return Err(SelectionError::NoSuchChange { number, listed }.into());
             };
@@ -201,19 +203,20 @@ impl Workspace {
     fn explain_no_change(
         &self,
         request: &RewindRequest,
-        whose: &AuthorScope,
+        author_scope: &AuthorScope,
         chosen: &[&NumberedChange],
         plan: &RewindPlan,
         kept: &[KeptChange],
     ) -> Result<String, EngineError> {
-        let after = request.target.as_ref().map(|target| format!(" after {}", describe_checkpoint(target)));
-        let after = after.unwrap_or_default();
-        let who = match whose {
+        let since_text =
+            request.target.as_ref().map(|target| format!(" after {}", describe_checkpoint(target)));
+        let since_text = since_text.unwrap_or_default();
+        let authors = match author_scope {
             AuthorScope::Session(session) => self.describe_sessions(&HashSet::from([*session]))?,
             AuthorScope::Agents => "an agent".into(),
             AuthorScope::Everyone | AuthorScope::OnlyUser => {
                 return Ok(match (chosen, plan.left_alone.is_empty()) {
-                    ([], _) => format!("no change{after} is listed"),
+                    ([], _) => format!("no change{since_text} is listed"),
                     (_, true) => "the files are already as they were before these changes".into(),
                     (_, false) => "the differences are skipped for the reasons listed".into(),
                 });
@@ -224,10 +227,12 @@ impl Workspace {
             kept => format!(": what differs was changed by {}", format_author_list(kept, request.audience)),
         };
         Ok(match (chosen, plan.left_alone.is_empty()) {
-            ([], true) => format!("no change{after} by {who} is left to take back{made_by_others}"),
-            ([], false) => format!("no change{after} is known to be by {who}{made_by_others}"),
-            (_, true) => format!("what {who} changed{after} is already as it was before{made_by_others}"),
-            (_, false) => format!("what {who} changed{after} is skipped for the reasons listed"),
+            ([], true) => format!("no change{since_text} by {authors} is left to take back{made_by_others}"),
+            ([], false) => format!("no change{since_text} is known to be by {authors}{made_by_others}"),
+            (_, true) => {
+                format!("what {authors} changed{since_text} is already as it was before{made_by_others}")
+            }
+            (_, false) => format!("what {authors} changed{since_text} is skipped for the reasons listed"),
         })
     }
 
@@ -274,10 +279,11 @@ impl Workspace {
         target: Option<&StepRow>,
         sessions: &HashSet<SessionId>,
     ) -> Result<Option<Hash>, EngineError> {
-        let left =
-            |numbered: &NumberedChange| plan.left_alone.iter().any(|left| left.path == numbered.change.path);
+        let is_left_alone = |numbered: &NumberedChange| {
+            plan.left_alone.iter().any(|is_left_alone| is_left_alone.path == numbered.change.path)
+        };
         let marks: Vec<Value> = (chosen.iter())
-            .filter(|numbered| !left(numbered))
+            .filter(|numbered| !is_left_alone(numbered))
             .filter_map(|numbered| {
                 Some(encode_taken_back_mark(numbered.step?.0, numbered.change.path.as_bytes()))
             })

@@ -26,15 +26,15 @@ pub fn apply_edits(
     root: Option<Hash>,
     edits: impl IntoIterator<Item = Edit>,
 ) -> Result<Hash, ObjectError> {
-    let mut all = PathEdits::default();
+    let mut root_edits = PathEdits::default();
     for (path, node) in edits {
-        let mut at = &mut all;
+        let mut current = &mut root_edits;
         for name in path.components() {
-            at = at.children.entry(name.to_vec()).or_default();
+            current = current.children.entry(name.to_vec()).or_default();
         }
-        at.node = Some(node);
+        current.node = Some(node);
     }
-    write_edited_tree(source, sink, root, all)
+    write_edited_tree(source, sink, root, root_edits)
 }
 
 fn write_edited_tree(

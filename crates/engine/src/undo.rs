@@ -62,8 +62,8 @@ impl Workspace {
         let unknown = |what: String| EngineError::Point(what);
         if let Ok(number) = text.strip_prefix('#').unwrap_or(text).parse::<u64>() {
             let newest = operations.first().map_or(0, |op| op.number);
-            let found = operations.iter().find(|op| op.number == number).map(|op| op.id);
-            return found
+            let id = operations.iter().find(|op| op.number == number).map(|op| op.id);
+            return id
                 .ok_or_else(|| unknown(format!("there is no operation {number} (the last is {newest})")));
         }
         let prefix = match text.strip_prefix("id:") {
@@ -72,8 +72,8 @@ impl Workspace {
             _ => return Err(unknown(format!("there is no operation {text}"))),
         };
         let prefix = prefix.to_ascii_lowercase();
-        let mut found = operations.iter().filter(|op| op.id.to_string().starts_with(&prefix));
-        match (found.next(), found.next()) {
+        let mut id = operations.iter().filter(|op| op.id.to_string().starts_with(&prefix));
+        match (id.next(), id.next()) {
             (Some(op), None) => Ok(op.id),
             (None, _) => Err(unknown(format!("there is no operation {text}"))),
             (Some(_), Some(_)) => Err(unknown(format!("several operations start with {prefix}"))),
@@ -90,15 +90,15 @@ impl Workspace {
                 .ok_or(EngineError::NothingToUndo("undo"))?
                 .clone(),
             Some(id) => {
-                let found =
+                let undoable =
                     operations.iter().find(|op| op.id == id).ok_or(EngineError::NothingToUndo("undo"))?;
-                if !is_in_force(found) {
+                if !is_in_force(undoable) {
                     return Err(EngineError::CannotUndo(format!(
                         "operation {} ({}) cannot be undone: it was undone or reverted already, or is itself an undo",
-                        found.number, found.summary
+                        undoable.number, undoable.summary
                     )));
                 }
-                found.clone()
+                undoable.clone()
             }
         };
         let summary = format!("undo of operation {} ({})", operation.number, operation.summary);
@@ -146,12 +146,12 @@ impl Workspace {
         let undone = direction == UndoDirection::Undo;
         match reversal {
             Reversal::Files { prepared, operation } => {
-                let also = vec![Mutation::SetOpUndone { op: operation.id, undone }];
+                let extra_mutations = vec![Mutation::SetOpUndone { op: operation.id, undone }];
                 let purpose = match direction {
                     UndoDirection::Undo => OperationPurpose::Undo(operation.id),
                     UndoDirection::Redo => OperationPurpose::Redo(operation.id),
                 };
-                let report = self.apply_with_purpose(*prepared, purpose, also)?;
+                let report = self.apply_with_purpose(*prepared, purpose, extra_mutations)?;
                 let board = self.move_board_with_operation(&operation)?;
                 Ok(MoveReport::Files(Box::new(RewindReport { board, ..report })))
             }
@@ -206,7 +206,7 @@ impl Workspace {
         summary: String,
     ) -> Result<PreparedRewind, EngineError> {
         let lock = self.lock_exclusive()?;
-        if let Some((left, entered)) = &moved.branches {
+        if let Some((later, entered)) = &moved.branches {
             let present = self.present_branch()?;
             if present != *entered {
                 return Err(EngineError::CannotUndo(format!(
@@ -214,9 +214,9 @@ impl Workspace {
                 )));
             }
             // Otherwise the checkpoints made on that branch since would be on no branch.
-            if let Some(tip) = self.branch_tip(left)?.filter(|tip| tip.step.id != moved.before) {
+            if let Some(tip) = self.branch_tip(later)?.filter(|tip| tip.step.id != moved.before) {
                 return Err(EngineError::CannotUndo(format!(
-                    "that was a switch from branch {left}, which is at {} now: \"stepback branch switch {left}\" switches to it",
+                    "that was a switch from branch {later}, which is at {} now: \"stepback branch switch {later}\" switches to it",
                     describe_checkpoint(&tip)
                 )));
             }
@@ -224,29 +224,30 @@ impl Workspace {
         let find = |id| -> Result<StepRow, EngineError> {
             self.store().step(id)?.ok_or_else(|| EngineError::CannotUndo("its steps no longer exist".into()))
         };
-        let (wanted, left) = (self.load_state(&find(moved.before)?)?, self.load_state(&find(moved.after)?)?);
+        let (earlier, later) =
+            (self.load_state(&find(moved.before)?)?, self.load_state(&find(moved.after)?)?);
         let source = StoreSource(self.store());
-        let mut effect = diff::compare_trees(&source, wanted.files, left.files)?;
+        let mut effect = diff::compare_trees(&source, earlier.files, later.files)?;
         // The git slot of the state, not the tree, says whether a git directory exists.
         let marks_git =
             |node: &Option<TreeNode>| matches!(node, Some(TreeNode::Skipped { reason: SkipReason::GitDir }));
         effect.retain(|change| !marks_git(&change.before) && !marks_git(&change.after));
-        let present = self.scan_for_reversal(&effect, &wanted, moved.git)?;
+        let present = self.scan_for_reversal(&effect, &earlier, moved.git)?;
         let batch = self.store().begin()?;
         let mut reverter = Reverter::new(&source, &*batch, present.state.files);
         for change in &effect {
             reverter.take_back(change)?;
         }
-        let mut plan = reverter.finish(&mut TreeLookup::new(&source, wanted.files))?;
+        let mut plan = reverter.finish(&mut TreeLookup::new(&source, earlier.files))?;
         // Paths that the move did not change and that differ from the earlier state were changed later.
-        self.complete_databases(&mut plan, present.state.files, &|_| wanted.files, &|_| true)?;
+        self.complete_databases(&mut plan, present.state.files, &|_| earlier.files, &|_| true)?;
         let finished = batch.finish()?;
         self.store().commit(Some(finished), &[])?;
         let mut warnings = Vec::new();
         let mut git_target = None;
         if moved.git {
-            git_target = wanted.git.map(|hash| GitState::load(&source, hash)).transpose()?;
-            self.plan_git_reversal(&wanted, &left, &present, &mut plan, &mut warnings)?;
+            git_target = earlier.git.map(|hash| GitState::load(&source, hash)).transpose()?;
+            self.plan_git_reversal(&earlier, &later, &present, &mut plan, &mut warnings)?;
         }
         plan.changes.sort_by(|a, b| a.path.cmp_by_components(&b.path));
         let unchanged_because = plan.is_empty().then(|| match plan.left_alone.is_empty() {
@@ -283,13 +284,13 @@ impl Workspace {
     fn scan_for_reversal(
         &self,
         effect: &[stepback_model::change::PathChange],
-        wanted: &stepback_model::state::WorkspaceState,
+        earlier: &stepback_model::state::WorkspaceState,
         git: bool,
     ) -> Result<PresentState, EngineError> {
         const MAX_PARTIAL_SCAN_PATHS: usize = 100;
         if !git && effect.len() <= MAX_PARTIAL_SCAN_PATHS {
             let paths: Vec<_> = effect.iter().map(|change| change.path.clone()).collect();
-            if let Some(present) = self.scan_paths(&add_sidecar_files(paths), wanted)? {
+            if let Some(present) = self.scan_paths(&add_sidecar_files(paths), earlier)? {
                 return Ok(present);
             }
         }
@@ -300,8 +301,8 @@ impl Workspace {
     /// old index would be worse than either.
     fn plan_git_reversal(
         &self,
-        wanted: &stepback_model::state::WorkspaceState,
-        left: &stepback_model::state::WorkspaceState,
+        earlier: &stepback_model::state::WorkspaceState,
+        later: &stepback_model::state::WorkspaceState,
         present: &PresentState,
         plan: &mut RewindPlan,
         warnings: &mut Vec<String>,
@@ -310,11 +311,11 @@ impl Workspace {
         let load =
             |hash: Option<_>| hash.map_or(Ok(GitState::default()), |hash| GitState::load(&source, hash));
         let now = load(present.state.git).map_err(|error: ObjectError| EngineError::from(error))?;
-        let back = diff::compare_git(&source, left, wanted)?;
-        let since = diff::compare_git(&source, left, &present.state)?;
-        let wanted_git = load(wanted.git)?;
+        let changes_back = diff::compare_git(&source, later, earlier)?;
+        let since = diff::compare_git(&source, later, &present.state)?;
+        let wanted_git = load(earlier.git)?;
         let repositories =
-            load(left.git)?.repositories.into_iter().chain(wanted_git.repositories.iter().cloned());
+            load(later.git)?.repositories.into_iter().chain(wanted_git.repositories.iter().cloned());
         let mut paths: Vec<Vec<u8>> = repositories.map(|repository| repository.path).collect();
         paths.sort();
         paths.dedup();
@@ -334,12 +335,12 @@ impl Workspace {
                     .push(SkippedPath::conflict(root, "its branches moved since; it is not changed"));
                 continue;
             }
-            if let (Some(there), None) = (now.get(&path), wanted_git.get(&path)) {
-                plan_repository_removal(&source, &root, there.tree, plan)?;
+            if let (Some(current_git), None) = (now.get(&path), wanted_git.get(&path)) {
+                plan_repository_removal(&source, &root, current_git.tree, plan)?;
                 continue;
             }
             let mut tree = TreeLookup::new(&source, now.get(&path).map(|repository| repository.tree));
-            for change in back.iter().filter(|change| change.path.starts_with(&root)) {
+            for change in changes_back.iter().filter(|change| change.path.starts_with(&root)) {
                 let rest = change.path.as_bytes().get(root.as_bytes().len() + 1..);
                 let current = match rest.and_then(|rest| stepback_model::path::RelPath::parse(rest).ok()) {
                     Some(relative) => tree.get(&relative)?,
@@ -442,9 +443,10 @@ fn log_reversal_mutations(
         OperationAction::BranchCreate { name, step, .. } | OperationAction::BranchDelete { name, step } => {
             set(name, step)
         }
-        OperationAction::BranchRename { from, to, step } => {
-            let (gone, back) = if undo { (to, from) } else { (from, to) };
-            return vec![drop(gone), set(back, step)];
+        OperationAction::BranchRename { from: old_name, to: new_name, step } => {
+            let (removed_name, restored_name) =
+                if undo { (new_name, old_name) } else { (old_name, new_name) };
+            return vec![drop(removed_name), set(restored_name, step)];
         }
         OperationAction::ChangesClear { before, after } => {
             let cleared = if undo { *before } else { Some(*after) };

@@ -30,9 +30,9 @@ impl Workspace {
                 Some(_) => Ok(None),
             }
         };
-        let (before, after) = (side(&change.before)?, side(&change.after)?);
-        let (Some(before), Some(after)) = (before, after) else { return Ok(None) };
-        Ok(format_unified_diff(&change.path.display(), &before, &after))
+        let (old_text, new_text) = (side(&change.before)?, side(&change.after)?);
+        let (Some(old_text), Some(new_text)) = (old_text, new_text) else { return Ok(None) };
+        Ok(format_unified_diff(&change.path.display(), &old_text, &new_text))
     }
 }
 

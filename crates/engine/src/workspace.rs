@@ -107,13 +107,13 @@ impl Workspace {
         let mut parent = stored.step.parent;
         while !stored.is_checkpoint() && state.files.is_none() {
             let Some(id) = parent else { break };
-            let Some(before) = self.store().step(id)? else { break };
-            if before.purged {
+            let Some(parent_step) = self.store().step(id)? else { break };
+            if parent_step.purged {
                 return Err(purged());
             }
-            let earlier = WorkspaceState::load(self.store(), before.step.state)?;
+            let earlier = WorkspaceState::load(self.store(), parent_step.step.state)?;
             (state.files, state.git) = (earlier.files, earlier.git);
-            parent = before.step.parent;
+            parent = parent_step.step.parent;
         }
         if state.files.is_none() {
             return Err(EngineError::NoFiles { what: describe_checkpoint(stored) });

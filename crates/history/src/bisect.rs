@@ -51,14 +51,14 @@ pub fn find_candidates(
     let bad = workspace.nearest_checkpoint(bad)?;
     let mut line = workspace.ancestry(&bad)?;
     line.reverse();
-    let first = line.iter().rposition(|stored| stored.purged).map_or(0, |at| at + 1);
-    line.drain(..first);
+    let first_kept = line.iter().rposition(|stored| stored.purged).map_or(0, |index| index + 1);
+    line.drain(..first_kept);
     if let Some(good) = good {
         let good = workspace.nearest_checkpoint(good)?;
-        let at = line.iter().position(|stored| stored.step.id == good.step.id);
+        let index = line.iter().position(|stored| stored.step.id == good.step.id);
         let unrelated =
             || HistoryError::Unrelated { good: describe_checkpoint(&good), bad: describe_checkpoint(&bad) };
-        line.drain(..at.ok_or_else(unrelated)?);
+        line.drain(..index.ok_or_else(unrelated)?);
     }
     match line.len() {
         0 | 1 => Err(HistoryError::NothingBetween),
@@ -83,10 +83,10 @@ pub fn find_first_bad(
         let probe = run_probe(workspace, &mut scratches[0], &line[moment], command)?;
         on_event(BisectEvent::Probed(moment, probe));
         if probe.verdict != expected {
-            let what = describe_checkpoint(&line[moment]);
+            let description = describe_checkpoint(&line[moment]);
             return Err(match expected {
-                ProbeVerdict::Good => HistoryError::NotGood { what },
-                _ => HistoryError::NotBad { what },
+                ProbeVerdict::Good => HistoryError::NotGood { what: description },
+                _ => HistoryError::NotBad { what: description },
             });
         }
     }
@@ -96,7 +96,7 @@ pub fn find_first_bad(
         if next.is_empty() {
             return Ok(search.result());
         }
-        let found: Vec<Result<Probe, HistoryError>> = std::thread::scope(|scope| {
+        let results: Vec<Result<Probe, HistoryError>> = std::thread::scope(|scope| {
             let running: Vec<_> = next
                 .iter()
                 .zip(&mut scratches)
@@ -109,8 +109,8 @@ pub fn find_first_bad(
                 .map(|thread| thread.join().unwrap_or(Err(HistoryError::ProbePanicked)))
                 .collect()
         });
-        for (moment, found) in next.into_iter().zip(found) {
-            let probe = found?;
+        for (moment, results) in next.into_iter().zip(results) {
+            let probe = results?;
             search.record_verdict(moment, probe.verdict);
             on_event(BisectEvent::Probed(moment, probe));
         }
@@ -126,10 +126,10 @@ fn run_probe(
     stored: &StepRow,
     command: &str,
 ) -> Result<Probe, HistoryError> {
-    let begun = Instant::now();
+    let started = Instant::now();
     scratch.switch_to_state(&workspace.load_state(stored)?)?;
-    let set_up = begun.elapsed();
-    let begun = Instant::now();
+    let set_up = started.elapsed();
+    let started = Instant::now();
     let status = Command::new("sh")
         .args(["-c", command])
         .current_dir(scratch.dir())
@@ -137,7 +137,7 @@ fn run_probe(
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .status()?;
-    let ran = begun.elapsed();
+    let ran = started.elapsed();
     // A command that was killed or not found says nothing about the files.
     let code = status.code().ok_or_else(|| HistoryError::Killed { command: command.to_owned() })?;
     let verdict = match code {

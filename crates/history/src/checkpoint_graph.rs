@@ -24,10 +24,10 @@ pub struct CheckpointNode {
 /// Returns the visible checkpoints of a workspace, newest first.
 pub fn checkpoint_graph(workspace: &Workspace) -> Result<Vec<CheckpointNode>, EngineError> {
     let (steps, lines) = (workspace.checkpoints()?, workspace.load_lines()?);
-    let shown: HashMap<StepId, &StepRow> = steps.iter().map(|stored| (stored.step.id, stored)).collect();
-    let is_rolled_back = |id: StepId| shown.get(&id).is_some_and(|stored| lines.is_rolled_back(stored));
+    let visible: HashMap<StepId, &StepRow> = steps.iter().map(|stored| (stored.step.id, stored)).collect();
+    let is_rolled_back = |id: StepId| visible.get(&id).is_some_and(|stored| lines.is_rolled_back(stored));
     let line: Vec<StepId> = (lines.present_line().iter().copied())
-        .filter(|id| shown.contains_key(id) && !is_rolled_back(*id))
+        .filter(|id| visible.contains_key(id) && !is_rolled_back(*id))
         .collect();
     let next: HashMap<StepId, StepId> =
         line.iter().zip(line.iter().skip(1)).map(|(newer, older)| (*newer, *older)).collect();
@@ -37,7 +37,7 @@ pub fn checkpoint_graph(workspace: &Workspace) -> Result<Vec<CheckpointNode>, En
         let (is_on_line, is_rolled_back) = (line.contains(&id), is_rolled_back(id));
         let follows = match is_on_line {
             true => next.get(&id).copied(),
-            false => lines.find_ancestor(id, |id| shown.contains_key(&id)).map(|(id, _)| id),
+            false => lines.find_ancestor(id, |id| visible.contains_key(&id)).map(|(id, _)| id),
         };
         let branch = match (is_on_line, is_rolled_back) {
             (true, _) => lines.branches.iter().find(|line| line.present),
@@ -48,7 +48,7 @@ pub fn checkpoint_graph(workspace: &Workspace) -> Result<Vec<CheckpointNode>, En
             branch: branch.map(|line| line.name.clone()),
             is_on_line,
             is_rolled_back,
-            follows: follows.and_then(|id| Some((id, shown.get(&id)?.step.number))),
+            follows: follows.and_then(|id| Some((id, visible.get(&id)?.step.number))),
             stored: stored.clone(),
         }
     });

@@ -167,8 +167,8 @@ pub fn compare(
         align::align(&read_a.alignment_keys(), &read_b.alignment_keys())
             .into_iter()
             .map(|(left, right)| {
-                let entry = |side: &ComparedRun, at: Option<usize>| {
-                    at.map(|at| ComparedStep::from_step(&side.steps[at]))
+                let entry = |side: &ComparedRun, index: Option<usize>| {
+                    index.map(|index| ComparedStep::from_step(&side.steps[index]))
                 };
                 let differs = match (left, right) {
                     (Some(left), Some(right)) => {
@@ -187,8 +187,8 @@ pub fn compare(
             let (left, right) = pairs[row];
             Some(FirstDifference {
                 row,
-                a: left.map(|at| a.steps[at].number),
-                b: right.map(|at| b.steps[at].number),
+                a: left.map(|index| a.steps[index].number),
+                b: right.map(|index| b.steps[index].number),
                 differs: rows[row].differs.clone(),
                 parts: match (left, right) {
                     (Some(left), Some(right)) => {
@@ -233,31 +233,32 @@ fn compare_details(
     (b, right): (&ComparedRun, &Step),
 ) -> Result<Vec<json::ValueDifference>, HistoryError> {
     let asks_model = matches!(left.kind, StepKind::ModelStart | StepKind::ModelEnd);
-    let (Some(before), Some(after), false) = (left.meta.detail, right.meta.detail, asks_model) else {
+    let (Some(left_detail), Some(right_detail), false) = (left.meta.detail, right.meta.detail, asks_model)
+    else {
         return Ok(Vec::new());
     };
-    let mut found = json::diff(source, before, after)?;
-    found.retain(|part| {
+    let mut differences = json::diff(source, left_detail, right_detail)?;
+    differences.retain(|part| {
         let top = part.pointer.split('/').nth(1);
         let is_said = matches!(top, Some("input" | "output" | "error"));
-        let shown =
+        let clip =
             |side: &ComparedRun, value: &Option<_>| value.as_ref().map(|value| side.normalize_value(value));
-        is_said && shown(a, &part.before) != shown(b, &part.after)
+        is_said && clip(a, &part.before) != clip(b, &part.after)
     });
-    found.truncate(PARTS);
-    for part in &mut found {
+    differences.truncate(PARTS);
+    for part in &mut differences {
         part.before.as_mut().map(shorten_text);
         part.after.as_mut().map(shorten_text);
     }
-    Ok(found)
+    Ok(differences)
 }
 
 /// Cuts a text to [`TEXT`] characters.
 fn shorten_text(value: &mut serde_json::Value) {
     if let serde_json::Value::String(text) = value
-        && let Some((at, _)) = text.char_indices().nth(TEXT)
+        && let Some((offset, _)) = text.char_indices().nth(TEXT)
     {
-        text.truncate(at);
+        text.truncate(offset);
         text.push('…');
     }
 }

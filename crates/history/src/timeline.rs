@@ -105,18 +105,18 @@ impl TimelineCursor {
         self.move_to(Some(self.steps.partition_point(|stored| stored.step.number < number)))
     }
 
-    /// Goes to the next step that `wanted` accepts. If there is none it stays and returns `None`.
-    pub fn next_where(&mut self, wanted: impl Fn(&Step) -> bool) -> Option<&StepRow> {
-        let after = self.steps.iter().enumerate().skip(self.index + 1);
-        let found = after.into_iter().find(|(_, stored)| wanted(&stored.step));
-        self.move_to(found.map(|(at, _)| at))
+    /// Goes to the next step that matches. If there is none it stays and returns `None`.
+    pub fn next_where(&mut self, matches: impl Fn(&Step) -> bool) -> Option<&StepRow> {
+        let later = self.steps.iter().enumerate().skip(self.index + 1);
+        let position = later.into_iter().find(|(_, stored)| matches(&stored.step));
+        self.move_to(position.map(|(index, _)| index))
     }
 
-    /// Goes back to the nearest step that `wanted` accepts. If there is none it stays and returns `None`.
-    pub fn previous_where(&mut self, wanted: impl Fn(&Step) -> bool) -> Option<&StepRow> {
-        let before = self.steps.iter().take(self.index);
-        let found = before.into_iter().rposition(|stored| wanted(&stored.step));
-        self.move_to(found)
+    /// Goes back to the nearest step that matches. If there is none it stays and returns `None`.
+    pub fn previous_where(&mut self, matches: impl Fn(&Step) -> bool) -> Option<&StepRow> {
+        let earlier = self.steps.iter().take(self.index);
+        let index = earlier.into_iter().rposition(|stored| matches(&stored.step));
+        self.move_to(index)
     }
 
     /// Goes to the next step of a kind.
@@ -139,10 +139,10 @@ impl TimelineCursor {
         self.previous_where(Step::is_error)
     }
 
-    fn move_to(&mut self, to: Option<usize>) -> Option<&StepRow> {
-        let to = to.filter(|to| *to < self.steps.len())?;
-        self.index = to;
-        self.steps.get(to)
+    fn move_to(&mut self, target: Option<usize>) -> Option<&StepRow> {
+        let target = target.filter(|target| *target < self.steps.len())?;
+        self.index = target;
+        self.steps.get(target)
     }
 
     /// Returns the steps whose numbers are in a range.

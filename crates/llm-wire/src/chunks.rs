@@ -36,11 +36,11 @@ impl Chunks {
 
 impl std::fmt::Display for Chunks {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let mut before = 0;
-        for (at, chunk) in self.0.iter().enumerate() {
-            let gap = if at == 0 { "" } else { " " };
-            write!(f, "{gap}{}+{}", chunk.after.saturating_sub(before), chunk.bytes)?;
-            before = chunk.after;
+        let mut previous = 0;
+        for (index, chunk) in self.0.iter().enumerate() {
+            let gap = if index == 0 { "" } else { " " };
+            write!(f, "{gap}{}+{}", chunk.after.saturating_sub(previous), chunk.bytes)?;
+            previous = chunk.after;
         }
         Ok(())
     }

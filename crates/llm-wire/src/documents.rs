@@ -32,7 +32,7 @@ pub(crate) struct Documents {
     pub(crate) form: Form,
     pub(crate) list: Vec<Document>,
     /// Whether the answer itself says that it is complete: by `[DONE]`, or by being a complete document.
-    pub(crate) done: bool,
+    pub(crate) is_complete: bool,
 }
 
 impl Documents {
@@ -53,36 +53,36 @@ impl Documents {
 }
 
 fn parse_single(body: &str, start: usize) -> Documents {
-    let (value, done) = match serde_json::from_str(body[start..].trim_end()) {
+    let (value, is_complete) = match serde_json::from_str(body[start..].trim_end()) {
         Ok(value) => (Some(value), true),
         Err(_) => (complete_truncated(&body[start..]), false),
     };
     let list = value.into_iter().map(|value| Document { value, span: start..body.len() }).collect();
-    Documents { form: Form::Whole, list, done }
+    Documents { form: Form::Whole, list, is_complete }
 }
 
-fn parse_array(body: &str, mut at: usize) -> Documents {
+fn parse_array(body: &str, mut offset: usize) -> Documents {
     let mut list = Vec::new();
     loop {
-        let rest = &body[at..];
+        let rest = &body[offset..];
         let blank = rest.len() - rest.trim_start_matches([' ', '\t', '\r', '\n', ',']).len();
-        at += blank;
-        let mut values = serde_json::Deserializer::from_str(&body[at..]).into_iter::<Value>();
+        offset += blank;
+        let mut values = serde_json::Deserializer::from_str(&body[offset..]).into_iter::<Value>();
         let Some(Ok(value)) = values.next() else { break };
-        let end = at + values.byte_offset();
-        list.push(Document { value, span: at..end });
-        at = end;
+        let end = offset + values.byte_offset();
+        list.push(Document { value, span: offset..end });
+        offset = end;
     }
-    Documents { form: Form::Array, list, done: body[at..].starts_with(']') }
+    Documents { form: Form::Array, list, is_complete: body[offset..].starts_with(']') }
 }
 
 fn parse_events(body: &str) -> Documents {
     let mut list = Vec::new();
-    let mut done = false;
+    let mut is_complete = false;
     let mut start = 0;
     let mut take = |data: &str, span: Range<usize>| {
         if data.trim() == "[DONE]" {
-            done = true;
+            is_complete = true;
         } else if let Ok(value) = serde_json::from_str(data) {
             list.push(Document { value, span });
         }
@@ -98,7 +98,7 @@ fn parse_events(body: &str) -> Documents {
             take(&event.data, start..body.len());
         }
     }
-    Documents { form: Form::Events, list, done }
+    Documents { form: Form::Events, list, is_complete }
 }
 
 /// Completes a truncated document by closing everything that is open at the end of the text.
@@ -109,7 +109,7 @@ fn complete_truncated(text: &str) -> Option<Value> {
     let mut open = Vec::new();
     let (mut in_string, mut escaped) = (false, false);
     let mut ends: std::collections::VecDeque<(usize, Vec<u8>)> = std::collections::VecDeque::new();
-    for (at, &byte) in bytes.iter().enumerate() {
+    for (index, &byte) in bytes.iter().enumerate() {
         if in_string {
             match byte {
                 _ if escaped => escaped = false,
@@ -131,7 +131,7 @@ fn complete_truncated(text: &str) -> Option<Value> {
             if ends.len() == MAX_END_ATTEMPTS {
                 ends.pop_front();
             }
-            ends.push_back((if byte == b',' { at } else { at + 1 }, open.clone()));
+            ends.push_back((if byte == b',' { index } else { index + 1 }, open.clone()));
         }
     }
     let closed = |text: &str, quote: &str, open: &[u8]| {
@@ -158,9 +158,9 @@ mod tests {
         assert_eq!(values(" {\"a\":1}\n"), [json!({"a": 1})]);
         assert_eq!(values("[{\"a\":1}\n,\r\n{\"a\":2}]"), [json!({"a": 1}), json!({"a": 2})]);
         assert_eq!(values("data: {\"a\":1}\n\ndata: [DONE]\n\n"), [json!({"a": 1})]);
-        assert!(Documents::parse("data: [DONE]\n\n").done);
-        assert!(Documents::parse("data: [DONE]").done);
-        assert!(!Documents::parse("data: [DO").done);
+        assert!(Documents::parse("data: [DONE]\n\n").is_complete);
+        assert!(Documents::parse("data: [DONE]").is_complete);
+        assert!(!Documents::parse("data: [DO").is_complete);
     }
 
     #[test]
@@ -172,8 +172,8 @@ mod tests {
         assert_eq!(values(r#"{"a":[1,2],"b":tr"#), [json!({"a": [1, 2]})]);
         assert_eq!(values("{"), [json!({})]);
         assert_eq!(values(r#"[{"a":1},{"a":"#), [json!({"a": 1})]);
-        assert!(!Documents::parse(r#"[{"a":1},"#).done);
-        assert!(Documents::parse(r#"[{"a":1}]"#).done);
+        assert!(!Documents::parse(r#"[{"a":1},"#).is_complete);
+        assert!(Documents::parse(r#"[{"a":1}]"#).is_complete);
         assert_eq!(values("<html>no</html>"), Vec::<Value>::new());
     }
 }

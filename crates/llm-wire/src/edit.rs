@@ -64,7 +64,7 @@ pub fn set_system(wire: Wire, body: &mut Value, text: &str) {
     request::set_system(wire, body, text);
 }
 
-/// Replaces the model, in the path if the path names it.
+/// Replaces the model. On wires whose path names the model, it is replaced in the path.
 pub fn set_model(wire: Wire, path: &mut String, body: &mut Value, model: &str) {
     request::set_model(wire, path, body, model);
 }

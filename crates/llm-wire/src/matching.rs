@@ -76,11 +76,11 @@ pub enum MatchResult {
 #[derive(Debug)]
 pub struct Recording {
     exchanges: Vec<Exchange>,
-    known: Vec<IndexedRequest>,
+    indexed: Vec<IndexedRequest>,
     recorded: Directories,
     present: Directories,
     /// A cache of hashes of what was already normalized. An agent sends the whole conversation with every request.
-    seen: HashMap<u64, u64>,
+    hash_cache: HashMap<u64, u64>,
 }
 
 /// What a lookup needs of a recorded exchange.
@@ -88,7 +88,7 @@ pub struct Recording {
 struct IndexedRequest {
     fingerprint: RequestFingerprint,
     is_background: bool,
-    given: bool,
+    used: bool,
 }
 
 impl Recording {
@@ -97,29 +97,29 @@ impl Recording {
         let recorded = Directories::new(places.recorded.iter());
         // Recorded answers name directories of the recorded run, and the agent sends them back.
         let present = Directories::new(places.present.iter().chain(&places.recorded));
-        let mut seen = HashMap::new();
+        let mut hash_cache = HashMap::new();
         let outlines: Vec<RequestFingerprint> = exchanges
             .iter()
-            .map(|exchange| RequestFingerprint::from_request(&exchange.request, &recorded, &mut seen))
+            .map(|exchange| RequestFingerprint::from_request(&exchange.request, &recorded, &mut hash_cache))
             .collect();
         let tools =
-            Wire::ALL.map(|wire| outlines.iter().any(|known| known.wire == Some(wire) && known.tools));
+            Wire::ALL.map(|wire| outlines.iter().any(|indexed| indexed.wire == Some(wire) && indexed.tools));
         let background = |(exchange, outline): (&Exchange, &RequestFingerprint)| {
             let others =
                 Wire::ALL.iter().zip(tools).any(|(wire, tools)| outline.wire == Some(*wire) && tools);
             background::is_background(&exchange.request, outline, others)
         };
         let kinds: Vec<bool> = exchanges.iter().zip(&outlines).map(background).collect();
-        let known = outlines
+        let indexed = outlines
             .into_iter()
             .zip(kinds)
             .map(|(outline, background)| IndexedRequest {
                 fingerprint: outline,
                 is_background: background,
-                given: false,
+                used: false,
             })
             .collect();
-        Self { exchanges, known, recorded, present, seen: HashMap::new() }
+        Self { exchanges, indexed, recorded, present, hash_cache: HashMap::new() }
     }
 
     /// Returns the exchanges.
@@ -129,63 +129,72 @@ impl Recording {
 
     /// Returns how many exchanges were used as an answer at least once.
     pub fn given(&self) -> usize {
-        self.known.iter().filter(|known| known.given).count()
+        self.indexed.iter().filter(|indexed| indexed.used).count()
     }
 
     /// Marks an exchange as used, although it is not an exact match: the next time, an equally near one is preferred.
-    pub fn give(&mut self, at: usize) {
-        if let Some(known) = self.known.get_mut(at) {
-            known.given = true;
+    pub fn give(&mut self, index: usize) {
+        if let Some(indexed) = self.indexed.get_mut(index) {
+            indexed.used = true;
         }
     }
 
     /// Looks up the answer to a request. Of several matches, the first unused one is returned; if all were used, the last
     /// one again (an agent that retries sends the same request twice).
     pub fn find(&mut self, request: &ModelRequest) -> MatchResult {
-        let asked = RequestFingerprint::from_request(request, &self.present, &mut self.seen);
-        let same = |known: &IndexedRequest| known.fingerprint.asks_the_same(&asked);
-        let exactly = |known: &IndexedRequest| same(known) && known.fingerprint.rest == asked.rest;
-        if let Some(at) = self.first_match(exactly).or_else(|| self.first_match(same)) {
-            self.known[at].given = true;
-            return MatchResult::Same(at);
+        let fingerprint = RequestFingerprint::from_request(request, &self.present, &mut self.hash_cache);
+        let asks_the_same = |indexed: &IndexedRequest| indexed.fingerprint.asks_the_same(&fingerprint);
+        let exactly =
+            |indexed: &IndexedRequest| asks_the_same(indexed) && indexed.fingerprint.rest == fingerprint.rest;
+        if let Some(index) = self.find_first_match(exactly).or_else(|| self.find_first_match(asks_the_same)) {
+            self.indexed[index].used = true;
+            return MatchResult::Same(index);
         }
-        let others =
-            self.known.iter().any(|known| known.fingerprint.wire == asked.wire && known.fingerprint.tools);
-        if background::is_background(request, &asked, others) {
-            let nearest =
-                self.nearest(&asked, |known| known.is_background && known.fingerprint.place == asked.place);
-            if let Some(at) = nearest {
-                self.known[at].given = true;
+        let others = self
+            .indexed
+            .iter()
+            .any(|indexed| indexed.fingerprint.wire == fingerprint.wire && indexed.fingerprint.tools);
+        if background::is_background(request, &fingerprint, others) {
+            let nearest = self.find_nearest(&fingerprint, |indexed| {
+                indexed.is_background && indexed.fingerprint.method_and_path == fingerprint.method_and_path
+            });
+            if let Some(index) = nearest {
+                self.indexed[index].used = true;
             }
             return MatchResult::Background(nearest);
         }
-        let nearest =
-            self.nearest(&asked, |known| !known.is_background).or_else(|| self.nearest(&asked, |_| true));
-        let differences = nearest.map_or_else(Vec::new, |at| {
-            let recorded = (&self.exchanges[at].request, &self.recorded);
-            let common = self.known[at].fingerprint.in_common(&asked);
+        let nearest = self
+            .find_nearest(&fingerprint, |indexed| !indexed.is_background)
+            .or_else(|| self.find_nearest(&fingerprint, |_| true));
+        let differences = nearest.map_or_else(Vec::new, |index| {
+            let recorded = (&self.exchanges[index].request, &self.recorded);
+            let common = self.indexed[index].fingerprint.in_common(&fingerprint);
             differences::between(recorded, (request, &self.present), common)
         });
         MatchResult::Different { nearest, differences }
     }
 
     /// Returns the first match that was not used, otherwise the last match.
-    fn first_match(&self, fits: impl Fn(&IndexedRequest) -> bool) -> Option<usize> {
-        let new = self.known.iter().position(|known| !known.given && fits(known));
-        new.or_else(|| self.known.iter().rposition(fits))
+    fn find_first_match(&self, fits: impl Fn(&IndexedRequest) -> bool) -> Option<usize> {
+        let new = self.indexed.iter().position(|indexed| !indexed.used && fits(indexed));
+        new.or_else(|| self.indexed.iter().rposition(fits))
     }
 
     /// Returns the one with the longest common beginning of the conversation; of equals the first unused one, then the
     /// first.
-    fn nearest(&self, asked: &RequestFingerprint, among: impl Fn(&IndexedRequest) -> bool) -> Option<usize> {
+    fn find_nearest(
+        &self,
+        fingerprint: &RequestFingerprint,
+        among: impl Fn(&IndexedRequest) -> bool,
+    ) -> Option<usize> {
         let fitting = self
-            .known
+            .indexed
             .iter()
             .enumerate()
-            .filter(|(_, known)| known.fingerprint.wire == asked.wire && among(known));
-        let by_nearness = fitting.map(|(at, known)| {
-            let common = known.fingerprint.in_common(asked);
-            (std::cmp::Reverse(common), known.given, at)
+            .filter(|(_, indexed)| indexed.fingerprint.wire == fingerprint.wire && among(indexed));
+        let by_nearness = fitting.map(|(at, indexed)| {
+            let common = indexed.fingerprint.in_common(fingerprint);
+            (std::cmp::Reverse(common), indexed.used, at)
         });
         by_nearness.min().map(|(.., at)| at)
     }

@@ -43,10 +43,10 @@ impl Prices {
 
     /// Adds the user's own prices, which take precedence: for each model an object with `input` and `output`, and if they
     /// differ from `input`, `cache_read` and `cache_write`, all in dollars per million tokens.
-    pub fn with(mut self, own: &Value) -> Result<Self, String> {
-        let models = own.as_object().ok_or("prices: not an object with a model in each field")?;
+    pub fn with(mut self, user_prices: &Value) -> Result<Self, String> {
+        let models = user_prices.as_object().ok_or("prices: not an object with a model in each field")?;
         for (model, price) in models {
-            let price = read(price).map_err(|wrong| format!("prices: {model}: {wrong}"))?;
+            let price = read(price).map_err(|error| format!("prices: {model}: {error}"))?;
             self.by_model.insert(strip_models_prefix(model).to_owned(), price);
         }
         Ok(self)
@@ -57,7 +57,8 @@ impl Prices {
         let price = self.price(model)?;
         let TokenUsage { input, output, cache_read, cache_write, .. } = *usage;
         let read = input.saturating_add(cache_read).saturating_add(cache_write);
-        let rate = price.long.filter(|(above, _)| read > *above).map_or(price.usual, |(_, rate)| rate);
+        let rate =
+            price.long.filter(|(threshold, _)| read > *threshold).map_or(price.usual, |(_, rate)| rate);
         let parts = [
             (input, rate.input),
             (output, rate.output),
@@ -105,17 +106,17 @@ fn strip_version(model: &str) -> Option<&str> {
 
 fn read(price: &Value) -> Result<Price, String> {
     let fields = price.as_object().ok_or("not an object with prices in dollars per million tokens")?;
-    let known = ["input", "output", "cache_read", "cache_write", "long"];
-    if let Some(other) = fields.keys().find(|field| !known.contains(&field.as_str())) {
-        return Err(format!("\"{other}\" is not a price; prices are {}", known.join(", ")));
+    let known_fields = ["input", "output", "cache_read", "cache_write", "long"];
+    if let Some(other) = fields.keys().find(|field| !known_fields.contains(&field.as_str())) {
+        return Err(format!("\"{other}\" is not a price; prices are {}", known_fields.join(", ")));
     }
     let long = match fields.get("long") {
         None => None,
         Some(long) => {
             let long = long.as_object().ok_or("\"long\" is not an object with prices")?;
-            let above = long.get("above").and_then(Value::as_u64);
-            let above = above.ok_or("\"long\" needs \"above\", a number of tokens")?;
-            Some((above, parse_rate(long)?))
+            let threshold = long.get("above").and_then(Value::as_u64);
+            let threshold = threshold.ok_or("\"long\" needs \"above\", a number of tokens")?;
+            Some((threshold, parse_rate(long)?))
         }
     };
     Ok(Price { usual: parse_rate(fields)?, long })

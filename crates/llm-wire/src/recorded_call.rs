@@ -13,19 +13,19 @@ pub fn parse_answer(output: &Value, wire: Option<Wire>) -> Option<ResponseSummar
         return None;
     }
     if let Some(messages) = output.get("messages").and_then(Value::as_array) {
-        let said = messages.iter().flat_map(said_in).collect();
-        return Some(ResponseSummary { said, complete: true, ..ResponseSummary::default() });
+        let content = messages.iter().flat_map(content_of).collect();
+        return Some(ResponseSummary { content, complete: true, ..ResponseSummary::default() });
     }
     let response = serde_json::from_value::<Response>(output.clone()).ok()?;
     if let Some(wire) = wire {
         return Some(semantics::answered(wire, &response));
     }
     let answers = Wire::ALL.into_iter().map(|wire| semantics::answered(wire, &response));
-    answers.into_iter().find(|answer| !answer.said.is_empty())
+    answers.into_iter().find(|answer| !answer.content.is_empty())
 }
 
 /// Returns the content of a message as telemetry records it: text, thoughts and the calls that the model requests.
-fn said_in(message: &Value) -> Vec<ContentPart> {
+fn content_of(message: &Value) -> Vec<ContentPart> {
     let text = |name: &str| message.get(name).and_then(Value::as_str).map(str::to_owned);
     let calls = message.get("tool_calls").and_then(Value::as_array).into_iter().flatten();
     let calls = calls.map(|call| {
@@ -62,7 +62,7 @@ impl CallUsage {
             metadata.get("usage").or_else(|| metadata.get("tokens")).filter(|value| value.is_object());
         let usage = Self {
             model: metadata.get("model").and_then(Value::as_str).map(str::to_string),
-            tokens: tokens.map(counted),
+            tokens: tokens.map(count_tokens),
             cost_usd: metadata.get("cost_usd").and_then(Value::as_f64),
             replayed: metadata.get("replayed").and_then(Value::as_bool).unwrap_or(false),
         };
@@ -71,7 +71,7 @@ impl CallUsage {
 }
 
 /// Reads token counts in our field names, or in those of opencode, which nests the cache counts.
-fn counted(tokens: &Value) -> TokenUsage {
+fn count_tokens(tokens: &Value) -> TokenUsage {
     let first = |names: &[&str]| {
         names.iter().find_map(|name| tokens.pointer(name).and_then(Value::as_u64)).unwrap_or(0)
     };
@@ -95,17 +95,17 @@ mod tests {
         let output = json!({ "messages": [{ "role": "assistant", "thinking": "Hm.", "content": "Let me look.",
             "tool_calls": [{ "id": "c1", "name": "read", "arguments": { "path": "a" } }] }] });
         let call = WireCall { id: Some("c1".into()), name: "read".into(), input: json!({ "path": "a" }) };
-        let said = vec![
+        let content = vec![
             ContentPart::Thought("Hm.".into()),
             ContentPart::Model("Let me look.".into()),
             ContentPart::Call(call),
         ];
-        assert_eq!(parse_answer(&output, None).map(|answer| answer.said), Some(said));
+        assert_eq!(parse_answer(&output, None).map(|answer| answer.content), Some(content));
         assert_eq!(parse_answer(&json!("text"), None), None);
     }
 
     #[test]
-    fn tokens_are_understood_whoever_wrote_them_down() {
+    fn tokens_are_read_from_every_source() {
         let tokens =
             |metadata| CallUsage::of(&json!({ "metadata": metadata })).and_then(|usage| usage.tokens);
         let expected = TokenUsage { input: 5, output: 7, cache_read: 2, cache_write: 1, reasoning: 0 };
@@ -126,7 +126,7 @@ mod tests {
             let output = json!({
                 "status": 200, "body": body.to_string(), "chunks": "", "ended": "complete", "took": 1,
             });
-            parse_answer(&output, None).map(|answer| format!("{:?}", answer.said)).unwrap_or_default()
+            parse_answer(&output, None).map(|answer| format!("{:?}", answer.content)).unwrap_or_default()
         };
         let messages = json!({ "type": "message", "role": "assistant", "content": [{ "type": "text", "text": "hello" }] });
         assert!(answer(messages).contains("hello"));

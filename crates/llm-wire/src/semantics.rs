@@ -104,7 +104,7 @@ pub struct ResponseSummary {
     /// The model that answered, if the answer names it.
     pub model: Option<String>,
     /// Text, thoughts and calls, in order.
-    pub said: Vec<ContentPart>,
+    pub content: Vec<ContentPart>,
     /// Why the model stopped.
     pub stop: Option<String>,
     /// Token counts, if the answer has them.
@@ -132,7 +132,7 @@ pub fn answered(wire: Wire, response: &Response) -> ResponseSummary {
     let mut answered = read(wire, &documents).into_summary(&documents);
     if documents.form == Form::Whole {
         // An incomplete document could still say anything.
-        answered.complete &= documents.done;
+        answered.complete &= documents.is_complete;
     }
     if answered.error.is_none() && response.status >= 400 {
         let words = response.body.trim();

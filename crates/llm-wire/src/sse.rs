@@ -53,13 +53,13 @@ pub(crate) struct Line<'a> {
 /// Returns the complete lines of a stream, which may end in LF, CR LF or CR.
 pub(crate) fn lines(text: &str) -> impl Iterator<Item = Line<'_>> {
     // A byte order mark at the very beginning is not part of a line.
-    let mut at = if text.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 };
+    let mut offset = if text.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 };
     std::iter::from_fn(move || {
-        let rest = &text[at..];
+        let rest = &text[offset..];
         let length = memchr2(b'\n', b'\r', rest.as_bytes())?;
-        let both = rest.as_bytes()[length..].starts_with(b"\r\n");
-        at += length + if both { 2 } else { 1 };
-        Some(Line { text: &rest[..length], end: at })
+        let is_crlf = rest.as_bytes()[length..].starts_with(b"\r\n");
+        offset += length + if is_crlf { 2 } else { 1 };
+        Some(Line { text: &rest[..length], end: offset })
     })
 }
 

@@ -20,7 +20,7 @@ pub fn check_reference(reference: &Map<String, Value>) -> Result<(), Refusal> {
     }
 }
 
-/// Returns values for `argument` that start with `begins`.
+/// Returns values for `argument` that start with `typed`.
 pub fn complete_argument(
     context: &ToolContext<'_>,
     argument: &str,
@@ -37,16 +37,16 @@ pub fn complete_argument(
 
 fn list_points(context: &ToolContext<'_>) -> Result<Vec<String>, ToolError> {
     let workspace = context.workspace;
-    let kept = StepQuery {
+    let query = StepQuery {
         checkpoint: Some(true),
         hidden: Some(false),
         limit: Some(MAX_READ_CHECKPOINTS),
         ..StepQuery::default()
     };
-    let kept = workspace.store().steps(workspace.record.id, &kept)?;
-    let mut points: Vec<String> = kept.iter().filter_map(|stored| stored.annotation.label.clone()).collect();
+    let query = workspace.store().steps(workspace.record.id, &query)?;
+    let mut points: Vec<String> = query.iter().filter_map(|stored| stored.annotation.label.clone()).collect();
     points.extend(workspace.branch_names()?);
     points.extend(["@".to_owned(), "error:last".to_owned()]);
-    points.extend(kept.iter().map(|stored| format!("#{}", stored.step.number)));
+    points.extend(query.iter().map(|stored| format!("#{}", stored.step.number)));
     Ok(points)
 }

@@ -58,12 +58,12 @@ const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
 /// Returns the router that serves `/mcp`.
 pub fn router(locator: Arc<dyn ServiceLocator>) -> Router {
     let room = Arc::new(Semaphore::new(MAX_STREAMS));
-    let answer = move |uri: Uri, headers: HeaderMap, body: Bytes| {
+    let handle = move |uri: Uri, headers: HeaderMap, body: Bytes| {
         let (offers, room) = (Arc::clone(&locator), Arc::clone(&room));
         async move { handle_request(&offers, room, &uri, &headers, &body).await }
     };
     // The server opens no streams unasked and has no sessions to end: GET and DELETE are not allowed.
-    Router::new().route("/mcp", post(answer))
+    Router::new().route("/mcp", post(handle))
 }
 
 async fn handle_request(
@@ -73,13 +73,13 @@ async fn handle_request(
     headers: &HeaderMap,
     body: &[u8],
 ) -> Response {
-    let said = |name: header::HeaderName| {
+    let header_value = |name: header::HeaderName| {
         headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
     };
-    let kind = said(header::CONTENT_TYPE).split(';').next().unwrap_or_default().trim();
+    let kind = header_value(header::CONTENT_TYPE).split(';').next().unwrap_or_default().trim();
     if !kind.eq_ignore_ascii_case("application/json") {
-        let why = Refusal::new(INVALID_REQUEST, "the body must be application/json");
-        return json_response(StatusCode::UNSUPPORTED_MEDIA_TYPE, &rpc::error_response(None, &why));
+        let refused = Refusal::new(INVALID_REQUEST, "the body must be application/json");
+        return json_response(StatusCode::UNSUPPORTED_MEDIA_TYPE, &rpc::error_response(None, &refused));
     }
     let (id, method, params) = match rpc::parse(body) {
         Ok(RpcMessage::Request { id, method, params }) => (id, method, params),
@@ -101,31 +101,31 @@ async fn handle_request(
         Err(refusal) => return refuse(http_status(era, &refusal), &refusal),
     };
     if method == "subscriptions/listen" && era == ProtocolEra::Modern && service.can_subscribe() {
-        let Ok(place) = stream_slots.try_acquire_owned() else {
+        let Ok(slot) = stream_slots.try_acquire_owned() else {
             let full =
                 Refusal::new(INTERNAL_ERROR, format!("the limit of {MAX_STREAMS} open streams is reached"));
             return refuse(StatusCode::SERVICE_UNAVAILABLE, &full);
         };
-        return match stream_notifications(Arc::clone(locator), service, id.clone(), params, place).await {
+        return match stream_notifications(Arc::clone(locator), service, id.clone(), params, slot).await {
             Ok(stream) => stream,
             Err(refusal) => refuse(http_status(era, &refusal), &refusal),
         };
     }
-    let listens = said(header::ACCEPT).contains("text/event-stream");
+    let listens = header_value(header::ACCEPT).contains("text/event-stream");
     let wants_progress = params.get("_meta").is_some_and(|meta| meta.get("progressToken").is_some());
     if listens && wants_progress && method == "tools/call" {
         return stream_response(service, id, method, params, era);
     }
     let work = tokio::task::spawn_blocking(move || {
         let pushes = era == ProtocolEra::Modern;
-        let asked = ServiceRequest {
+        let service_request = ServiceRequest {
             era,
             params: &params,
             client: client_name(&params),
             can_push: pushes,
             send: &|_| {},
         };
-        protocol::handle_request(&*service, &method, &asked)
+        protocol::handle_request(&*service, &method, &service_request)
     });
     let answered = work.await.unwrap_or_else(|_| Err(internal_error()));
     let code = answered.as_ref().err().map_or(StatusCode::OK, |refusal| http_status(era, refusal));
@@ -150,14 +150,14 @@ fn stream_response(
         // A client that closed the stream has cancelled the request; what it already wrote to the record stays.
         let out = |message: Value| drop(sender.send(encode_event(&message)));
         let pushes = era == ProtocolEra::Modern;
-        let asked = ServiceRequest {
+        let service_request = ServiceRequest {
             era,
             params: &params,
             client: client_name(&params),
             can_push: pushes,
             send: &out,
         };
-        protocol::handle_request(&*service, &method, &asked)
+        protocol::handle_request(&*service, &method, &service_request)
     });
     tokio::spawn(async move {
         let answered = work.await.unwrap_or_else(|_| Err(internal_error()));
@@ -179,14 +179,14 @@ async fn stream_notifications(
     let opening = Arc::clone(&service);
     let opened = tokio::task::spawn_blocking(move || {
         let client = client_name(&params);
-        let asked = ServiceRequest {
+        let service_request = ServiceRequest {
             era: ProtocolEra::Modern,
             params: &params,
             client,
             can_push: true,
             send: &|_| {},
         };
-        Subscription::open(&*opening, &asked, &id)
+        Subscription::open(&*opening, &service_request, &id)
     });
     let mut subscription = opened.await.unwrap_or_else(|_| Err(internal_error()))?;
     // A client that reads slowly is notified less often; messages do not pile up for it.
@@ -196,29 +196,29 @@ async fn stream_notifications(
         if sender.send(encode_event(&subscription.acknowledgement())).await.is_err() {
             return;
         }
-        let (mut seen, mut said) = (None, Instant::now());
+        let (mut last_seen, mut last_sent) = (None, Instant::now());
         loop {
-            let looked = tokio::task::spawn_blocking({
+            let next_messages = tokio::task::spawn_blocking({
                 let service = Arc::clone(&service);
                 move || {
-                    let now = service.wait_for_change(seen, Duration::ZERO).ok().or(seen);
-                    let is_new = now != seen || subscription.is_behind();
-                    let news =
+                    let seen_now = service.wait_for_change(last_seen, Duration::ZERO).ok().or(last_seen);
+                    let is_new = seen_now != last_seen || subscription.is_behind();
+                    let messages =
                         if is_new { subscription.collect_notifications(&*service) } else { Vec::new() };
-                    (subscription, now, news)
+                    (subscription, seen_now, messages)
                 }
             });
-            let Ok((back, now, news)) = looked.await else { return };
-            (subscription, seen) = (back, now);
-            let mut last: Vec<Bytes> = news.iter().map(encode_event).collect();
+            let Ok((back, seen_now, messages)) = next_messages.await else { return };
+            (subscription, last_seen) = (back, seen_now);
+            let mut last: Vec<Bytes> = messages.iter().map(encode_event).collect();
             let closing = locator.is_closing();
             if closing {
                 last.extend(subscription.end_message(&*service).as_ref().map(encode_event));
-            } else if last.is_empty() && said.elapsed() >= KEEP_ALIVE_INTERVAL {
+            } else if last.is_empty() && last_sent.elapsed() >= KEEP_ALIVE_INTERVAL {
                 last.push(Bytes::from_static(b":\n\n"));
             }
             if !last.is_empty() {
-                said = Instant::now();
+                last_sent = Instant::now();
             }
             for event in last {
                 // A client that has not read for this long is taken to be gone; its slot is freed for another one.
@@ -294,18 +294,18 @@ fn determine_era(headers: &HeaderMap, method: &str, params: &Params) -> Result<P
     }
     revision::check_meta(params)?;
     match header(METHOD_HEADER) {
-        Some(said) if said == method => {}
+        Some(stated_method) if stated_method == method => {}
         Some(_) => return Err(header_mismatch("Mcp-Method", "the body has a different method")),
         None => return Err(header_mismatch("Mcp-Method", "it is missing")),
     }
-    let named = match method {
+    let body_name = match method {
         "tools/call" | "prompts/get" => params.get("name"),
         "resources/read" => params.get("uri"),
         _ => None,
     };
-    if let Some(named) = named.and_then(Value::as_str) {
+    if let Some(body_name) = body_name.and_then(Value::as_str) {
         match header(NAME_HEADER).map(decode_header) {
-            Some(Some(said)) if said == named => {}
+            Some(Some(stated_method)) if stated_method == body_name => {}
             Some(Some(_)) => return Err(header_mismatch("Mcp-Name", "the body has a different name")),
             Some(None) => return Err(header_mismatch("Mcp-Name", "it is not Base64")),
             None => return Err(header_mismatch("Mcp-Name", "it is missing")),
@@ -314,8 +314,8 @@ fn determine_era(headers: &HeaderMap, method: &str, params: &Params) -> Result<P
     Ok(ProtocolEra::Modern)
 }
 
-fn header_mismatch(name: &str, why: &str) -> Refusal {
-    Refusal::new(HEADER_MISMATCH, format!("the header {name} does not match the body: {why}"))
+fn header_mismatch(name: &str, reason: &str) -> Refusal {
+    Refusal::new(HEADER_MISMATCH, format!("the header {name} does not match the body: {reason}"))
 }
 
 /// The value of a header: as it is, or decoded from `=?base64?…?=`. `None` if that cannot be decoded.
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_that_nobody_reads_gives_its_place_to_others() {
+    fn a_stream_that_is_not_read_frees_its_slot() {
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
         runtime.block_on(async {

@@ -43,10 +43,10 @@ impl Subscription {
     /// Opens the subscription that a request asks for, with the resources that can be watched.
     pub fn open(service: &dyn McpService, request: &ServiceRequest<'_>, id: &Value) -> Result<Self, Refusal> {
         revision::check_meta(request.params)?;
-        let Some(Value::Object(wanted)) = request.params.get("notifications") else {
+        let Some(Value::Object(requested)) = request.params.get("notifications") else {
             return Err(Refusal::invalid_params("\"notifications\" must be given, as an object"));
         };
-        let addresses = match wanted.get("resourceSubscriptions") {
+        let addresses = match requested.get("resourceSubscriptions") {
             None => &[][..],
             Some(Value::Array(addresses)) => addresses,
             Some(_) => {
@@ -72,11 +72,11 @@ impl Subscription {
 
     /// The first message: which resources the client will be notified about.
     pub fn acknowledgement(&self) -> Value {
-        let mut told = json!({});
+        let mut notifications = json!({});
         if !self.marks.is_empty() {
-            told["resourceSubscriptions"] = self.marks.keys().cloned().collect();
+            notifications["resourceSubscriptions"] = self.marks.keys().cloned().collect();
         }
-        let params = self.add_subscription_id(json!({ "notifications": told }));
+        let params = self.add_subscription_id(json!({ "notifications": notifications }));
         notification("notifications/subscriptions/acknowledged", params)
     }
 
@@ -95,13 +95,14 @@ impl Subscription {
     pub fn collect_notifications(&mut self, service: &dyn McpService) -> Vec<Value> {
         let era = if self.id.is_some() { ProtocolEra::Modern } else { ProtocolEra::Legacy };
         let client = self.client.as_deref();
-        let asked = ServiceRequest { era, params: &self.params, client, can_push: true, send: &|_| {} };
+        let service_request =
+            ServiceRequest { era, params: &self.params, client, can_push: true, send: &|_| {} };
         let mut changed = Vec::new();
         self.has_unread_marks = false;
-        for (address, seen) in &mut self.marks {
-            match service.resource_version(&asked, address) {
-                Ok(Some(mark)) if mark != *seen => {
-                    *seen = mark;
+        for (address, known_mark) in &mut self.marks {
+            match service.resource_version(&service_request, address) {
+                Ok(Some(mark)) if mark != *known_mark => {
+                    *known_mark = mark;
                     changed.push(address.clone());
                 }
                 Ok(_) => {}
@@ -151,11 +152,11 @@ impl Listeners {
     ) -> Result<Value, Refusal> {
         let address = requested_uri(request)?;
         let Some(mark) = service.resource_version(request, address)? else {
-            let shown: String = address.chars().take(200).collect();
-            return Err(Refusal::invalid_params(format!("{shown} does not support subscriptions")));
+            let clipped: String = address.chars().take(200).collect();
+            return Err(Refusal::invalid_params(format!("{clipped} does not support subscriptions")));
         };
         let mut state = self.state();
-        if !state.subscriptions.iter().any(|known| known.id.is_none()) {
+        if !state.subscriptions.iter().any(|subscription| subscription.id.is_none()) {
             let client = request.client.map(str::to_owned);
             let (params, marks) = (Params::new(), BTreeMap::new());
             state.subscriptions.push(Subscription {
@@ -166,13 +167,17 @@ impl Listeners {
                 has_unread_marks: false,
             });
         }
-        if let Some(own) = state.subscriptions.iter_mut().find(|known| known.id.is_none()) {
-            if own.marks.len() >= MAX_SUBSCRIPTION_URIS && !own.marks.contains_key(address) {
+        if let Some(connection_subscription) =
+            state.subscriptions.iter_mut().find(|subscription| subscription.id.is_none())
+        {
+            if connection_subscription.marks.len() >= MAX_SUBSCRIPTION_URIS
+                && !connection_subscription.marks.contains_key(address)
+            {
                 return Err(Refusal::invalid_params(format!(
                     "a connection can subscribe to at most {MAX_SUBSCRIPTION_URIS} resources"
                 )));
             }
-            own.marks.insert(address.to_owned(), mark);
+            connection_subscription.marks.insert(address.to_owned(), mark);
         }
         self.wake(state);
         Ok(json!({}))
@@ -182,10 +187,12 @@ impl Listeners {
     pub fn unsubscribe(&self, request: &ServiceRequest<'_>) -> Result<Value, Refusal> {
         let address = requested_uri(request)?;
         let mut state = self.state();
-        for own in state.subscriptions.iter_mut().filter(|known| known.id.is_none()) {
-            own.marks.remove(address);
+        for subscription in state.subscriptions.iter_mut().filter(|subscription| subscription.id.is_none()) {
+            subscription.marks.remove(address);
         }
-        state.subscriptions.retain(|known| known.id.is_some() || !known.marks.is_empty());
+        state
+            .subscriptions
+            .retain(|subscription| subscription.id.is_some() || !subscription.marks.is_empty());
         Ok(json!({}))
     }
 
@@ -217,14 +224,14 @@ impl Listeners {
     /// Ends the subscription that a request opened; returns false if there is none.
     pub fn cancel(&self, id: &Value) -> bool {
         let mut state = self.state();
-        let before = state.subscriptions.len();
-        state.subscriptions.retain(|known| known.id.as_ref() != Some(id));
-        state.subscriptions.len() < before
+        let count_before = state.subscriptions.len();
+        state.subscriptions.retain(|subscription| subscription.id.as_ref() != Some(id));
+        state.subscriptions.len() < count_before
     }
 
     /// Sends notifications of changes until [`Self::stop`] is called.
     pub fn send_notifications(&self, service: &dyn McpService, send: impl Fn(&Value)) {
-        let mut seen = None;
+        let mut last_seen = None;
         loop {
             let state = self.state();
             let idle = |state: &mut ListenerState| state.subscriptions.is_empty() && !state.is_stopped;
@@ -233,18 +240,18 @@ impl Listeners {
                 return;
             }
             drop(state);
-            let Ok(now) = service.wait_for_change(seen, POLL_INTERVAL) else {
+            let Ok(now) = service.wait_for_change(last_seen, POLL_INTERVAL) else {
                 std::thread::sleep(RETRY_DELAY);
                 continue;
             };
             let mut state = self.state();
-            if seen.replace(now) != Some(now) || std::mem::take(&mut state.has_new) {
+            if last_seen.replace(now) != Some(now) || std::mem::take(&mut state.has_new) {
                 // An error in one resource must not end the connection.
                 let look = AssertUnwindSafe(|| {
                     state
                         .subscriptions
                         .iter_mut()
-                        .flat_map(|known| known.collect_notifications(service))
+                        .flat_map(|subscription| subscription.collect_notifications(service))
                         .for_each(|news| send(&news));
                 });
                 let _ = panic::catch_unwind(look);
@@ -261,7 +268,11 @@ impl Listeners {
 
     /// The last messages of all subscriptions that are still open.
     pub fn end_messages(&self, service: &dyn McpService) -> Vec<Value> {
-        self.state().subscriptions.drain(..).filter_map(|known| known.end_message(service)).collect()
+        self.state()
+            .subscriptions
+            .drain(..)
+            .filter_map(|subscription| subscription.end_message(service))
+            .collect()
     }
 }
 

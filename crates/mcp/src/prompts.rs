@@ -48,7 +48,7 @@ pub fn list_prompts() -> Vec<Value> {
         .map(|(name, title, description, arguments)| {
             let arguments: Vec<Value> = arguments
                 .iter()
-                .map(|(name, what)| json!({ "name": name, "description": what, "required": false }))
+                .map(|(name, purpose)| json!({ "name": name, "description": purpose, "required": false }))
                 .collect();
             json!({ "name": name, "title": title, "description": description, "arguments": arguments })
         })
@@ -57,12 +57,14 @@ pub fn list_prompts() -> Vec<Value> {
 
 /// Checks that the prompt exists and takes these arguments.
 pub fn check_arguments(name: &str, arguments: &Map<String, Value>) -> Result<(), Refusal> {
-    let Some((_, _, _, known)) = PROMPTS.iter().find(|(known, ..)| *known == name) else {
-        let shown: String = name.chars().take(80).collect();
-        return Err(Refusal::invalid_params(format!("unknown prompt \"{shown}\"; prompts/list lists all")));
+    let Some((_, _, _, known_arguments)) =
+        PROMPTS.iter().find(|(known_arguments, ..)| *known_arguments == name)
+    else {
+        let clipped: String = name.chars().take(80).collect();
+        return Err(Refusal::invalid_params(format!("unknown prompt \"{clipped}\"; prompts/list lists all")));
     };
     for (argument, value) in arguments {
-        if !known.iter().any(|(name, _)| name == argument) || !value.is_string() {
+        if !known_arguments.iter().any(|(name, _)| name == argument) || !value.is_string() {
             let argument: String = argument.chars().take(80).collect();
             return Err(Refusal::invalid_params(format!(
                 "\"{argument}\" is not an argument of {name}, or not a text"
@@ -90,7 +92,8 @@ pub fn get_prompt(
         "explain-failure" => failure_text(context, text("point"))?,
         _ => post_mortem_text(context)?,
     };
-    let description = PROMPTS.iter().find(|(known, ..)| *known == name).map(|(_, _, what, _)| *what);
+    let description =
+        PROMPTS.iter().find(|(prompt_name, ..)| *prompt_name == name).map(|(_, _, what, _)| *what);
     Ok(json!({
         "description": description,
         "messages": [{ "role": "user", "content": { "type": "text", "text": filled } }],
@@ -122,8 +125,8 @@ fn failure_text(context: &ToolContext<'_>, point: Option<&str>) -> Result<String
     clip::value(&mut detail, DETAIL);
     for part in ["input", "output", "error"] {
         if let Some(value) = detail.get(part).filter(|value| !value.is_null()) {
-            let shown = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-            text.push_str(&format!("\n{part}:\n{shown}\n"));
+            let shown_text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            text.push_str(&format!("\n{part}:\n{shown_text}\n"));
         }
     }
     let query = StepQuery {
@@ -155,18 +158,21 @@ fn post_mortem_text(context: &ToolContext<'_>) -> Result<String, ToolError> {
         first_line(title, 500)
     );
     let steps = |query: StepQuery| workspace.store().steps(workspace.record.id, &query);
-    let of = StepQuery { session: Some(session.id), hidden: Some(false), ..StepQuery::default() };
+    let failure_query = StepQuery { session: Some(session.id), hidden: Some(false), ..StepQuery::default() };
     let parts = [
-        ("Failures", StepQuery { failed: Some(true), limit: Some(15), ..of.clone() }),
-        ("Reasoning", StepQuery { kinds: vec![StepKind::Reasoning], limit: Some(25), ..of.clone() }),
-        ("Checkpoints", StepQuery { checkpoint: Some(true), limit: Some(15), ..of.clone() }),
-        ("The last steps", StepQuery { limit: Some(STEPS_AROUND_FAILURE), ..of }),
+        ("Failures", StepQuery { failed: Some(true), limit: Some(15), ..failure_query.clone() }),
+        (
+            "Reasoning",
+            StepQuery { kinds: vec![StepKind::Reasoning], limit: Some(25), ..failure_query.clone() },
+        ),
+        ("Checkpoints", StepQuery { checkpoint: Some(true), limit: Some(15), ..failure_query.clone() }),
+        ("The last steps", StepQuery { limit: Some(STEPS_AROUND_FAILURE), ..failure_query }),
     ];
     for (title, query) in parts {
-        let found = steps(query)?;
-        if !found.is_empty() {
+        let steps_found = steps(query)?;
+        if !steps_found.is_empty() {
             text.push_str(&format!("\n{title}, newest first:\n"));
-            for stored in &found {
+            for stored in &steps_found {
                 text.push_str(&format!("{}\n", step_line(stored, context.now)));
             }
         }

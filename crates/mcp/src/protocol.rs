@@ -62,7 +62,7 @@ fn add_result_metadata(service: &dyn McpService, method: &str, mut result: Map<S
     if let Value::Object(meta) = meta {
         meta.insert(SERVER.to_owned(), service.about().to_json());
     }
-    let keep = match method {
+    let cache_ms = match method {
         "server/discover" | "tools/list" | "prompts/list" | "resources/templates/list" => {
             Some(STATIC_LIST_TTL_MILLIS)
         }
@@ -70,8 +70,8 @@ fn add_result_metadata(service: &dyn McpService, method: &str, mut result: Map<S
         "resources/list" | "resources/read" => Some(0),
         _ => None,
     };
-    if let Some(keep) = keep {
-        result.entry("ttlMs").or_insert_with(|| keep.into());
+    if let Some(cache_ms) = cache_ms {
+        result.entry("ttlMs").or_insert_with(|| cache_ms.into());
         result.entry("cacheScope").or_insert_with(|| "private".into());
     }
     Value::Object(result)
@@ -86,22 +86,22 @@ fn capabilities(service: &dyn McpService, request: &ServiceRequest<'_>) -> Value
 }
 
 fn initialize(service: &dyn McpService, request: &ServiceRequest<'_>) -> Result<Value, Refusal> {
-    let wanted = required_text(request.params, "protocolVersion")?;
-    let about = service.about();
+    let requested_version = required_text(request.params, "protocolVersion")?;
+    let info = service.about();
     Ok(json!({
-        "protocolVersion": revision::negotiate_version(wanted),
+        "protocolVersion": revision::negotiate_version(requested_version),
         "capabilities": capabilities(service, request),
-        "serverInfo": about.to_json(),
-        "instructions": about.instructions,
+        "serverInfo": info.to_json(),
+        "instructions": info.instructions,
     }))
 }
 
 fn discover(service: &dyn McpService, request: &ServiceRequest<'_>) -> Value {
-    let about = service.about();
+    let info = service.about();
     json!({
         "supportedVersions": revision::supported_versions(),
         "capabilities": capabilities(service, request),
-        "instructions": about.instructions,
+        "instructions": info.instructions,
     })
 }
 
@@ -125,8 +125,9 @@ fn read_resource(service: &dyn McpService, request: &ServiceRequest<'_>) -> Resu
                 ProtocolEra::Legacy => RESOURCE_NOT_FOUND,
                 ProtocolEra::Modern => INVALID_PARAMS,
             };
-            let shown: String = uri.chars().take(200).collect();
-            Err(Refusal::new(code, format!("resource {shown} not found")).with_data(json!({ "uri": shown })))
+            let clipped: String = uri.chars().take(200).collect();
+            Err(Refusal::new(code, format!("resource {clipped} not found"))
+                .with_data(json!({ "uri": clipped })))
         }
     }
 }

@@ -73,19 +73,19 @@ pub fn list_resources(context: &ToolContext<'_>, cursor: Option<&str>) -> Result
     let mut sessions = context.workspace.agent_sessions()?;
     sessions.sort_by_key(|session| (std::cmp::Reverse(session.started_at), session.id));
     let mut resources = Vec::new();
-    let after = match cursor {
+    let start = match cursor {
         None => {
             resources.extend(fixed_resources());
             0
         }
         Some(cursor) => {
             let last: Option<String> = page_cursor::decode(cursor, &CURSOR_SUBJECT);
-            let place = last.and_then(|last| sessions.iter().position(|known| known.id.to_string() == last));
-            place.ok_or_else(|| ToolError::new("the cursor does not belong to this list"))? + 1
+            let index = last.and_then(|last| sessions.iter().position(|known| known.id.to_string() == last));
+            index.ok_or_else(|| ToolError::new("the cursor does not belong to this list"))? + 1
         }
     };
-    let shown = &sessions[after..sessions.len().min(after + SESSIONS_PER_PAGE)];
-    resources.extend(shown.iter().map(|session| {
+    let page = &sessions[start..sessions.len().min(start + SESSIONS_PER_PAGE)];
+    resources.extend(page.iter().map(|session| {
         json!({
             "uri": format!("{SCHEME}session/{}", session.id),
             "name": format!("session-{}", session.id.short()),
@@ -95,7 +95,7 @@ pub fn list_resources(context: &ToolContext<'_>, cursor: Option<&str>) -> Result
         })
     }));
     let mut listed = json!({ "resources": resources });
-    if let (Some(last), true) = (shown.last(), after + SESSIONS_PER_PAGE < sessions.len()) {
+    if let (Some(last), true) = (page.last(), start + SESSIONS_PER_PAGE < sessions.len()) {
         listed["nextCursor"] = json!(page_cursor::encode(last.id, &CURSOR_SUBJECT));
     }
     Ok(listed)
@@ -127,7 +127,7 @@ fn fixed_resources() -> [Value; 3] {
 pub fn read_resource(context: &ToolContext<'_>, uri: &str) -> Result<Option<Value>, ToolError> {
     let Some(rest) = uri.strip_prefix(SCHEME) else { return Ok(None) };
     let (noun, name) = rest.split_once('/').unwrap_or((rest, ""));
-    let found = match (noun, name) {
+    let content = match (noun, name) {
         ("mind", "") => Some(markdown_content(board_markdown(context, &BoardMoment::Now)?)),
         ("mind", point) => resolve_moment(context, point)?
             .map(|moment| board_markdown(context, &moment))
@@ -167,7 +167,7 @@ pub fn read_resource(context: &ToolContext<'_>, uri: &str) -> Result<Option<Valu
         },
         _ => None,
     };
-    Ok(found.map(|(kind, text)| json!([{ "uri": uri, "mimeType": kind, "text": text }])))
+    Ok(content.map(|(kind, text)| json!([{ "uri": uri, "mimeType": kind, "text": text }])))
 }
 
 /// The mark of a resource, which differs once the resource has changed. `None` for a resource without notifications: the
@@ -183,7 +183,7 @@ pub fn resource_version(context: &ToolContext<'_>, uri: &str) -> Result<Option<S
         }
         ("sessions", "") => {
             let sessions = context.workspace.agent_sessions()?;
-            Some(sessions.iter().map(|known| session_document(known, context).to_string()).collect())
+            Some(sessions.iter().map(|entry| session_document(entry, context).to_string()).collect())
         }
         ("session", id) if !id.is_empty() => {
             match none_if_absent(context.workspace.find_session(&decode_percent(id)))? {
@@ -217,12 +217,12 @@ fn json_content(value: &Value) -> TypedText {
 }
 
 fn board_markdown(context: &ToolContext<'_>, moment: &BoardMoment) -> Result<String, ToolError> {
-    let seen = context.workspace.board_at(&context.target_session()?, moment)?;
-    let mut page = match &seen.step {
+    let board_at_point = context.workspace.board_at(&context.target_session()?, moment)?;
+    let mut page = match &board_at_point.step {
         Some(stored) => format!("# The board as of #{}\n", stored.step.number),
         None => "# The board is empty\n".to_owned(),
     };
-    for section in seen.board.board(true) {
+    for section in board_at_point.board.board(true) {
         page.push_str(&format!("\n## {}\n\n", section.title));
         for line in section.lines {
             let depth = if line.starts_with(' ') { "  - " } else { "- " };
@@ -233,9 +233,9 @@ fn board_markdown(context: &ToolContext<'_>, moment: &BoardMoment) -> Result<Str
 }
 
 /// Turns the error of a point that names nothing into `None`: there is no resource at that URI.
-fn none_if_absent<T>(found: Result<T, EngineError>) -> Result<Option<T>, ToolError> {
-    match found {
-        Ok(found) => Ok(Some(found)),
+fn none_if_absent<T>(result: Result<T, EngineError>) -> Result<Option<T>, ToolError> {
+    match result {
+        Ok(result) => Ok(Some(result)),
         Err(EngineError::Point(_) | EngineError::NothingRecorded { .. } | EngineError::NoFiles { .. }) => {
             Ok(None)
         }
@@ -291,22 +291,22 @@ fn file_content(context: &ToolContext<'_>, point: &str, path: &str) -> Result<Op
     let Ok(path) = RelPath::parse(path) else { return Ok(None) };
     let Some(stored) = resolve_step(context, point)? else { return Ok(None) };
     let Some(state) = none_if_absent(context.workspace.load_state(&stored))? else { return Ok(None) };
-    let plain = |text: String| Ok(Some(("text/plain", text)));
+    let plain_text = |text: String| Ok(Some(("text/plain", text)));
     match context.workspace.read_path(&state, &path)? {
         None => Ok(None),
         Some((TreeNode::File { .. }, bytes)) => match String::from_utf8(bytes) {
             Ok(mut text) if !text.contains('\0') => {
                 clip::text(&mut text, MAX_TEXT_BYTES);
-                plain(text)
+                plain_text(text)
             }
-            Ok(text) => plain(binary_placeholder(text.len())),
-            Err(error) => plain(binary_placeholder(error.as_bytes().len())),
+            Ok(text) => plain_text(binary_placeholder(text.len())),
+            Err(error) => plain_text(binary_placeholder(error.as_bytes().len())),
         },
         Some((TreeNode::Symlink { target }, _)) => {
-            plain(format!("[a link to {}]", stepback_model::path::display_bytes(&target)))
+            plain_text(format!("[a link to {}]", stepback_model::path::display_bytes(&target)))
         }
-        Some((TreeNode::Dir { .. }, _)) => plain("[a directory]".to_owned()),
-        Some((TreeNode::Skipped { reason }, _)) => plain(format!("[not stored: {}]", reason.describe())),
+        Some((TreeNode::Dir { .. }, _)) => plain_text("[a directory]".to_owned()),
+        Some((TreeNode::Skipped { reason }, _)) => plain_text(format!("[not stored: {}]", reason.describe())),
     }
 }
 

@@ -35,9 +35,9 @@ pub fn supported_versions() -> Vec<&'static str> {
     std::iter::once(MODERN).chain(LEGACY).collect()
 }
 
-/// The revision for a connection whose client asks for `wanted`: that one if supported, else the newest legacy one.
-pub fn negotiate_version(wanted: &str) -> &'static str {
-    LEGACY.into_iter().find(|known| *known == wanted).unwrap_or(LEGACY[0])
+/// The revision for a connection whose client asks for `requested`: that one if supported, else the newest legacy one.
+pub fn negotiate_version(requested: &str) -> &'static str {
+    LEGACY.into_iter().find(|supported| *supported == requested).unwrap_or(LEGACY[0])
 }
 
 /// The revision that a request states.
@@ -69,9 +69,9 @@ pub fn check_meta(params: &Params) -> Result<(), Refusal> {
     }
 }
 
-/// The refusal for the unsupported revision `wanted`.
-pub fn unsupported_version(wanted: &str) -> Refusal {
-    let wanted: String = wanted.chars().take(40).collect();
-    Refusal::new(UNSUPPORTED_VERSION, format!("protocol revision \"{wanted}\" is not supported"))
-        .with_data(json!({ "supported": supported_versions(), "requested": wanted }))
+/// The refusal for the unsupported revision `requested`.
+pub fn unsupported_version(requested: &str) -> Refusal {
+    let requested: String = requested.chars().take(40).collect();
+    Refusal::new(UNSUPPORTED_VERSION, format!("protocol revision \"{requested}\" is not supported"))
+        .with_data(json!({ "supported": supported_versions(), "requested": requested }))
 }

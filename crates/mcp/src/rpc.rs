@@ -71,8 +71,8 @@ impl Refusal {
 
     /// The refusal of the unknown method `method`.
     pub fn unknown_method(method: &str) -> Self {
-        let shown: String = method.chars().take(80).collect();
-        Self::new(METHOD_NOT_FOUND, format!("unknown method \"{shown}\""))
+        let clipped: String = method.chars().take(80).collect();
+        Self::new(METHOD_NOT_FOUND, format!("unknown method \"{clipped}\""))
     }
 
     /// Adds details for programs.
@@ -90,28 +90,28 @@ pub fn parse(bytes: &[u8]) -> Result<RpcMessage, (Option<Value>, Refusal)> {
     let mut fields = match value {
         Value::Object(fields) => fields,
         Value::Array(_) => {
-            let why = "batches are not supported: they were removed in revision 2025-06-18";
-            return Err((None, Refusal::new(INVALID_REQUEST, why)));
+            let reason = "batches are not supported: they were removed in revision 2025-06-18";
+            return Err((None, Refusal::new(INVALID_REQUEST, reason)));
         }
         _ => return Err((None, Refusal::new(INVALID_REQUEST, "a message must be a JSON object"))),
     };
     let id = fields.remove("id");
     let usable = id.as_ref().filter(|id| id.is_string() || id.is_i64() || id.is_u64()).cloned();
-    let wrong = |why: &str| (usable.clone(), Refusal::new(INVALID_REQUEST, why));
+    let invalid = |reason: &str| (usable.clone(), Refusal::new(INVALID_REQUEST, reason));
     if fields.get("jsonrpc").and_then(Value::as_str) != Some("2.0") {
-        return Err(wrong("\"jsonrpc\" must be \"2.0\""));
+        return Err(invalid("\"jsonrpc\" must be \"2.0\""));
     }
     let method = match fields.remove("method") {
         Some(Value::String(method)) => method,
         None if fields.contains_key("result") || fields.contains_key("error") => {
             return Ok(RpcMessage::Response);
         }
-        _ => return Err(wrong("\"method\" must be a text")),
+        _ => return Err(invalid("\"method\" must be a text")),
     };
     let params = match fields.remove("params") {
         None => Params::new(),
         Some(Value::Object(params)) => params,
-        Some(_) => return Err(wrong("\"params\" must be an object")),
+        Some(_) => return Err(invalid("\"params\" must be an object")),
     };
     match (id, usable) {
         (None, _) => Ok(RpcMessage::Notification { method, params }),

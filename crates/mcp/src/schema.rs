@@ -115,21 +115,21 @@ fn mismatch_at(path: &str, schema: &Value, value: &Value) -> Option<String> {
         return Some(format!("{name} must be one of {}, not {}", words.join(", "), short_value(value)));
     }
     if let Some(number) = value.as_f64() {
-        let bound = |which: &str| schema.get(which).and_then(Value::as_f64);
-        let below = bound("minimum").is_some_and(|least| number < least);
-        let above = bound("maximum").is_some_and(|most| number > most);
-        if below || above {
-            let bounds = ["minimum", "maximum"].map(|which| schema[which].to_string());
+        let bound = |keyword: &str| schema.get(keyword).and_then(Value::as_f64);
+        let is_too_small = bound("minimum").is_some_and(|minimum| number < minimum);
+        let is_too_large = bound("maximum").is_some_and(|maximum| number > maximum);
+        if is_too_small || is_too_large {
+            let bounds = ["minimum", "maximum"].map(|keyword| schema[keyword].to_string());
             return Some(format!("{name} must be from {} to {}, not {value}", bounds[0], bounds[1]));
         }
     }
     match value {
         Value::Array(items) => {
-            let of = schema.get("items")?;
+            let item_schema = schema.get("items")?;
             items
                 .iter()
                 .enumerate()
-                .find_map(|(place, item)| mismatch_at(&format!("{name}[{place}]"), of, item))
+                .find_map(|(index, item)| mismatch_at(&format!("{name}[{index}]"), item_schema, item))
         }
         Value::Object(members) => member_mismatch(path, schema, members),
         _ => None,
@@ -137,26 +137,27 @@ fn mismatch_at(path: &str, schema: &Value, value: &Value) -> Option<String> {
 }
 
 fn member_mismatch(path: &str, schema: &Value, members: &Map<String, Value>) -> Option<String> {
-    let named = |member: &str| if path.is_empty() { member.to_owned() } else { format!("{path}.{member}") };
-    let known = schema.get("properties").and_then(Value::as_object);
+    let member_path =
+        |member: &str| if path.is_empty() { member.to_owned() } else { format!("{path}.{member}") };
+    let properties = schema.get("properties").and_then(Value::as_object);
     for required in schema.get("required").and_then(Value::as_array).into_iter().flatten() {
         let required = required.as_str().unwrap_or_default();
         if !members.contains_key(required) {
-            return Some(format!("{} is missing", named(required)));
+            return Some(format!("{} is missing", member_path(required)));
         }
     }
     for (member, value) in members {
-        match known.and_then(|known| known.get(member)) {
+        match properties.and_then(|properties| properties.get(member)) {
             Some(schema) => {
-                if let Some(why) = mismatch_at(&named(member), schema, value) {
-                    return Some(why);
+                if let Some(mismatch) = mismatch_at(&member_path(member), schema, value) {
+                    return Some(mismatch);
                 }
             }
             None if schema.get("additionalProperties") == Some(&Value::Bool(false)) => {
                 let member: String = member.chars().take(60).collect();
-                let known: Vec<&String> = known.into_iter().flat_map(Map::keys).collect();
-                let known = known.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(", ");
-                return Some(format!("unknown field {}; known are {known}", named(&member)));
+                let properties: Vec<&String> = properties.into_iter().flat_map(Map::keys).collect();
+                let properties = properties.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(", ");
+                return Some(format!("unknown field {}; known are {properties}", member_path(&member)));
             }
             None => {}
         }

@@ -122,7 +122,7 @@ pub trait McpService: Send + Sync {
         request: &ServiceRequest<'_>,
         reference: &Map<String, Value>,
         argument: &str,
-        begins: &str,
+        typed: &str,
     ) -> Result<Vec<String>, Refusal>;
 }
 

@@ -50,21 +50,22 @@ impl SessionHint {
         client: Option<&str>,
         now: Timestamp,
     ) -> Result<Session, ToolError> {
-        if let Some(named) = &self.session {
-            return Ok(workspace.find_session(named)?);
+        if let Some(session_name) = &self.session {
+            return Ok(workspace.find_session(session_name)?);
         }
         let mut live = running_sessions(workspace)?;
-        let same =
+        let is_named =
             |session: &&Session| self.agent_session.is_some() && session.info.external == self.agent_session;
-        if let Some(session) = live.iter().find(same) {
+        if let Some(session) = live.iter().find(is_named) {
             return Ok(session.clone());
         }
-        let asks = self.agents.iter().find(|agent| client.is_some_and(|client| client.starts_with(**agent)));
+        let client_agent =
+            self.agents.iter().find(|agent| client.is_some_and(|client| client.starts_with(**agent)));
         live.retain(|session| {
             session_status(session, false, now) == "active"
-                && asks.is_none_or(|agent| session.agent == **agent)
+                && client_agent.is_none_or(|agent| session.agent == **agent)
         });
-        let found = match cache.get().and_then(|id| live.iter().find(|session| session.id == id)) {
+        let resolved = match cache.get().and_then(|id| live.iter().find(|session| session.id == id)) {
             Some(session) => session.clone(),
             None => match pick_session(&live) {
                 Some(session) => session.clone(),
@@ -72,8 +73,8 @@ impl SessionHint {
                 None => return Err(ambiguous_session_error(&live)),
             },
         };
-        cache.set(found.id);
-        Ok(found)
+        cache.set(resolved.id);
+        Ok(resolved)
     }
 }
 
@@ -91,8 +92,8 @@ pub fn active_sessions(workspace: &Workspace, now: Timestamp) -> Result<Vec<Sess
 
 fn pick_session(live: &[Session]) -> Option<&Session> {
     let calls = |session: &&Session| {
-        let ours = |tool: &str| tool.contains("stepback");
-        (session.info.open.iter()).any(|open| !open.ended && open.tool.as_deref().is_some_and(ours))
+        let is_own_tool = |tool: &str| tool.contains("stepback");
+        (session.info.open.iter()).any(|open| !open.ended && open.tool.as_deref().is_some_and(is_own_tool))
     };
     if let [one] = live {
         return Some(one);

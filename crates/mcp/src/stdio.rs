@@ -150,7 +150,7 @@ impl<W: Write + Send> StdioConnection<W> {
                     self.send(&message);
                 }
             };
-            let asked = ServiceRequest {
+            let service_request = ServiceRequest {
                 era: request.era,
                 params: &request.params,
                 client: request.client.as_deref(),
@@ -158,12 +158,13 @@ impl<W: Write + Send> StdioConnection<W> {
                 send: &out,
             };
             // A bug in one tool must not end the server.
-            let answer =
-                panic::catch_unwind(AssertUnwindSafe(|| self.answer_request(service, request, &asked)));
-            let answer = answer
+            let result = panic::catch_unwind(AssertUnwindSafe(|| {
+                self.answer_request(service, request, &service_request)
+            }));
+            let result = result
                 .unwrap_or_else(|_| Some(Err(Refusal::new(INTERNAL_ERROR, "an internal error occurred"))));
-            match answer {
-                Some(answer) if !unwanted() => self.send(&rpc::response(&request.id, answer)),
+            match result {
+                Some(result) if !unwanted() => self.send(&rpc::response(&request.id, result)),
                 Some(_) => {}
                 None => {
                     // It stays open, unless the client cancelled it meanwhile; holding this lock keeps a cancellation out.

@@ -134,8 +134,8 @@ pub fn list_tools(allow_others: bool) -> Vec<Tool> {
         if (tool.hints.read_only || allow_others)
             && let Some(properties) = tool.input["properties"].as_object_mut()
         {
-            let whose = "Another session: the beginning of its id";
-            properties.insert("session".into(), schema::string(whose));
+            let session_description = "Another session: the beginning of its id";
+            properties.insert("session".into(), schema::string(session_description));
         }
     }
     tools
@@ -150,9 +150,9 @@ pub struct Args {
 
 impl Args {
     /// Wraps arguments that were checked.
-    pub fn new(tool: &'static str, all: Value) -> Self {
-        match all {
-            Value::Object(all) => Self { tool, values: all },
+    pub fn new(tool: &'static str, arguments: Value) -> Self {
+        match arguments {
+            Value::Object(arguments) => Self { tool, values: arguments },
             _ => Self { tool, values: Map::new() },
         }
     }
@@ -170,11 +170,11 @@ impl Args {
     /// A string argument that the requested action requires.
     pub fn require_text(&self, name: &str) -> Result<&str, ToolError> {
         self.text(name).ok_or_else(|| {
-            let what = match self.values.get("do").and_then(Value::as_str) {
+            let action = match self.values.get("do").and_then(Value::as_str) {
                 Some(word) => format!("{} with do: {word}", self.tool),
                 None => self.tool.to_owned(),
             };
-            ToolError::new(format!("{what} needs \"{name}\""))
+            ToolError::new(format!("{action} needs \"{name}\""))
         })
     }
 
@@ -235,10 +235,10 @@ impl Args {
 
     /// What a cursor is bound to: all arguments except the position in the list.
     fn cursor_scope(&self) -> String {
-        let mut all = self.values.clone();
-        all.remove("cursor");
-        all.remove("limit");
-        format!("{} {}", self.tool, Value::Object(all))
+        let mut bound_arguments = self.values.clone();
+        bound_arguments.remove("cursor");
+        bound_arguments.remove("limit");
+        format!("{} {}", self.tool, Value::Object(bound_arguments))
     }
 
     /// Where the page begins, from the cursor.
@@ -255,9 +255,9 @@ impl Args {
         Ok(self.page_start()?.unwrap_or(0))
     }
 
-    /// The cursor of a page that ends at `place`.
-    pub fn cursor(&self, place: impl std::fmt::Display) -> String {
-        page_cursor::encode(place, &self.cursor_scope())
+    /// The cursor of a page that ends at `position`.
+    pub fn cursor(&self, position: impl std::fmt::Display) -> String {
+        page_cursor::encode(position, &self.cursor_scope())
     }
 }
 
@@ -266,16 +266,16 @@ fn page_limit(args: &Args, usual: usize) -> usize {
     args.count("limit").map_or(usual, |limit| usize::try_from(limit).unwrap_or(usual))
 }
 
-fn limit_schema(usual: u64, most: u64) -> Value {
-    schema::bounded_integer(&format!("Maximum number of items (default {usual})"), 1, most)
+fn limit_schema(default: u64, maximum: u64) -> Value {
+    schema::bounded_integer(&format!("Maximum number of items (default {default})"), 1, maximum)
 }
 
 fn cursor_schema() -> Value {
     schema::string("next_cursor of the page before")
 }
 
-fn point_schema(what: &str) -> Value {
-    schema::string(what)
+fn point_schema(purpose: &str) -> Value {
+    schema::string(purpose)
 }
 
 /// The step that a point names.
@@ -304,9 +304,9 @@ fn parse_time(context: &ToolContext<'_>, args: &Args, name: &str) -> Result<Opti
     args.text(name).map(parse).transpose()
 }
 
-/// The first line of a text, cut to `most` characters.
-pub(crate) fn first_line(text: &str, most: usize) -> String {
-    clip::first(text.lines().next().unwrap_or_default(), most)
+/// The first line of a text, cut to `max_chars` characters.
+pub(crate) fn first_line(text: &str, max_chars: usize) -> String {
+    clip::first(text.lines().next().unwrap_or_default(), max_chars)
 }
 
 /// A step as one entry of a list.
@@ -370,13 +370,13 @@ fn change_board(context: &ToolContext<'_>, mutation: &BoardMutation) -> Result<T
 fn edit_reply(edit: &BoardEdit) -> ToolReply {
     let mut structured = json!({
         "item": edit.effect.item,
-        "said": edit.effect.said,
+        "said": edit.effect.messages,
         "step": edit.step,
     });
     if let Some(checkpoint) = edit.checkpoint {
         structured["checkpoint"] = json!(checkpoint);
     }
-    ToolReply { text: edit.effect.said.join("\n"), structured }
+    ToolReply { text: edit.effect.messages.join("\n"), structured }
 }
 
 /// The schema of [`edit_reply`].
@@ -393,11 +393,11 @@ fn edit_schema() -> Value {
 }
 
 /// The value of a word; the schema has already checked that it is one of those allowed.
-fn require_known<T>(what: Option<T>, name: &str) -> Result<T, ToolError> {
-    what.ok_or_else(|| ToolError::new(format!("\"{name}\" has an unknown value")))
+fn require_known<T>(value: Option<T>, name: &str) -> Result<T, ToolError> {
+    value.ok_or_else(|| ToolError::new(format!("\"{name}\" has an unknown value")))
 }
 
 /// All words of a kind, for a schema.
-fn enum_names<T: Copy>(all: &[T], text: impl Fn(T) -> &'static str) -> Vec<&'static str> {
-    all.iter().map(|word| text(*word)).collect()
+fn enum_names<T: Copy>(values: &[T], text: impl Fn(T) -> &'static str) -> Vec<&'static str> {
+    values.iter().map(|word| text(*word)).collect()
 }

@@ -81,16 +81,16 @@ impl ToolContext<'_> {
     /// The session that a call is about: the one it names, else our own. Only our own may be written to, unless
     /// `allow_others` is set.
     pub fn target_session(&self) -> Result<Session, ToolError> {
-        let Some(named) = self.session_name else { return self.own_session() };
-        let session = self.workspace.find_session(named)?;
+        let Some(name) = self.session_name else { return self.own_session() };
+        let session = self.workspace.find_session(name)?;
         if self.is_write && !self.allow_others {
-            let own = self.own_session()?;
-            if own.id != session.id {
+            let own_session = self.own_session()?;
+            if own_session.id != session.id {
                 return Err(ToolError::new(format!(
                     "session {} is not yours: you can read it, but change only your own ({} {})",
                     session.id.short(),
-                    own.agent,
-                    own.id.short()
+                    own_session.agent,
+                    own_session.id.short()
                 ))
                 .with_hint(
                     "omit \"session\"; the user can allow more by starting this server with --allow-others",
@@ -138,7 +138,7 @@ impl<H: Host> ToolServer<H> {
         work: impl FnOnce(&ToolContext<'_>) -> Result<T, ToolError>,
     ) -> Result<T, ToolError> {
         let mut work = Some(work);
-        let mut done = None;
+        let mut outcome = None;
         self.host.with_workspace(create, &mut |workspace| {
             let context = ToolContext {
                 workspace,
@@ -152,11 +152,11 @@ impl<H: Host> ToolServer<H> {
                 is_write: writes,
             };
             if let Some(work) = work.take() {
-                done = Some(work(&context)?);
+                outcome = Some(work(&context)?);
             }
             Ok(())
         })?;
-        done.ok_or_else(|| ToolError::new("the workspace was not opened"))
+        outcome.ok_or_else(|| ToolError::new("the workspace was not opened"))
     }
 
     fn call_tool(
@@ -167,21 +167,21 @@ impl<H: Host> ToolServer<H> {
     ) -> Result<tools::ToolReply, ToolError> {
         let mut arguments = Value::Object(arguments);
         // A call that writes may name only its own session; what it names is looked up before it is refused.
-        let named = arguments.as_object_mut().and_then(|arguments| {
+        let requested = arguments.as_object_mut().and_then(|arguments| {
             let declared = tool.input["properties"].get("session").is_some();
             if declared { arguments.get("session").cloned() } else { arguments.remove("session") }
         });
-        if let Some(why) = schema::find_mismatch(&tool.input, &arguments) {
-            return Err(ToolError::new(format!("{}: {why}", tool.name)));
+        if let Some(mismatch) = schema::find_mismatch(&tool.input, &arguments) {
+            return Err(ToolError::new(format!("{}: {mismatch}", tool.name)));
         }
-        let named = match &named {
+        let requested = match &requested {
             None => None,
-            Some(Value::String(named)) => Some(named.as_str()),
+            Some(Value::String(requested)) => Some(requested.as_str()),
             Some(_) => return Err(ToolError::new(format!("{}: session must be a text", tool.name))),
         };
         let args = Args::new(tool.name, arguments);
-        self.with_context(request, (tool.creates_workspace, !tool.hints.read_only), named, |context| {
-            if named.is_some() {
+        self.with_context(request, (tool.creates_workspace, !tool.hints.read_only), requested, |context| {
+            if requested.is_some() {
                 // Checked even for a tool that ignores it: a client that names another session means it.
                 context.target_session()?;
             }
@@ -215,8 +215,8 @@ impl<H: Host> McpService for ToolServer<H> {
         arguments: Map<String, Value>,
     ) -> Result<Value, Refusal> {
         let Some(tool) = self.find_tool(tool) else {
-            let shown: String = tool.chars().take(80).collect();
-            return Err(Refusal::invalid_params(format!("unknown tool \"{shown}\"; tools/list lists all")));
+            let clipped: String = tool.chars().take(80).collect();
+            return Err(Refusal::invalid_params(format!("unknown tool \"{clipped}\"; tools/list lists all")));
         };
         Ok(match self.call_tool(request, tool, arguments) {
             Ok(reply) => json!({
@@ -260,12 +260,12 @@ impl<H: Host> McpService for ToolServer<H> {
             .map_err(to_refusal)
     }
 
-    fn wait_for_change(&self, seen: Option<u64>, timeout: Duration) -> Result<u64, Refusal> {
+    fn wait_for_change(&self, last_seen: Option<u64>, timeout: Duration) -> Result<u64, Refusal> {
         let mut now = 0;
         let waited = self.host.with_workspace(true, &mut |workspace| {
             let store = workspace.store();
-            now = match seen {
-                Some(seen) => store.wait_for_commit(CommitMark(seen), timeout)?.0,
+            now = match last_seen {
+                Some(last_seen) => store.wait_for_commit(CommitMark(last_seen), timeout)?.0,
                 None => store.commit_seq()?.0,
             };
             Ok(())
@@ -284,8 +284,8 @@ impl<H: Host> McpService for ToolServer<H> {
         arguments: &Map<String, Value>,
     ) -> Result<Value, Refusal> {
         prompts::check_arguments(name, arguments)?;
-        let named = arguments.get("session").and_then(Value::as_str);
-        self.with_context(request, (true, false), named, |context| {
+        let session_name = arguments.get("session").and_then(Value::as_str);
+        self.with_context(request, (true, false), session_name, |context| {
             prompts::get_prompt(context, name, arguments)
         })
         .map_err(to_refusal)

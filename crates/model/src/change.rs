@@ -75,24 +75,24 @@ impl PathChange {
 pub fn join_renames(changes: Vec<PathChange>) -> Vec<PathChange> {
     use std::collections::HashMap;
 
-    let mut gone: HashMap<(Content, u64), Vec<usize>> = HashMap::new();
-    for (at, change) in changes.iter().enumerate().rev() {
+    let mut deleted: HashMap<(Content, u64), Vec<usize>> = HashMap::new();
+    for (index, change) in changes.iter().enumerate().rev() {
         if let (Some(TreeNode::File { content, size, .. }), None) = (&change.before, &change.after)
             && *size > 0
         {
-            gone.entry((*content, *size)).or_default().push(at);
+            deleted.entry((*content, *size)).or_default().push(index);
         }
     }
-    if gone.is_empty() {
+    if deleted.is_empty() {
         return changes;
     }
     let mut source_of: HashMap<usize, usize> = HashMap::new();
     let mut used = vec![false; changes.len()];
-    for (at, change) in changes.iter().enumerate() {
+    for (index, change) in changes.iter().enumerate() {
         if let (None, Some(TreeNode::File { content, size, .. })) = (&change.before, &change.after)
-            && let Some(from) = gone.get_mut(&(*content, *size)).and_then(Vec::pop)
+            && let Some(from) = deleted.get_mut(&(*content, *size)).and_then(Vec::pop)
         {
-            source_of.insert(at, from);
+            source_of.insert(index, from);
             used[from] = true;
         }
     }
@@ -101,9 +101,9 @@ pub fn join_renames(changes: Vec<PathChange>) -> Vec<PathChange> {
     changes
         .into_iter()
         .enumerate()
-        .filter(|(at, _)| !used[*at])
-        .map(|(at, mut change)| {
-            if let Some(from) = source_of.get(&at) {
+        .filter(|(index, _)| !used[*index])
+        .map(|(index, mut change)| {
+            if let Some(from) = source_of.get(&index) {
                 let (path, before) = origin[*from].clone();
                 change.from = Some(path);
                 change.before = before;

@@ -7,34 +7,34 @@ const MARK_BYTES: usize = 64;
 /// Texts are not cut to fewer bytes than this: the mark must fit.
 pub const LEAST: usize = 4 * MARK_BYTES;
 
-/// Truncates a text of more than `most` bytes, and inserts a mark. Its beginning and its end stay. Returns how many bytes
-/// are left out; truncating it again changes nothing.
-pub fn text(text: &mut String, most: usize) -> u64 {
-    let most = most.max(LEAST);
-    if text.len() <= most {
+/// Truncates a text of more than `max_bytes` bytes: keeps its beginning and its end, with a mark between them. Returns
+/// how many bytes are left out; truncating it again changes nothing.
+pub fn text(text: &mut String, max_bytes: usize) -> u64 {
+    let max_bytes = max_bytes.max(LEAST);
+    if text.len() <= max_bytes {
         return 0;
     }
-    let head = text.floor_char_boundary(most * 3 / 4 - MARK_BYTES);
-    let tail = text.ceil_char_boundary(text.len() - most / 4);
+    let head = text.floor_char_boundary(max_bytes * 3 / 4 - MARK_BYTES);
+    let tail = text.ceil_char_boundary(text.len() - max_bytes / 4);
     let left_out = tail - head;
     *text = format!("{}\n[… {left_out} bytes left out …]\n{}", &text[..head], &text[tail..]);
     left_out as u64
 }
 
-/// Returns the first `most` characters of a text, with `…` if there are more.
-pub fn first(text: &str, most: usize) -> String {
-    match text.char_indices().nth(most) {
+/// Returns the first `max_chars` characters of a text, with `…` if there are more.
+pub fn first(text: &str, max_chars: usize) -> String {
+    match text.char_indices().nth(max_chars) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),
     }
 }
 
-/// Truncates every text of more than `most` bytes in a value. Returns how many bytes are left out.
-pub fn value(value: &mut Value, most: usize) -> u64 {
+/// Truncates every string of more than `max_bytes` bytes in a JSON value. Returns how many bytes are left out.
+pub fn value(value: &mut Value, max_bytes: usize) -> u64 {
     match value {
-        Value::String(own) => text(own, most),
-        Value::Array(items) => items.iter_mut().map(|item| self::value(item, most)).sum(),
-        Value::Object(fields) => fields.values_mut().map(|field| self::value(field, most)).sum(),
+        Value::String(string) => text(string, max_bytes),
+        Value::Array(items) => items.iter_mut().map(|item| self::value(item, max_bytes)).sum(),
+        Value::Object(fields) => fields.values_mut().map(|field| self::value(field, max_bytes)).sum(),
         Value::Null | Value::Bool(_) | Value::Number(_) => 0,
     }
 }

@@ -70,14 +70,14 @@ pub fn append<'t>(
     Ok(tip)
 }
 
-/// The last `most` messages, oldest first, each with its hash.
+/// The last `limit` messages, oldest first, each with its hash.
 pub fn tail(
     source: &(impl ObjectSource + ?Sized),
     tip: Option<Hash>,
-    most: usize,
+    limit: usize,
 ) -> Result<Vec<(Hash, ConversationMessage)>, ObjectError> {
     let mut messages: Vec<(Hash, ConversationMessage)> = Vec::new();
-    let Some(tip) = tip.filter(|_| most > 0) else { return Ok(messages) };
+    let Some(tip) = tip.filter(|_| limit > 0) else { return Ok(messages) };
     source.read_chain(ObjectKind::Message, tip, &mut |hash, bytes| {
         let message = ConversationMessage::decode_bytes(hash, &bytes)?;
         // Counts decrease by one from message to message, so that no chain can be endless.
@@ -88,9 +88,9 @@ pub fn tail(
         {
             return Err(ObjectError::corrupt(ObjectKind::Message, hash, "it is not where it should be"));
         }
-        let before = message.previous;
+        let previous = message.previous;
         messages.push((hash, message));
-        Ok(before.filter(|_| messages.len() < most))
+        Ok(previous.filter(|_| messages.len() < limit))
     })?;
     messages.reverse();
     Ok(messages)
@@ -107,15 +107,15 @@ pub fn shorten(
     tip: Option<Hash>,
     keep: u64,
 ) -> Result<Option<Hash>, ObjectError> {
-    let mut at = tip;
-    while let Some(hash) = at {
+    let mut shortened = tip;
+    while let Some(hash) = shortened {
         let message = ConversationMessage::load(source, hash)?;
         if message.count <= keep {
             break;
         }
-        at = message.previous;
+        shortened = message.previous;
     }
-    Ok(at)
+    Ok(shortened)
 }
 
 /// The number of messages that two conversations share from the beginning.
@@ -126,17 +126,17 @@ pub fn shared(
 ) -> Result<u64, ObjectError> {
     let (mut a, mut b) = (a, b);
     loop {
-        let (Some(left), Some(right)) = (a, b) else { return Ok(0) };
-        if left == right {
-            return len(source, Some(left));
+        let (Some(hash_a), Some(hash_b)) = (a, b) else { return Ok(0) };
+        if hash_a == hash_b {
+            return len(source, Some(hash_a));
         }
-        let (left, right) =
-            (ConversationMessage::load(source, left)?, ConversationMessage::load(source, right)?);
-        if left.count >= right.count {
-            a = left.previous;
+        let (hash_a, hash_b) =
+            (ConversationMessage::load(source, hash_a)?, ConversationMessage::load(source, hash_b)?);
+        if hash_a.count >= hash_b.count {
+            a = hash_a.previous;
         }
-        if right.count >= left.count {
-            b = right.previous;
+        if hash_b.count >= hash_a.count {
+            b = hash_b.previous;
         }
     }
 }

@@ -16,7 +16,7 @@ pub trait Env: Send + Sync {
 #[derive(Debug)]
 pub struct FrozenEnv {
     start: Timestamp,
-    asked: AtomicU64,
+    calls: AtomicU64,
     seed: u64,
     drawn: AtomicU64,
 }
@@ -24,13 +24,13 @@ pub struct FrozenEnv {
 impl FrozenEnv {
     /// Starts the clock at `start`; ids derive from `seed`.
     pub fn new(start: Timestamp, seed: u64) -> Self {
-        Self { start, asked: AtomicU64::new(0), seed, drawn: AtomicU64::new(0) }
+        Self { start, calls: AtomicU64::new(0), seed, drawn: AtomicU64::new(0) }
     }
 }
 
 impl Env for FrozenEnv {
     fn now(&self) -> Timestamp {
-        let seconds = self.asked.fetch_add(1, Ordering::Relaxed) as i64;
+        let seconds = self.calls.fetch_add(1, Ordering::Relaxed) as i64;
         Timestamp::from_micros(self.start.as_micros() + seconds * 1_000_000)
     }
 

@@ -34,9 +34,9 @@ pub fn safe(text: &str) -> String {
     out
 }
 
-/// The first `most` characters of a text, escaped: untrusted input as an error message repeats it.
-pub fn excerpt(text: &str, most: usize) -> String {
-    let end = text.char_indices().nth(most).map_or(text.len(), |(at, _)| at);
+/// The first `max_chars` characters of a text, escaped: untrusted input as an error message repeats it.
+pub fn excerpt(text: &str, max_chars: usize) -> String {
+    let end = text.char_indices().nth(max_chars).map_or(text.len(), |(offset, _)| offset);
     safe(&text[..end])
 }
 

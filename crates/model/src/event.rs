@@ -30,13 +30,14 @@ pub struct ReportedError {
 }
 
 impl ReportedError {
-    /// Returns the error that a reported value stands for. Many tools always send an error field; one that is empty
-    /// (`null`, `false`, zero, an empty text, or a list or object of such values only) means that nothing failed.
+    /// Returns the error that a reported value describes. Many tools always send an error field; an empty one (`null`,
+    /// `false`, zero, an empty string, or a list or object of such values only) means that nothing failed.
     pub fn reported(value: &Value) -> Option<Self> {
         if is_nothing(value) {
             return None;
         }
-        let text = |place: &str| value.pointer(place).and_then(Value::as_str).filter(|text| !text.is_empty());
+        let text =
+            |pointer: &str| value.pointer(pointer).and_then(Value::as_str).filter(|text| !text.is_empty());
         let message = match value {
             Value::String(text) => text.clone(),
             Value::Bool(_) => "it failed".to_owned(),
@@ -68,7 +69,7 @@ pub struct AgentEvent {
     pub agent: String,
     /// The agent's own id of the session.
     pub session: String,
-    /// What happened.
+    /// The kind of step that it becomes.
     pub kind: StepKind,
     /// When it happened; `None` if the agent does not say, and then the time of arrival counts.
     #[serde(skip_serializing_if = "Option::is_none", default)]

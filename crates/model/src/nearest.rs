@@ -1,21 +1,21 @@
 //! Suggestions for misspelt words: how similar two are, and the known one nearest to a misspelt one.
 
-/// The word of `known` that is most similar to `word`; `None` if none is similar. Case and the separators between words are
-/// ignored.
-pub fn nearest_word<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let plain = |text: &str| {
+/// The candidate most similar to `word`; `None` if none is similar. Case and the separators between words are ignored.
+pub fn nearest_word<'a>(word: &str, candidate: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let normalize = |text: &str| {
         let letters = text.chars().filter(|c| !matches!(c, '-' | '_' | ' '));
         letters.flat_map(char::to_lowercase).collect::<String>()
     };
-    let wanted = plain(word);
-    let distance = |known: &str| {
-        let known = plain(known);
+    let normalized_word = normalize(word);
+    let distance = |candidate: &str| {
+        let candidate = normalize(candidate);
         // A part of a name is most likely meant as that name.
-        let is_part = wanted.len() > 2 && (known.starts_with(&wanted) || wanted.starts_with(&known));
-        if is_part { 1 } else { edit_distance(&wanted, &known) }
+        let is_part = normalized_word.len() > 2
+            && (candidate.starts_with(&normalized_word) || normalized_word.starts_with(&candidate));
+        if is_part { 1 } else { edit_distance(&normalized_word, &candidate) }
     };
-    let (distance, found) = known.into_iter().map(|known| (distance(known), known)).min()?;
-    (distance * 2 <= wanted.chars().count().max(2)).then_some(found)
+    let (distance, best) = candidate.into_iter().map(|candidate| (distance(candidate), candidate)).min()?;
+    (distance * 2 <= normalized_word.chars().count().max(2)).then_some(best)
 }
 
 /// The number of letters that must be added, removed, replaced or swapped with their neighbour to turn `a` into `b`.

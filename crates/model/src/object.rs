@@ -48,9 +48,9 @@ pub trait ObjectSource {
     /// Reads a chain of objects: `next` gets each one and returns the hash of the following one. It must not use the source
     /// itself, which may be busy until the end.
     fn read_chain(&self, kind: ObjectKind, first: Hash, next: &mut ChainStep<'_>) -> Result<(), ObjectError> {
-        let mut at = Some(first);
-        while let Some(hash) = at {
-            at = next(hash, self.read(kind, hash)?)?;
+        let mut current = Some(first);
+        while let Some(hash) = current {
+            current = next(hash, self.read(kind, hash)?)?;
         }
         Ok(())
     }

@@ -6,25 +6,26 @@ use std::fmt::Display;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::str::FromStr;
 
-/// Makes a cursor that continues after `place`, for the query `about`. The text of a place is letters, digits, `.` and `-`.
-pub fn encode(place: impl Display, about: &impl Hash) -> String {
+/// Makes a cursor that continues after `position` in the results of `query`. The text of a position is letters, digits,
+/// `.` and `-`.
+pub fn encode(position: impl Display, query: &impl Hash) -> String {
     // A leading minus sign would look like a command line option.
-    append_query_hash(&place.to_string().replace('-', "~"), about)
+    append_query_hash(&position.to_string().replace('-', "~"), query)
 }
 
-/// Returns the place that a cursor names; `None` if it is malformed or belongs to another query.
-pub fn decode<T: FromStr>(cursor: &str, about: &impl Hash) -> Option<T> {
-    let (place, _) = cursor.rsplit_once('.')?;
-    if append_query_hash(place, about) != cursor {
+/// Returns the position that a cursor holds; `None` if it is malformed or belongs to another query.
+pub fn decode<T: FromStr>(cursor: &str, query: &impl Hash) -> Option<T> {
+    let (position, _) = cursor.rsplit_once('.')?;
+    if append_query_hash(position, query) != cursor {
         return None;
     }
-    place.replace('~', "-").parse().ok()
+    position.replace('~', "-").parse().ok()
 }
 
-fn append_query_hash(place: &str, about: &impl Hash) -> String {
+fn append_query_hash(position: &str, query: &impl Hash) -> String {
     let mut hasher = DefaultHasher::new();
-    (about, place).hash(&mut hasher);
-    format!("{place}.{:x}", hasher.finish())
+    (query, position).hash(&mut hasher);
+    format!("{position}.{:x}", hasher.finish())
 }
 
 #[cfg(test)]

@@ -210,8 +210,8 @@ impl fmt::Display for Anchor {
             Self::Now => f.write_str("@"),
             Self::Step(number) => write!(f, "#{number}"),
             Self::Text { name, .. } => {
-                let plain = matches!(parse::parse(name), Ok(point) if point.anchor == *self);
-                if plain { f.write_str(name) } else { write_quoted(f, name) }
+                let needs_no_prefix = matches!(parse::parse(name), Ok(point) if point.anchor == *self);
+                if needs_no_prefix { f.write_str(name) } else { write_quoted(f, name) }
             }
             Self::Label(name) => write_name(f, "label", name, false),
             Self::Id(id) => write!(f, "id:{id}"),
@@ -244,8 +244,8 @@ impl fmt::Display for Nth {
 /// Writes `kind:name`, quoted if needed. A name that is followed by more ends at a colon.
 fn write_name(f: &mut fmt::Formatter<'_>, kind: &str, name: &str, followed: bool) -> fmt::Result {
     write!(f, "{kind}:")?;
-    let plain = name.trim() == name && !name.starts_with('"') && !(followed && name.contains(':'));
-    if plain { f.write_str(name) } else { write_quoted(f, name) }
+    let needs_no_quotes = name.trim() == name && !name.starts_with('"') && !(followed && name.contains(':'));
+    if needs_no_quotes { f.write_str(name) } else { write_quoted(f, name) }
 }
 
 fn write_quoted(f: &mut fmt::Formatter<'_>, name: &str) -> fmt::Result {

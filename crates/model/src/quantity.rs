@@ -11,8 +11,8 @@ pub fn count(number: u64, unit: &str) -> String {
 pub fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut out = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
             out.push(',');
         }
         out.push(digit);

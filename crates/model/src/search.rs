@@ -96,15 +96,15 @@ pub const LONGEST_WORD: usize = 64;
 
 /// The words of a text: maximal runs of letters, digits and underscores.
 pub fn words(text: &str) -> impl Iterator<Item = Word<'_>> {
-    let mut at = 0;
+    let mut offset = 0;
     std::iter::from_fn(move || {
-        let start = end_of(text, at, |c| !is_word(c));
+        let start = end_of(text, offset, |c| !is_word(c));
         if start == text.len() {
-            at = start;
+            offset = start;
             return None;
         }
         let end = end_of(text, start, is_word);
-        at = end;
+        offset = end;
         let word = &text[start..end];
         let is_folded = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
         let text = match word.len() <= LONGEST_WORD && word.bytes().all(is_folded) {
@@ -115,22 +115,22 @@ pub fn words(text: &str) -> impl Iterator<Item = Word<'_>> {
     })
 }
 
-/// The end of the run of characters that satisfy `is_one` and that begins at `from`.
-fn end_of(text: &str, from: usize, is_one: impl Fn(char) -> bool) -> usize {
+/// The end of the run of characters that satisfy `is_member` and that begins at `from`.
+fn end_of(text: &str, start: usize, is_member: impl Fn(char) -> bool) -> usize {
     let bytes = text.as_bytes();
-    let mut at = from;
-    while let Some(byte) = bytes.get(at) {
+    let mut end = start;
+    while let Some(byte) = bytes.get(end) {
         let c = match byte.is_ascii() {
             true => char::from(*byte),
-            // `at` is always a character boundary.
-            false => text[at..].chars().next().unwrap_or(char::REPLACEMENT_CHARACTER),
+            // `end` is always a character boundary.
+            false => text[end..].chars().next().unwrap_or(char::REPLACEMENT_CHARACTER),
         };
-        if !is_one(c) {
+        if !is_member(c) {
             break;
         }
-        at += c.len_utf8();
+        end += c.len_utf8();
     }
-    at
+    end
 }
 
 fn is_word(c: char) -> bool {

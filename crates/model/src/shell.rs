@@ -2,8 +2,8 @@
 
 /// Quotes `text` as one word.
 pub fn quote_word(text: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:@%=,".contains(c);
-    if !text.is_empty() && text.chars().all(plain) {
+    let is_safe = |c: char| c.is_ascii_alphanumeric() || "/._-+:@%=,".contains(c);
+    if !text.is_empty() && text.chars().all(is_safe) {
         return text.to_owned();
     }
     format!("'{}'", text.replace('\'', r"'\''"))

@@ -113,11 +113,12 @@ impl GitState {
     pub fn decode(bytes: &[u8]) -> Result<Self, String> {
         let state: Self = minicbor::decode(bytes).map_err(|error| error.to_string())?;
         for GitSummary { path, .. } in &state.repositories {
-            let shown = display_bytes(path);
-            let parsed = RelPath::parse(path.as_slice()).map_err(|error| format!("{shown:?}: {error}"))?;
-            let git_at = parsed.components().position(|name| name == b".git");
-            if git_at.is_none_or(|at| at + 1 != parsed.depth()) {
-                return Err(format!("{shown:?} is not the path of a git directory"));
+            let display_path = display_bytes(path);
+            let parsed =
+                RelPath::parse(path.as_slice()).map_err(|error| format!("{display_path:?}: {error}"))?;
+            let git_index = parsed.components().position(|name| name == b".git");
+            if git_index.is_none_or(|index| index + 1 != parsed.depth()) {
+                return Err(format!("{display_path:?} is not the path of a git directory"));
             }
         }
         if !state.repositories.windows(2).all(|pair| pair[0].path < pair[1].path) {

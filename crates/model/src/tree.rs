@@ -67,7 +67,7 @@ pub enum SkipReason {
     /// A git directory: kept in the state's git slot instead.
     #[n(7)]
     GitDir,
-    /// Another file system mounted inside the workspace, or stepback's own store.
+    /// Outside of the workspace although below its root: another file system mounted there, or stepback's own store.
     #[n(8)]
     Foreign,
     /// It kept changing while it was read, or vanished and came back; no consistent content could be read.
@@ -76,8 +76,8 @@ pub enum SkipReason {
 }
 
 impl SkipReason {
-    /// Whether the user or a rule excluded it, so that it is expected to stay unchanged. Otherwise it could not be stored,
-    /// and a restore that skips it is incomplete.
+    /// True if it was excluded on purpose; a restore leaves such a file unchanged. False if it could not be stored, so
+    /// that a restore is incomplete.
     pub fn is_by_rule(self) -> bool {
         match self {
             Self::HeavyCache | Self::Rule | Self::Budget | Self::GitDir | Self::Foreign => true,
@@ -203,18 +203,18 @@ impl Tree {
 
     /// The node called `name`.
     pub fn get(&self, name: &[u8]) -> Option<&TreeNode> {
-        let at = self.entries.binary_search_by(|entry| entry.name.as_slice().cmp(name)).ok()?;
-        Some(&self.entries[at].node)
+        let index = self.entries.binary_search_by(|entry| entry.name.as_slice().cmp(name)).ok()?;
+        Some(&self.entries[index].node)
     }
 
     /// Sets or (with `None`) removes the node called `name`.
     pub fn set(&mut self, name: &[u8], node: Option<TreeNode>) {
         match (self.entries.binary_search_by(|entry| entry.name.as_slice().cmp(name)), node) {
-            (Ok(at), Some(node)) => self.entries[at].node = node,
-            (Ok(at), None) => {
-                self.entries.remove(at);
+            (Ok(index), Some(node)) => self.entries[index].node = node,
+            (Ok(index), None) => {
+                self.entries.remove(index);
             }
-            (Err(at), Some(node)) => self.entries.insert(at, TreeEntry { name: name.to_vec(), node }),
+            (Err(index), Some(node)) => self.entries.insert(index, TreeEntry { name: name.to_vec(), node }),
             (Err(_), None) => {}
         }
     }

@@ -68,7 +68,7 @@ struct ReadSpan {
     service: TelemetrySource,
     scope: std::sync::Arc<str>,
     /// The session that the span itself names.
-    named: Option<String>,
+    session_name: Option<String>,
     span: Span,
     reading: SpanReading,
 }
@@ -94,33 +94,34 @@ impl Assembler {
         is_known: IsKnown<'_>,
     ) -> AssembledRequest {
         let TelemetryBatch { groups, rejected } = batch;
-        let mut all = Vec::new();
-        let mut there = HashSet::new();
+        let mut spans = Vec::new();
+        let mut seen_spans = HashSet::new();
         for group in groups {
             let service = TelemetrySource::of(&group.resource);
             let of_service = conventions::session(&group.resource);
             for mut span in group.items {
                 // The same span twice in one request is one span.
-                if !there.insert((span.trace, span.id)) {
+                if !seen_spans.insert((span.trace, span.id)) {
                     continue;
                 }
-                let named = conventions::session(&span.attributes).or_else(|| of_service.clone());
+                let session_name = conventions::session(&span.attributes).or_else(|| of_service.clone());
                 let reading = conventions::read(&mut span);
-                all.push(ReadSpan {
+                spans.push(ReadSpan {
                     service: service.clone(),
                     scope: group.scope.clone(),
-                    named,
+                    session_name,
                     span,
                     reading,
                 });
             }
         }
-        self.remember(&all);
-        let around: HashMap<(TraceId, SpanId), EnclosingSpan> = all.iter().map(to_enclosing_span).collect();
+        self.remember(&spans);
+        let enclosing: HashMap<(TraceId, SpanId), EnclosingSpan> =
+            spans.iter().map(to_enclosing_span).collect();
         let mut sessions = HashMap::new();
         let mut placed: HashMap<TelemetrySource, Vec<(EventPosition, AgentEvent)>> = HashMap::new();
         let mut order = Vec::new();
-        for read in all {
+        for read in spans {
             let notes = self.memory.of(read.span.trace);
             if read.reading.role == SpanRole::Plain && (!notes.is_agents || read.span.side == SpanSide::Edge)
             {
@@ -128,34 +129,34 @@ impl Assembler {
             }
             let trace = read.span.trace;
             let of_trace = sessions.entry((read.service.clone(), trace)).or_insert_with(|| {
-                let own = trace.to_string();
+                let trace_name = trace.to_string();
                 match notes.session.clone() {
                     // A trace that began as a session of its own stays in that session.
-                    Some(named) if !is_known(&read.service, &own) => named,
-                    _ => own,
+                    Some(session_name) if !is_known(&read.service, &trace_name) => session_name,
+                    _ => trace_name,
                 }
             });
-            let session = read.named.clone().unwrap_or_else(|| of_trace.clone());
+            let session = read.session_name.clone().unwrap_or_else(|| of_trace.clone());
             if !placed.contains_key(&read.service) {
                 order.push(read.service.clone());
             }
-            let into = placed.entry(read.service.clone()).or_default();
-            self.add_span(read, &session, &around, now, into);
+            let events_of_service = placed.entry(read.service.clone()).or_default();
+            self.add_span(read, &session, &enclosing, now, events_of_service);
         }
         let services = order.into_iter().map(|service| {
             let mut events = placed.remove(&service).unwrap_or_default();
-            events.sort_by_key(|(place, _)| *place);
+            events.sort_by_key(|(position, _)| *position);
             (service, dedup_events(events.into_iter().map(|(_, event)| event)))
         });
         AssembledRequest { services: services.collect(), rejected }
     }
 
     /// Remembers what spans say about their traces.
-    fn remember(&mut self, all: &[ReadSpan]) {
-        for ReadSpan { named, span, reading, .. } in all {
+    fn remember(&mut self, spans: &[ReadSpan]) {
+        for ReadSpan { session_name, span, reading, .. } in spans {
             let notes = self.memory.of(span.trace);
             if notes.session.is_none() {
-                notes.session.clone_from(named);
+                notes.session.clone_from(session_name);
             }
             notes.is_agents |= reading.role != SpanRole::Plain;
             match reading.role {
@@ -174,48 +175,48 @@ impl Assembler {
         &mut self,
         read: ReadSpan,
         session: &str,
-        around: &HashMap<(TraceId, SpanId), EnclosingSpan>,
+        enclosing: &HashMap<(TraceId, SpanId), EnclosingSpan>,
         now: Timestamp,
-        into: &mut Vec<(EventPosition, AgentEvent)>,
+        events: &mut Vec<(EventPosition, AgentEvent)>,
     ) {
         let ReadSpan { service, scope, span, mut reading, .. } = read;
-        let outer = enclosing_spans(around, &span);
+        let outer = enclosing_spans(enclosing, &span);
         let worker = worker(&reading, &outer);
         if reading.role == SpanRole::Model && reading.asked.is_empty() && reading.said.is_empty() {
-            let kept = self.memory.kept((span.trace, span.id));
-            (reading.asked, reading.said) = (kept.asked, kept.said);
+            let stored_messages = self.memory.kept((span.trace, span.id));
+            (reading.asked, reading.said) = (stored_messages.asked, stored_messages.said);
         }
         let is_delegated = worker.is_some() || outer.iter().any(|outer| outer.role == SpanRole::Tool);
         let agent = service.name.as_str();
-        let seen =
+        let span_in_context =
             SpanInContext { depth: outer.len(), span, reading, agent, session, scope: &scope, worker, now };
-        if matches!(seen.reading.role, SpanRole::Model | SpanRole::Agent) {
-            self.add_message_events(&seen, is_delegated, into);
+        if matches!(span_in_context.reading.role, SpanRole::Model | SpanRole::Agent) {
+            self.add_message_events(&span_in_context, is_delegated, events);
         }
-        events::of(seen, &self.prices, into);
+        events::of(span_in_context, &self.prices, events);
     }
 
     /// Adds the events that only the messages of a span reveal.
     fn add_message_events(
         &mut self,
-        seen: &SpanInContext<'_>,
+        span: &SpanInContext<'_>,
         is_delegated: bool,
-        into: &mut Vec<(EventPosition, AgentEvent)>,
+        events: &mut Vec<(EventPosition, AgentEvent)>,
     ) {
-        let told = MessageSource::by(seen);
-        let times = events::Times::of(seen.span.start, seen.span.end, seen.now);
-        let asked = &seen.reading.asked;
-        if !is_delegated && let Some(prompt) = told.prompt(asked, times.start) {
+        let source = MessageSource::by(span);
+        let times = events::Times::of(span.span.start, span.span.end, span.now);
+        let input_messages = &span.reading.asked;
+        if !is_delegated && let Some(prompt) = source.prompt(input_messages, times.start) {
             // An agent begins and then gets its prompt; a model gets the prompt with the request.
-            let besides = if seen.reading.role == SpanRole::Agent { 1 } else { -1 };
-            into.push((beside_start(seen, besides), prompt));
+            let besides = if span.reading.role == SpanRole::Agent { 1 } else { -1 };
+            events.push((beside_start(span, besides), prompt));
         }
-        if seen.reading.role == SpanRole::Model {
-            let notes = self.memory.of(seen.span.trace);
-            let answered = notes.answered.filter(|answered| *answered <= seen.span.start);
-            let began = answered.and_then(|nanos| plausible_time(nanos, seen.now)).unwrap_or(times.start);
-            let calls = told.calls(asked, began, times.start, |word| notes.has_run(word));
-            into.extend(
+        if span.reading.role == SpanRole::Model {
+            let notes = self.memory.of(span.span.trace);
+            let answered = notes.answered.filter(|answered| *answered <= span.span.start);
+            let began = answered.and_then(|nanos| plausible_time(nanos, span.now)).unwrap_or(times.start);
+            let calls = source.calls(input_messages, began, times.start, |word| notes.has_run(word));
+            events.extend(
                 calls
                     .into_iter()
                     .map(|event| (EventPosition::after_ends(event.at.unwrap_or(times.start)), event)),
@@ -226,8 +227,8 @@ impl Assembler {
 
 /// Removes repeated events: every call that repeats a user's prompt reports it again.
 pub(crate) fn dedup_events(events: impl Iterator<Item = AgentEvent>) -> Vec<AgentEvent> {
-    let mut there = HashSet::new();
-    events.filter(|event| there.insert((event.session.clone(), event.kind, event.key.clone()))).collect()
+    let mut seen_keys = HashSet::new();
+    events.filter(|event| seen_keys.insert((event.session.clone(), event.kind, event.key.clone()))).collect()
 }
 
 fn to_enclosing_span(read: &ReadSpan) -> ((TraceId, SpanId), EnclosingSpan) {
@@ -240,24 +241,24 @@ fn to_enclosing_span(read: &ReadSpan) -> ((TraceId, SpanId), EnclosingSpan) {
 
 /// Returns the enclosing spans, as far as they came with it, from the inside out. Cyclic ids are cut off.
 fn enclosing_spans<'a>(
-    around: &'a HashMap<(TraceId, SpanId), EnclosingSpan>,
+    enclosing: &'a HashMap<(TraceId, SpanId), EnclosingSpan>,
     span: &Span,
 ) -> Vec<&'a EnclosingSpan> {
     let mut outer = Vec::new();
     let mut next = span.parent;
-    while let Some(found) =
-        next.and_then(|id| around.get(&(span.trace, id))).filter(|_| outer.len() < MAX_PARENT_SPANS)
+    while let Some(outer_span) =
+        next.and_then(|id| enclosing.get(&(span.trace, id))).filter(|_| outer.len() < MAX_PARENT_SPANS)
     {
-        outer.push(found);
-        next = found.parent;
+        outer.push(outer_span);
+        next = outer_span.parent;
     }
     outer
 }
 
 /// Returns the agent that something happened in, if another agent encloses it.
 fn worker(reading: &SpanReading, outer: &[&EnclosingSpan]) -> Option<String> {
-    let own = (reading.role == SpanRole::Agent).then_some(reading.agent.as_ref()).flatten();
-    let mut agents = own.into_iter().chain(outer.iter().filter_map(|outer| outer.agent.as_ref()));
+    let own_agent = (reading.role == SpanRole::Agent).then_some(reading.agent.as_ref()).flatten();
+    let mut agents = own_agent.into_iter().chain(outer.iter().filter_map(|outer| outer.agent.as_ref()));
     let inner = agents.next()?;
-    agents.any(|other| other != inner).then(|| inner.clone())
+    agents.any(|outer_agent| outer_agent != inner).then(|| inner.clone())
 }

@@ -20,7 +20,7 @@ const DEEPEST: usize = 16;
 pub struct Attributes {
     map: Map<String, Value>,
     /// How many attributes exceeded the limit.
-    over: u64,
+    over_limit: u64,
 }
 
 impl Attributes {
@@ -34,13 +34,13 @@ impl Attributes {
     /// Whether the limit is reached; if so, the attribute is counted as dropped.
     pub fn pass(&mut self) -> bool {
         let is_full = self.map.len() >= MOST;
-        self.over += u64::from(is_full);
+        self.over_limit += u64::from(is_full);
         is_full
     }
 
     /// Returns how many attributes exceeded the limit.
     pub fn over(&self) -> u64 {
-        self.over
+        self.over_limit
     }
 
     /// Returns the value of a name.
@@ -104,14 +104,14 @@ impl Attributes {
             .filter(|name| name.strip_prefix(prefix).is_some_and(|rest| rest.split('.').count() <= DEEPEST))
             .cloned()
             .collect();
-        let mut whole = Value::Object(Map::new());
+        let mut tree = Value::Object(Map::new());
         for name in names {
             if let Some(value) = self.map.remove(&name) {
-                insert_at_path(&mut whole, name[prefix.len()..].split('.'), value);
+                insert_at_path(&mut tree, name[prefix.len()..].split('.'), value);
             }
         }
-        let whole = objects_to_lists(whole);
-        (!is_empty(&whole)).then_some(whole)
+        let tree = objects_to_lists(tree);
+        (!is_empty(&tree)).then_some(tree)
     }
 
     /// Puts back a value that was taken and must not be lost.
@@ -133,19 +133,19 @@ impl FromIterator<(String, Value)> for Attributes {
     }
 }
 
-fn insert_at_path<'a>(into: &mut Value, mut path: impl Iterator<Item = &'a str>, value: Value) {
+fn insert_at_path<'a>(target: &mut Value, mut path: impl Iterator<Item = &'a str>, value: Value) {
     let Some(first) = path.next() else {
-        *into = value;
+        *target = value;
         return;
     };
-    if !into.is_object() {
+    if !target.is_object() {
         // Both `a` and `a.b` exist: the value of `a` is kept beside.
-        let own = std::mem::replace(into, Value::Object(Map::new()));
-        if let (Value::Object(fields), false) = (&mut *into, own.is_null()) {
-            fields.insert(String::new(), own);
+        let scalar = std::mem::replace(target, Value::Object(Map::new()));
+        if let (Value::Object(fields), false) = (&mut *target, scalar.is_null()) {
+            fields.insert(String::new(), scalar);
         }
     }
-    if let Value::Object(fields) = into {
+    if let Value::Object(fields) = target {
         insert_at_path(fields.entry(first).or_insert(Value::Null), path, value);
     }
 }
@@ -288,7 +288,7 @@ mod tests {
 
     #[test]
     fn what_is_too_much_is_counted_and_what_is_too_long_is_cut_visibly() {
-        let many = (0..MOST + 5).map(|at| (format!("a{at}"), json!(at)));
+        let many = (0..MOST + 5).map(|index| (format!("a{index}"), json!(index)));
         let attributes: Attributes = many.collect();
         assert_eq!(attributes.over(), 5);
         let long = "é".repeat(LONGEST);

@@ -133,8 +133,8 @@ const LONGEST_SESSION: usize = 256;
 
 /// Returns the session that a span, a record or a whole service names.
 pub fn session(attributes: &Attributes) -> Option<String> {
-    let named = SESSION.iter().find_map(|name| attributes.text(&[name]));
-    named.filter(|id| id.len() <= LONGEST_SESSION)
+    let session_name = SESSION.iter().find_map(|name| attributes.text(&[name]));
+    session_name.filter(|id| id.len() <= LONGEST_SESSION)
 }
 
 /// Returns token counts, from totals that include what was read from or written to a cache.
@@ -149,11 +149,12 @@ pub(crate) fn usage(
         return None;
     }
     let (cache_read, cache_write) = (cache_read.unwrap_or(0), cache_write.unwrap_or(0));
-    let all = input.unwrap_or(0);
+    let total_input = input.unwrap_or(0);
     // Some instrumentations of Anthropic's API count cache tokens separately from the input, as that API does.
-    let plain = all.checked_sub(cache_read.saturating_add(cache_write)).unwrap_or(all);
+    let uncached_input =
+        total_input.checked_sub(cache_read.saturating_add(cache_write)).unwrap_or(total_input);
     Some(TokenUsage {
-        input: plain,
+        input: uncached_input,
         output: output.unwrap_or(0),
         cache_read,
         cache_write,

@@ -53,7 +53,7 @@ pub struct Times {
     /// When it ended, never before it began.
     pub end: Timestamp,
     /// How long it took, in microseconds, if that is known.
-    pub took: Option<u64>,
+    pub duration_us: Option<u64>,
     /// Whether the times of the span had to be corrected.
     pub corrected: bool,
 }
@@ -70,10 +70,12 @@ impl Times {
     pub fn of(start: u64, end: u64, now: Timestamp) -> Self {
         match (plausible_time(start, now), plausible_time(end, now)) {
             (Some(from), Some(to)) if from <= to => {
-                Self { start: from, end: to, took: Some((end - start) / 1000), corrected: false }
+                Self { start: from, end: to, duration_us: Some((end - start) / 1000), corrected: false }
             }
-            (Some(one), _) | (None, Some(one)) => Self { start: one, end: one, took: None, corrected: true },
-            (None, None) => Self { start: now, end: now, took: None, corrected: true },
+            (Some(one), _) | (None, Some(one)) => {
+                Self { start: one, end: one, duration_us: None, corrected: true }
+            }
+            (None, None) => Self { start: now, end: now, duration_us: None, corrected: true },
         }
     }
 }
@@ -102,32 +104,32 @@ fn rank(depth: usize) -> i32 {
 }
 
 /// Adds the events of one span. `prices` give the cost of a model call if the span does not.
-pub fn of(seen: SpanInContext<'_>, prices: &Prices, into: &mut Vec<(EventPosition, AgentEvent)>) {
-    let times = Times::of(seen.span.start, seen.span.end, seen.now);
-    let (start, end) = (EventPosition::start(&times, seen.depth, 0), EventPosition::end(&times, seen.depth));
-    let trouble = reported_error(&seen);
-    let (began, ended) = step_kinds(seen.reading.role, trouble.is_some());
-    let id = format!("span {} {}", seen.span.trace, seen.span.id);
+pub fn of(span: SpanInContext<'_>, prices: &Prices, events: &mut Vec<(EventPosition, AgentEvent)>) {
+    let times = Times::of(span.span.start, span.span.end, span.now);
+    let (start, end) = (EventPosition::start(&times, span.depth, 0), EventPosition::end(&times, span.depth));
+    let trouble = reported_error(&span);
+    let (began, ended) = step_kinds(span.reading.role, trouble.is_some());
+    let id = format!("span {} {}", span.span.trace, span.span.id);
     if let Some(kind) = began {
-        let mut event = base_event(&seen, kind, began_words(&seen));
+        let mut event = base_event(&span, kind, began_words(&span));
         event.at = Some(times.start);
         event.key = Some(format!("{id} began"));
-        event.input = step_input(&seen.reading);
-        event.metadata = Some(Value::Object(identity(&seen)));
-        into.push((start, event));
+        event.input = step_input(&span.reading);
+        event.metadata = Some(Value::Object(identity(&span)));
+        events.push((start, event));
     }
-    let mut event = base_event(&seen, ended, ended_words(&seen, trouble.as_ref()));
+    let mut event = base_event(&span, ended, ended_words(&span, trouble.as_ref()));
     event.at = Some(times.end);
     event.key = Some(format!("{id} ended"));
-    event.output = step_output(&seen.reading);
+    event.output = step_output(&span.reading);
     if began.is_none() {
-        event.input = step_input(&seen.reading);
+        event.input = step_input(&span.reading);
     }
     event.error = trouble;
-    event.duration = times.took;
-    event.metadata = Some(Value::Object(span_metadata(&seen, &times, prices)));
-    event.raw = remaining_fields(seen.span);
-    into.push((end, event));
+    event.duration = times.duration_us;
+    event.metadata = Some(Value::Object(span_metadata(&span, &times, prices)));
+    event.raw = remaining_fields(span.span);
+    events.push((end, event));
 }
 
 /// Returns the kinds of step for the beginning and the end.
@@ -142,37 +144,37 @@ fn step_kinds(role: SpanRole, failed: bool) -> (Option<StepKind>, StepKind) {
     }
 }
 
-fn base_event(seen: &SpanInContext<'_>, kind: StepKind, summary: String) -> AgentEvent {
-    let SpanInContext { span, reading, .. } = seen;
+fn base_event(context: &SpanInContext<'_>, kind: StepKind, summary: String) -> AgentEvent {
+    let SpanInContext { span, reading, .. } = context;
     let (call, tool) = match reading.role {
         SpanRole::Model => (Some(span.id.to_string()), reading.model.clone()),
-        SpanRole::Tool => (reading.call.clone().or_else(|| Some(span.id.to_string())), Some(name(seen))),
+        SpanRole::Tool => (reading.call.clone().or_else(|| Some(span.id.to_string())), Some(name(context))),
         _ => (None, None),
     };
     AgentEvent {
         call,
         tool,
-        worker: seen.worker.clone(),
-        ..AgentEvent::new(seen.agent, seen.session, kind, summary)
+        worker: context.worker.clone(),
+        ..AgentEvent::new(context.agent, context.session, kind, summary)
     }
 }
 
 /// Returns the span's name for display.
-fn name(seen: &SpanInContext<'_>) -> String {
-    let SpanInContext { span, reading, .. } = seen;
-    let own = match reading.role {
+fn name(context: &SpanInContext<'_>) -> String {
+    let SpanInContext { span, reading, .. } = context;
+    let own_name = match reading.role {
         SpanRole::Agent => reading.agent.as_ref().or(reading.name.as_ref()),
         _ => reading.name.as_ref(),
     };
-    let own = own.unwrap_or(&span.name);
-    one_line(if own.is_empty() { "unnamed" } else { own })
+    let own_name = own_name.unwrap_or(&span.name);
+    one_line(if own_name.is_empty() { "unnamed" } else { own_name })
 }
 
-fn began_words(seen: &SpanInContext<'_>) -> String {
-    let SpanInContext { reading, .. } = seen;
+fn began_words(context: &SpanInContext<'_>) -> String {
+    let SpanInContext { reading, .. } = context;
     match reading.role {
         SpanRole::Model => {
-            let model = reading.model.as_deref().unwrap_or(&seen.span.name);
+            let model = reading.model.as_deref().unwrap_or(&context.span.name);
             let mut parts = Vec::new();
             if !reading.asked.is_empty() {
                 parts.push(count(reading.asked.len() as u64, "message"));
@@ -185,37 +187,37 @@ fn began_words(seen: &SpanInContext<'_>) -> String {
                 false => one_line(&format!("{model}: {}", parts.join(", "))),
             }
         }
-        SpanRole::Tool => about(&name(seen), reading.input.as_ref()),
-        _ => format!("{} began", name(seen)),
+        SpanRole::Tool => about(&name(context), reading.input.as_ref()),
+        _ => format!("{} began", name(context)),
     }
 }
 
-fn ended_words(seen: &SpanInContext<'_>, trouble: Option<&ReportedError>) -> String {
-    let SpanInContext { reading, .. } = seen;
-    if let Some(trouble) = trouble {
-        return one_line(&format!("{} failed: {}", name(seen), trouble.message));
+fn ended_words(context: &SpanInContext<'_>, error: Option<&ReportedError>) -> String {
+    let SpanInContext { reading, .. } = context;
+    if let Some(error) = error {
+        return one_line(&format!("{} failed: {}", name(context), error.message));
     }
     match reading.role {
         SpanRole::Model => in_words(&reading.said)
             .or_else(|| reading.output.as_ref().map(in_short).filter(|text| !text.is_empty()))
             .unwrap_or_else(|| {
-                format!("{} answered", one_line(reading.model.as_deref().unwrap_or(&seen.span.name)))
+                format!("{} answered", one_line(reading.model.as_deref().unwrap_or(&context.span.name)))
             }),
-        SpanRole::Tool => about(&name(seen), reading.output.as_ref()),
-        SpanRole::Guard => about(&name(seen), reading.output.as_ref()),
-        SpanRole::Task => format!("{} done", name(seen)),
-        SpanRole::Agent | SpanRole::Plain => format!("{} ended", name(seen)),
+        SpanRole::Tool => about(&name(context), reading.output.as_ref()),
+        SpanRole::Guard => about(&name(context), reading.output.as_ref()),
+        SpanRole::Task => format!("{} done", name(context)),
+        SpanRole::Agent | SpanRole::Plain => format!("{} ended", name(context)),
     }
 }
 
 /// Returns a model's answer on one line.
-pub fn in_words(said: &[GenAiMessage]) -> Option<String> {
-    let text = said.iter().find(|message| !message.text.trim().is_empty());
+pub fn in_words(messages: &[GenAiMessage]) -> Option<String> {
+    let text = messages.iter().find(|message| !message.text.trim().is_empty());
     if let Some(message) = text {
         return Some(one_line(&message.text));
     }
     let calls: Vec<&str> =
-        said.iter().flat_map(|message| &message.calls).map(|call| call.name.as_str()).collect();
+        messages.iter().flat_map(|message| &message.calls).map(|call| call.name.as_str()).collect();
     (!calls.is_empty()).then(|| one_line(&format!("calls {}", calls.join(", "))))
 }
 
@@ -249,29 +251,29 @@ fn step_output(reading: &SpanReading) -> Option<Value> {
 }
 
 /// Returns the ids that link a step to its trace.
-pub fn identity(seen: &SpanInContext<'_>) -> Map<String, Value> {
-    let SpanInContext { span, reading, .. } = seen;
+pub fn identity(context: &SpanInContext<'_>) -> Map<String, Value> {
+    let SpanInContext { span, reading, .. } = context;
     let mut fields = Map::new();
-    let mut put = |name: &str, value: Option<String>| {
+    let mut put_text = |name: &str, value: Option<String>| {
         if let Some(value) = value.filter(|value| !value.is_empty()) {
             fields.insert(name.to_owned(), Value::String(value));
         }
     };
-    put("trace_id", Some(span.trace.to_string()));
-    put("span_id", Some(span.id.to_string()));
-    put("parent_span_id", span.parent.map(|parent| parent.to_string()));
-    put("span_name", Some(span.name.clone()));
-    put("scope", Some(seen.scope.to_owned()));
-    put("convention", Some(reading.convention.to_owned()));
-    put("agent", reading.agent.clone());
-    put("provider", reading.provider.clone());
-    put("model", reading.model.clone().filter(|_| reading.role == SpanRole::Model));
+    put_text("trace_id", Some(span.trace.to_string()));
+    put_text("span_id", Some(span.id.to_string()));
+    put_text("parent_span_id", span.parent.map(|parent| parent.to_string()));
+    put_text("span_name", Some(span.name.clone()));
+    put_text("scope", Some(context.scope.to_owned()));
+    put_text("convention", Some(reading.convention.to_owned()));
+    put_text("agent", reading.agent.clone());
+    put_text("provider", reading.provider.clone());
+    put_text("model", reading.model.clone().filter(|_| reading.role == SpanRole::Model));
     fields
 }
 
-fn span_metadata(seen: &SpanInContext<'_>, times: &Times, prices: &Prices) -> Map<String, Value> {
-    let SpanInContext { span, reading, .. } = seen;
-    let mut fields = identity(seen);
+fn span_metadata(context: &SpanInContext<'_>, times: &Times, prices: &Prices) -> Map<String, Value> {
+    let SpanInContext { span, reading, .. } = context;
+    let mut fields = identity(context);
     if let Some(usage) = reading.usage {
         fields.insert("usage".into(), json!(usage));
     }
@@ -299,20 +301,21 @@ fn span_metadata(seen: &SpanInContext<'_>, times: &Times, prices: &Prices) -> Ma
 }
 
 /// Returns the error that the span reports, if any.
-fn reported_error(seen: &SpanInContext<'_>) -> Option<ReportedError> {
-    let SpanInContext { span, reading, .. } = seen;
+fn reported_error(context: &SpanInContext<'_>) -> Option<ReportedError> {
+    let SpanInContext { span, reading, .. } = context;
     if span.failed.is_none() && reading.error.is_none() && !reading.failed {
         return None;
     }
     let exception = span.events.iter().rev().find(|moment| moment.name == "exception");
-    let of = |name: &str| exception.and_then(|moment| moment.attributes.text(&[name]));
-    let said = span.failed.clone().filter(|said| !said.is_empty());
+    let exception_text = |name: &str| exception.and_then(|moment| moment.attributes.text(&[name]));
+    let failure = span.failed.clone().filter(|failure| !failure.is_empty());
     let output = reading.output.as_ref().map(in_short).filter(|_| reading.failed);
-    let message = of("exception.message").or(said).or(output).or_else(|| reading.error.clone());
+    let message =
+        exception_text("exception.message").or(failure).or(output).or_else(|| reading.error.clone());
     Some(ReportedError {
-        name: reading.error.clone().or_else(|| of("exception.type")),
+        name: reading.error.clone().or_else(|| exception_text("exception.type")),
         message: message.unwrap_or_else(|| "no reason was given".into()),
-        stack: of("exception.stacktrace"),
+        stack: exception_text("exception.stacktrace"),
         cause: None,
     })
 }
@@ -332,7 +335,7 @@ fn remaining_fields(span: Span) -> Option<Value> {
 }
 
 /// Returns the position of a span's beginning, or of what comes directly before or after it.
-pub fn beside_start(seen: &SpanInContext<'_>, besides: i32) -> EventPosition {
-    let times = Times::of(seen.span.start, seen.span.end, seen.now);
-    EventPosition::start(&times, seen.depth, besides)
+pub fn beside_start(context: &SpanInContext<'_>, besides: i32) -> EventPosition {
+    let times = Times::of(context.span.start, context.span.end, context.now);
+    EventPosition::start(&times, context.depth, besides)
 }

@@ -248,7 +248,7 @@ const KINDS: [&str; 6] = ["UNSPECIFIED", "INTERNAL", "SERVER", "CLIENT", "PRODUC
 fn enum_number(value: &Value, prefix: &str, names: &[&str]) -> u64 {
     let text = value.as_str().and_then(|text| {
         let named = names.iter().position(|name| text.strip_prefix(prefix) == Some(name));
-        named.map(|at| at as u64).or_else(|| text.parse().ok())
+        named.map(|index| index as u64).or_else(|| text.parse().ok())
     });
     value.as_u64().or(text).unwrap_or(0)
 }
@@ -271,12 +271,12 @@ impl JsonLog<'_> {
 /// Parses severities by name: `SEVERITY_NUMBER_ERROR`, `SEVERITY_NUMBER_ERROR2`, …
 fn parse_severity(value: &Value) -> u64 {
     const NAMES: [&str; 6] = ["TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL"];
-    let named = value.as_str().and_then(|text| text.strip_prefix("SEVERITY_NUMBER_")).and_then(|name| {
+    let severity = value.as_str().and_then(|text| text.strip_prefix("SEVERITY_NUMBER_")).and_then(|name| {
         let level = NAMES.iter().position(|level| name.starts_with(level))?;
         let finer = name[NAMES[level].len()..].parse::<u64>().unwrap_or(1);
         Some(level as u64 * 4 + finer.clamp(1, 4))
     });
-    named.unwrap_or_else(|| enum_number(value, "", &[]))
+    severity.unwrap_or_else(|| enum_number(value, "", &[]))
 }
 
 /// A text that may be absent or `null`.

@@ -54,13 +54,13 @@ impl Assembler {
             let of_service = conventions::session(&group.resource);
             for mut record in group.items {
                 let at = record_time(&record, now);
-                let named = conventions::session(&record.attributes).or_else(|| of_service.clone());
+                let session_name = conventions::session(&record.attributes).or_else(|| of_service.clone());
                 if let Some(trace) = record.trace
-                    && named.is_some()
+                    && session_name.is_some()
                 {
                     let notes = self.memory.of(trace);
                     if notes.session.is_none() {
-                        notes.session.clone_from(&named);
+                        notes.session.clone_from(&session_name);
                     }
                 }
                 let name = event_name(&record);
@@ -68,7 +68,7 @@ impl Assembler {
                 if is_message && let Some(trace) = record.trace {
                     self.memory.of(trace).is_agents = true;
                 }
-                let Some(session) = self.session(&service, named, record.trace, is_known) else {
+                let Some(session) = self.session(&service, session_name, record.trace, is_known) else {
                     continue;
                 };
                 match record.trace.filter(|_| is_message) {
@@ -106,7 +106,7 @@ impl Assembler {
         }
         let mut services: Vec<(TelemetrySource, Vec<AgentEvent>)> = Vec::new();
         for (service, event) in events {
-            match services.iter_mut().find(|(known, _)| *known == service) {
+            match services.iter_mut().find(|(service_name, _)| *service_name == service) {
                 Some((_, events)) => events.push(event),
                 None => services.push((service, vec![event])),
             }
@@ -122,19 +122,19 @@ impl Assembler {
     fn session(
         &self,
         service: &TelemetrySource,
-        named: Option<String>,
+        session_name: Option<String>,
         trace: Option<TraceId>,
         is_known: IsKnown<'_>,
     ) -> Option<String> {
-        if named.is_some() {
-            return named;
+        if session_name.is_some() {
+            return session_name;
         }
         let trace = trace?;
         let notes = self.memory.known(trace).filter(|notes| notes.is_agents)?;
-        let own = trace.to_string();
+        let trace_name = trace.to_string();
         Some(match &notes.session {
-            Some(named) if !is_known(service, &own) => named.clone(),
-            _ => own,
+            Some(session_name) if !is_known(service, &trace_name) => session_name.clone(),
+            _ => trace_name,
         })
     }
 
@@ -147,7 +147,7 @@ impl Assembler {
             identity.insert("span_id".into(), json!(span.to_string()));
         }
         identity.insert("from".into(), json!("messages"));
-        let told = MessageSource {
+        let source = MessageSource {
             agent: &service.name,
             session: &session,
             trace,
@@ -155,19 +155,19 @@ impl Assembler {
             worker: None,
         };
         let mut events = Vec::new();
-        events.extend(told.prompt(&messages.asked, first));
+        events.extend(source.prompt(&messages.asked, first));
         let notes = self.memory.of(trace);
-        events.extend(told.calls(&messages.asked, first, first, |word| notes.has_run(word)));
+        events.extend(source.calls(&messages.asked, first, first, |word| notes.has_run(word)));
         if !messages.said.is_empty() {
             let summary = in_words(&messages.said).unwrap_or_else(|| "the model answered".into());
-            let said = listed(&messages.said);
-            let of = span.map_or_else(String::new, |span| span.to_string());
+            let output = listed(&messages.said);
+            let span_text = span.map_or_else(String::new, |span| span.to_string());
             events.push(AgentEvent {
                 at: Some(last),
-                key: Some(format!("messages {trace} {of} {}", digest(&[&said.to_string()]))),
+                key: Some(format!("messages {trace} {span_text} {}", digest(&[&output.to_string()]))),
                 call: span.map(|span| span.to_string()),
                 input: (!messages.asked.is_empty()).then(|| json!({ "messages": listed(&messages.asked) })),
-                output: Some(json!({ "messages": said })),
+                output: Some(json!({ "messages": output })),
                 metadata: Some(Value::Object(identity)),
                 ..AgentEvent::new(&service.name, &session, StepKind::AgentStep, summary)
             });
@@ -191,10 +191,10 @@ fn event_name(record: &LogRecord) -> String {
     }
 }
 
-fn collect_messages(name: &str, record: &mut LogRecord, into: &mut Messages) {
+fn collect_messages(name: &str, record: &mut LogRecord, messages: &mut Messages) {
     if name == INFERENCE_DETAILS_EVENT {
-        into.asked.extend(genai::take_input_messages(&mut record.attributes));
-        into.said.extend(genai::take_output_messages(&mut record.attributes));
+        messages.asked.extend(genai::take_input_messages(&mut record.attributes));
+        messages.said.extend(genai::take_output_messages(&mut record.attributes));
         return;
     }
     let Some(role) = genai::role_of(name) else { return };
@@ -202,7 +202,7 @@ fn collect_messages(name: &str, record: &mut LogRecord, into: &mut Messages) {
         Some(body) => body,
         None => std::mem::take(&mut record.attributes).rest().unwrap_or_default(),
     };
-    genai::into(role, body, &mut into.asked, &mut into.said);
+    genai::into(role, body, &mut messages.asked, &mut messages.said);
 }
 
 /// Adds an event for any other record.

@@ -28,12 +28,12 @@ pub struct MessageSource<'a> {
 
 impl<'a> MessageSource<'a> {
     /// Creates the context from a span.
-    pub fn by(seen: &SpanInContext<'a>) -> Self {
-        let mut identity = identity(seen);
+    pub fn by(span: &SpanInContext<'a>) -> Self {
+        let mut identity = identity(span);
         identity.retain(|name, _| ["trace_id", "span_id"].contains(&name.as_str()));
         identity.insert("from".into(), json!("messages"));
-        let SpanInContext { agent, session, .. } = *seen;
-        Self { agent, session, trace: seen.span.trace, identity, worker: seen.worker.clone() }
+        let SpanInContext { agent, session, .. } = *span;
+        Self { agent, session, trace: span.span.trace, identity, worker: span.worker.clone() }
     }
 
     fn new_event(&self, kind: StepKind, summary: String, key: String, at: Timestamp) -> AgentEvent {
@@ -48,10 +48,10 @@ impl<'a> MessageSource<'a> {
 
     /// Returns the user's prompt, if the last message is the user's. The same prompt at the same position of a
     /// conversation is one step, however many calls repeat it.
-    pub fn prompt(&self, asked: &[GenAiMessage], at: Timestamp) -> Option<AgentEvent> {
-        let last = asked.last().filter(|last| last.role == "user" && last.results.is_empty())?;
+    pub fn prompt(&self, messages: &[GenAiMessage], at: Timestamp) -> Option<AgentEvent> {
+        let last = messages.last().filter(|last| last.role == "user" && last.results.is_empty())?;
         let text = Some(&last.text).filter(|text| !text.trim().is_empty())?;
-        let number = asked.iter().filter(|message| message.role == "user").count();
+        let number = messages.iter().filter(|message| message.role == "user").count();
         let key = format!("prompt {} {number} {}", self.trace, digest(&[text]));
         let mut event = self.new_event(StepKind::UserInput, one_line(text), key, at);
         event.input = Some(json!({ "prompt": text }));
@@ -62,22 +62,22 @@ impl<'a> MessageSource<'a> {
     /// again because they had run. They began when it had answered, and ended before it was called again.
     pub fn calls(
         &self,
-        asked: &[GenAiMessage],
+        messages: &[GenAiMessage],
         began: Timestamp,
         ended: Timestamp,
         has_run: impl Fn(&str) -> bool,
     ) -> Vec<AgentEvent> {
-        let fresh = asked.iter().rev().take_while(|message| !message.results.is_empty()).count();
-        let (before, tail) = asked.split_at(asked.len() - fresh);
+        let fresh = messages.iter().rev().take_while(|message| !message.results.is_empty()).count();
+        let (earlier, tail) = messages.split_at(messages.len() - fresh);
         let outcomes: Vec<_> = tail.iter().flat_map(|message| &message.results).collect();
-        let turn = before.iter().rev().find(|message| !message.calls.is_empty());
+        let turn = earlier.iter().rev().find(|message| !message.calls.is_empty());
         let turn = turn.map(|message| message.calls.as_slice()).unwrap_or_default();
         let (mut starts, mut ends) = (Vec::new(), Vec::new());
-        for (at, outcome) in outcomes.iter().enumerate() {
-            let mut asked_for = before.iter().rev().flat_map(|message| &message.calls);
+        for (index, outcome) in outcomes.iter().enumerate() {
+            let mut asked_for = earlier.iter().rev().flat_map(|message| &message.calls);
             let by_id = asked_for.find(|call| call.id.is_some() && call.id == outcome.id);
             // Some instrumentations give a call one id in the request and another in the result; the order is the same.
-            let call = by_id.or_else(|| turn.get(at).filter(|_| turn.len() == outcomes.len()));
+            let call = by_id.or_else(|| turn.get(index).filter(|_| turn.len() == outcomes.len()));
             let unknown = MessageCall {
                 name: outcome.name.clone().unwrap_or_else(|| "tool".into()),
                 ..MessageCall::default()
@@ -104,7 +104,7 @@ impl<'a> MessageSource<'a> {
 
 /// Returns enough of a hash to distinguish texts.
 pub fn digest(texts: &[&str]) -> String {
-    let all = texts.join("\0");
-    let hash = Hash::of(ObjectKind::Blob, all.as_bytes());
+    let joined = texts.join("\0");
+    let hash = Hash::of(ObjectKind::Blob, joined.as_bytes());
     hex::encode(&hash.as_bytes()[..8])
 }

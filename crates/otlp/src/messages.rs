@@ -157,7 +157,9 @@ impl GenAiMessage {
             .iter()
             .find_map(|name| as_text(fields.get(*name)?));
         match (kind.as_str(), text(&fields)) {
-            ("text" | "input_text" | "output_text" | "", Some(said)) => self.append_text(&said),
+            ("text" | "input_text" | "output_text" | "", Some(message_text)) => {
+                self.append_text(&message_text)
+            }
             ("reasoning" | "thinking", Some(thought)) => self.thinking.push_str(&thought),
             ("tool_call" | "tool_use" | "function_call", _) => self.calls.push(MessageCall {
                 id,

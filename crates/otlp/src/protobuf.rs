@@ -168,20 +168,20 @@ impl<'a> WireField<'a> {
 }
 
 /// Reads a `KeyValue` and adds it to the attributes.
-fn read_attribute(bytes: &[u8], into: &mut Attributes) -> Result<(), DecodeError> {
-    if !into.pass() {
+fn read_attribute(bytes: &[u8], attributes: &mut Attributes) -> Result<(), DecodeError> {
+    if !attributes.pass() {
         let (name, value) = read_pair(bytes, 0, &mut { MAX_VALUES })?;
-        into.put(name, value);
+        attributes.put(name, value);
     }
     Ok(())
 }
 
-fn read_pair(bytes: &[u8], depth: usize, left: &mut usize) -> Result<(String, Value), DecodeError> {
+fn read_pair(bytes: &[u8], depth: usize, values_left: &mut usize) -> Result<(String, Value), DecodeError> {
     let (mut name, mut value) = (String::new(), Value::Null);
     each(bytes, |number, field| {
         match number {
             1 => name = field.text(1)?,
-            2 => value = read_any_value(field.bytes(2)?, depth, left)?,
+            2 => value = read_any_value(field.bytes(2)?, depth, values_left)?,
             _ => {}
         }
         Ok(())
@@ -189,12 +189,12 @@ fn read_pair(bytes: &[u8], depth: usize, left: &mut usize) -> Result<(String, Va
     Ok((name, value))
 }
 
-/// Reads an `AnyValue`; `left` is the number of values still allowed.
-fn read_any_value(bytes: &[u8], depth: usize, left: &mut usize) -> Result<Value, DecodeError> {
+/// Reads an `AnyValue`; `values_left` is the number of values still allowed.
+fn read_any_value(bytes: &[u8], depth: usize, values_left: &mut usize) -> Result<Value, DecodeError> {
     if depth >= DEEPEST {
         return Err(DecodeError::TooDeep);
     }
-    *left = left.checked_sub(1).ok_or(DecodeError::TooMany)?;
+    *values_left = values_left.checked_sub(1).ok_or(DecodeError::TooMany)?;
     let mut value = Value::Null;
     each(bytes, |number, field| {
         value = match number {
@@ -207,7 +207,7 @@ fn read_any_value(bytes: &[u8], depth: usize, left: &mut usize) -> Result<Value,
                 let mut items = Vec::new();
                 each(field.bytes(5)?, |number, field| {
                     if number == 1 {
-                        items.push(read_any_value(field.bytes(1)?, depth + 1, left)?);
+                        items.push(read_any_value(field.bytes(1)?, depth + 1, values_left)?);
                     }
                     Ok(())
                 })?;
@@ -217,7 +217,7 @@ fn read_any_value(bytes: &[u8], depth: usize, left: &mut usize) -> Result<Value,
                 let mut fields = Map::new();
                 each(field.bytes(6)?, |number, field| {
                     if number == 1 {
-                        let (name, value) = read_pair(field.bytes(1)?, depth + 1, left)?;
+                        let (name, value) = read_pair(field.bytes(1)?, depth + 1, values_left)?;
                         fields.insert(name, value);
                     }
                     Ok(())

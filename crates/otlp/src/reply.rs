@@ -84,23 +84,23 @@ pub fn retry_details(code: Code, message: &str, seconds: u64) -> String {
     STANDARD_NO_PAD.encode(&status)
 }
 
-fn write_varint(into: &mut Vec<u8>, mut value: u64) {
+fn write_varint(buffer: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
-        into.push(value as u8 | 0x80);
+        buffer.push(value as u8 | 0x80);
         value >>= 7;
     }
-    into.push(value as u8);
+    buffer.push(value as u8);
 }
 
-fn write_number(into: &mut Vec<u8>, field: u64, value: u64) {
-    write_varint(into, field << 3);
-    write_varint(into, value);
+fn write_number(buffer: &mut Vec<u8>, field: u64, value: u64) {
+    write_varint(buffer, field << 3);
+    write_varint(buffer, value);
 }
 
-fn bytes(into: &mut Vec<u8>, field: u64, value: &[u8]) {
-    write_varint(into, field << 3 | 2);
-    write_varint(into, value.len() as u64);
-    into.extend_from_slice(value);
+fn bytes(buffer: &mut Vec<u8>, field: u64, value: &[u8]) {
+    write_varint(buffer, field << 3 | 2);
+    write_varint(buffer, value.len() as u64);
+    buffer.extend_from_slice(value);
 }
 
 #[cfg(test)]

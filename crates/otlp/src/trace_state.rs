@@ -31,15 +31,15 @@ pub struct Notes {
 
 impl Notes {
     /// Records that a tool has a span of its own.
-    pub fn ran(&mut self, word: &str) {
-        if self.ran.len() < MAX_TOOLS_PER_TRACE && !self.has_run(word) {
-            self.ran.push(word.to_owned());
+    pub fn ran(&mut self, name_or_id: &str) {
+        if self.ran.len() < MAX_TOOLS_PER_TRACE && !self.has_run(name_or_id) {
+            self.ran.push(name_or_id.to_owned());
         }
     }
 
     /// Whether a tool, or the call with that id, has a span of its own.
     pub fn has_run(&self, word: &str) -> bool {
-        self.ran.iter().any(|known| known == word)
+        self.ran.iter().any(|seen_name| seen_name == word)
     }
 }
 
@@ -82,11 +82,11 @@ impl Memory {
     }
 
     /// Keeps messages for a span that arrives later.
-    pub fn keep(&mut self, of: (TraceId, SpanId), messages: Messages) {
+    pub fn keep(&mut self, span: (TraceId, SpanId), messages: Messages) {
         let size = |message: &GenAiMessage| message.value().to_string().len();
         let bytes: usize = messages.asked.iter().chain(&messages.said).map(size).sum();
         self.waiting_bytes += bytes;
-        self.waiting.push_back((of, bytes, messages));
+        self.waiting.push_back((span, bytes, messages));
         while self.waiting_bytes > MAX_PENDING_BYTES
             && let Some((_, bytes, _)) = self.waiting.pop_front()
         {
@@ -97,17 +97,17 @@ impl Memory {
     /// Takes the messages that were kept for a span.
     pub fn kept(&mut self, of: (TraceId, SpanId)) -> Messages {
         let mut all = Messages::default();
-        let mut left = VecDeque::new();
+        let mut remaining = VecDeque::new();
         for (span, bytes, messages) in std::mem::take(&mut self.waiting) {
             if span == of {
                 self.waiting_bytes -= bytes;
                 all.asked.extend(messages.asked);
                 all.said.extend(messages.said);
             } else {
-                left.push_back((span, bytes, messages));
+                remaining.push_back((span, bytes, messages));
             }
         }
-        self.waiting = left;
+        self.waiting = remaining;
         all
     }
 }

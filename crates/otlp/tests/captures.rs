@@ -37,10 +37,10 @@ fn bytes(name: &str, encoding: Encoding) -> Vec<u8> {
 
 fn take(assembler: &mut Assembler, name: &str, encoding: Encoding) -> AssembledRequest {
     let bytes = bytes(name, encoding);
-    let nobody = |_: &_, _: &str| false;
+    let is_known = |_: &_, _: &str| false;
     match name.contains(".logs.") {
-        true => assembler.logs(logs(encoding, &bytes).unwrap(), NOW, &nobody),
-        false => assembler.traces(traces(encoding, &bytes).unwrap(), NOW, &nobody),
+        true => assembler.logs(logs(encoding, &bytes).unwrap(), NOW, &is_known),
+        false => assembler.traces(traces(encoding, &bytes).unwrap(), NOW, &is_known),
     }
 }
 

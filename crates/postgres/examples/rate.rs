@@ -16,7 +16,7 @@ fn main() {
     let writers: u64 = std::env::args().nth(2).map_or(1, |text| text.parse().unwrap());
     let local = tempfile::tempdir().unwrap();
     let store = PostgresStore::open(&url, local.path()).unwrap();
-    let begun = Instant::now();
+    let started = Instant::now();
     std::thread::scope(|scope| {
         for writer in 0..writers {
             let store = &store;
@@ -36,7 +36,7 @@ fn main() {
             });
         }
     });
-    let seconds = begun.elapsed().as_secs_f64();
+    let seconds = started.elapsed().as_secs_f64();
     let steps = writers * BATCHES * STEPS;
     println!(
         "{steps} steps in {seconds:.2} s: {:.0} a second with {writers} writers",

@@ -34,14 +34,14 @@ fn word(seed: u64) -> String {
 }
 
 fn text(seed: u64) -> String {
-    (0..60).map(|at| word(seed * 64 + at)).collect::<Vec<_>>().join(" ")
+    (0..60).map(|index| word(seed * 64 + index)).collect::<Vec<_>>().join(" ")
 }
 
 fn fill(store: &PostgresStore, steps: u64) {
     let sample = Sample::new(1);
     let mut sessions = Vec::new();
-    for at in 0..WORKSPACES {
-        let (workspace, first) = sample.begin(store, format!("/w{at}").as_bytes());
+    for number in 0..WORKSPACES {
+        let (workspace, first) = sample.begin(store, format!("/w{number}").as_bytes());
         sessions.push(first);
         for other in 1..SESSIONS {
             let agent = ["claude-code", "codex", "gemini"][other as usize % 3].to_string();
@@ -50,14 +50,14 @@ fn fill(store: &PostgresStore, steps: u64) {
             sessions.push(session);
         }
     }
-    let begun = Instant::now();
+    let started = Instant::now();
     for batch in 0..steps / 500 {
         let session = &sessions[(mixed(batch) % (WORKSPACES * SESSIONS)) as usize];
-        let step = |at: u64| {
-            let seed = batch * 500 + at + 1;
+        let step = |number: u64| {
+            let seed = batch * 500 + number + 1;
             let kind = KINDS[(mixed(seed) % 41).min(4 * 10) as usize / 10];
             let tool = matches!(kind, StepKind::ToolStart | StepKind::ToolEnd);
-            let facts = StepMeta {
+            let meta = StepMeta {
                 tool: tool.then(|| TOOLS[(mixed(seed + 1) % 5) as usize].to_string()),
                 call: tool.then(|| format!("call_{:x}", seed / 2)),
                 failed: mixed(seed).is_multiple_of(97),
@@ -65,15 +65,15 @@ fn fill(store: &PostgresStore, steps: u64) {
                 ..StepMeta::default()
             };
             let state = Hash::of(stepback_model::hash::ObjectKind::Blob, &(seed / 8).to_le_bytes());
-            let at = Timestamp::from_micros(1_700_000_000_000_000 + seed as i64 * 1000);
-            let step = Step { kind, meta: facts, at, ..sample.step(session.id, state) };
+            let time = Timestamp::from_micros(1_700_000_000_000_000 + seed as i64 * 1000);
+            let step = Step { kind, meta, at: time, ..sample.step(session.id, state) };
             Mutation::AppendStep { step, annotation: Annotation::default(), trigger: None }
         };
         store.commit(None, &(0..500).map(step).collect::<Vec<_>>()).unwrap();
     }
-    println!("{steps} steps in {:.1} s", begun.elapsed().as_secs_f64());
-    let begun = Instant::now();
-    let mut told = 0;
+    println!("{steps} steps in {:.1} s", started.elapsed().as_secs_f64());
+    let started = Instant::now();
+    let mut indexed = 0;
     loop {
         let steps = store.unindexed(400).unwrap();
         if steps.is_empty() {
@@ -85,29 +85,29 @@ fn fill(store: &PostgresStore, steps: u64) {
                 SearchDocument { stored, texts: Texts::from([(TextField::Output, text(seed >> 8))]) }
             })
             .collect();
-        told += documents.len();
+        indexed += documents.len();
         store.index(&documents).unwrap();
     }
-    println!("{told} texts in {:.1} s", begun.elapsed().as_secs_f64());
+    println!("{indexed} texts in {:.1} s", started.elapsed().as_secs_f64());
 }
 
 /// Asks so many times, and prints how long that took.
-fn ask(what: &str, question: impl Fn(u64) -> u64) {
+fn ask(label: &str, query: impl Fn(u64) -> u64) {
     let mut times = Vec::new();
-    let mut found = 0;
-    for at in 0..ASKED {
-        let begun = Instant::now();
-        found += question(mixed(at + 7));
-        times.push(begun.elapsed().as_secs_f64() * 1000.0);
+    let mut total = 0;
+    for number in 0..ASKED {
+        let started = Instant::now();
+        total += query(mixed(number + 7));
+        times.push(started.elapsed().as_secs_f64() * 1000.0);
     }
     times.sort_by(f64::total_cmp);
-    let at = |part: f64| times[((times.len() - 1) as f64 * part) as usize];
+    let number = |part: f64| times[((times.len() - 1) as f64 * part) as usize];
     println!(
-        "{what:34} p50 {:7.2} ms  p99 {:7.2} ms  max {:7.2} ms  ({} found on average)",
-        at(0.5),
-        at(0.99),
-        at(1.0),
-        found / ASKED
+        "{label:34} p50 {:7.2} ms  p99 {:7.2} ms  max {:7.2} ms  ({} found on average)",
+        number(0.5),
+        number(0.99),
+        number(1.0),
+        total / ASKED
     );
 }
 
@@ -121,36 +121,44 @@ fn main() {
         println!("now \"VACUUM ANALYZE\", which the server does by itself after a while, and run this again");
         return;
     }
-    let workspaces: Vec<WorkspaceId> = store.workspaces().unwrap().iter().map(|one| one.id).collect();
-    let of = |seed: u64| workspaces[seed as usize % workspaces.len()];
+    let workspaces: Vec<WorkspaceId> =
+        store.workspaces().unwrap().iter().map(|workspace| workspace.id).collect();
+    let workspace_of = |seed: u64| workspaces[seed as usize % workspaces.len()];
     let first = |query: StepQuery| StepQuery { limit: Some(50), ..query };
-    let one = |seed: u64, query: StepQuery| store.find(Some(of(seed)), &first(query)).unwrap().total;
-    let all = |query: StepQuery| store.find(None, &first(query)).unwrap().total;
-    ask("timeline, newest", |seed| one(seed, StepQuery::default()));
+    let count_in_one =
+        |seed: u64, query: StepQuery| store.find(Some(workspace_of(seed)), &first(query)).unwrap().total;
+    let count_in_all = |query: StepQuery| store.find(None, &first(query)).unwrap().total;
+    ask("timeline, newest", |seed| count_in_one(seed, StepQuery::default()));
     ask("timeline, anywhere", |seed| {
         let before = Some(mixed(seed) % (steps / WORKSPACES) + 1);
-        store.steps(of(seed), &StepQuery { before, limit: Some(50), ..StepQuery::default() }).unwrap().len()
-            as u64
+        store
+            .steps(workspace_of(seed), &StepQuery { before, limit: Some(50), ..StepQuery::default() })
+            .unwrap()
+            .len() as u64
     });
     ask("timeline, with a cursor", |seed| {
         let middle = StepQuery { before: Some(steps / WORKSPACES / 2), ..StepQuery::default() };
-        let from = store.find(Some(of(seed)), &first(middle)).unwrap().next;
-        one(seed, StepQuery { from, ..StepQuery::default() })
+        let from = store.find(Some(workspace_of(seed)), &first(middle)).unwrap().next;
+        count_in_one(seed, StepQuery { from, ..StepQuery::default() })
     });
-    ask("all workspaces, newest", |_| all(StepQuery::default()));
+    ask("all workspaces, newest", |_| count_in_all(StepQuery::default()));
     ask("one step by its number", |seed| {
-        u64::from(store.step_numbered(of(seed), mixed(seed) % (steps / 20) + 1).unwrap().is_some())
+        u64::from(store.step_numbered(workspace_of(seed), mixed(seed) % (steps / 20) + 1).unwrap().is_some())
     });
     let tool =
         |seed: u64| StepQuery { tool: Some(TOOLS[seed as usize % 5].to_lowercase()), ..StepQuery::default() };
-    ask("by tool", |seed| one(seed, tool(seed)));
-    ask("by tool, everywhere", |seed| all(tool(seed)));
+    ask("by tool", |seed| count_in_one(seed, tool(seed)));
+    ask("by tool, everywhere", |seed| count_in_all(tool(seed)));
     ask("by kind", |seed| {
-        one(seed, StepQuery { kinds: vec![KINDS[seed as usize % 5]], ..StepQuery::default() })
+        count_in_one(seed, StepQuery { kinds: vec![KINDS[seed as usize % 5]], ..StepQuery::default() })
     });
-    ask("errors, everywhere", |_| all(StepQuery { kinds: vec![StepKind::Error], ..StepQuery::default() }));
-    ask("failed calls of a tool", |seed| one(seed, StepQuery { failed: Some(true), ..tool(seed) }));
-    ask("of an agent", |seed| one(seed, StepQuery { agent: Some("codex".into()), ..StepQuery::default() }));
+    ask("errors, everywhere", |_| {
+        count_in_all(StepQuery { kinds: vec![StepKind::Error], ..StepQuery::default() })
+    });
+    ask("failed calls of a tool", |seed| count_in_one(seed, StepQuery { failed: Some(true), ..tool(seed) }));
+    ask("of an agent", |seed| {
+        count_in_one(seed, StepQuery { agent: Some("codex".into()), ..StepQuery::default() })
+    });
     let hour = |seed: u64| {
         let at = 1_700_000_000_000_000 + (mixed(seed) % steps) as i64 * 1000;
         let time = Timestamp::from_micros;
@@ -161,19 +169,26 @@ fn main() {
             ..StepQuery::default()
         }
     };
-    ask("of a minute", |seed| one(seed, hour(seed)));
-    ask("of a minute, everywhere", |seed| all(hour(seed)));
-    ask("longest first", |seed| one(seed, StepQuery { by: SortKey::Duration, ..StepQuery::default() }));
-    ask("longest first, everywhere", |_| all(StepQuery { by: SortKey::Duration, ..StepQuery::default() }));
+    ask("of a minute", |seed| count_in_one(seed, hour(seed)));
+    ask("of a minute, everywhere", |seed| count_in_all(hour(seed)));
+    ask("longest first", |seed| {
+        count_in_one(seed, StepQuery { by: SortKey::Duration, ..StepQuery::default() })
+    });
+    ask("longest first, everywhere", |_| {
+        count_in_all(StepQuery { by: SortKey::Duration, ..StepQuery::default() })
+    });
     ask("at least so long", |seed| {
-        one(seed, StepQuery { min_duration: Some(4_900_000), by: SortKey::Duration, ..StepQuery::default() })
+        count_in_one(
+            seed,
+            StepQuery { min_duration: Some(4_900_000), by: SortKey::Duration, ..StepQuery::default() },
+        )
     });
     ask("with a state", |seed| {
         let state =
             Hash::of(stepback_model::hash::ObjectKind::Blob, &(mixed(seed) % (steps / 8)).to_le_bytes());
-        all(StepQuery { state: Some(state), ..StepQuery::default() })
+        count_in_all(StepQuery { state: Some(state), ..StepQuery::default() })
     });
-    ask("tally", |seed| store.tally(of(seed)).unwrap().len() as u64);
+    ask("tally", |seed| store.tally(workspace_of(seed)).unwrap().len() as u64);
     let look = |text: &str| SearchRequest::new(Pattern::words(text).unwrap(), 20);
     ask("search, one word", |seed| store.search(&look(&word(seed))).unwrap().total);
     ask("search, two words", |seed| {
@@ -188,7 +203,10 @@ fn main() {
     });
     ask("search, a beginning", |seed| store.search(&look(&format!("{}*", &word(seed)[..5]))).unwrap().total);
     ask("search, one word in a workspace", |seed| {
-        store.search(&SearchRequest { workspace: Some(of(seed)), ..look(&word(seed)) }).unwrap().total
+        store
+            .search(&SearchRequest { workspace: Some(workspace_of(seed)), ..look(&word(seed)) })
+            .unwrap()
+            .total
     });
     ask("search, a substring", |seed| {
         store.search(&SearchRequest::new(Pattern::substring(&word(seed)[1..]).unwrap(), 20)).unwrap().total

@@ -26,7 +26,7 @@ pub(crate) struct Address {
     pub config: Config,
     pub tls: TlsOptions,
     /// The address for display, without the password.
-    pub shown: String,
+    pub display: String,
 }
 
 /// Whether `text` is the address of a database rather than a directory.
@@ -35,14 +35,14 @@ pub fn is_address(text: &str) -> bool {
 }
 
 /// An address for display, without its password. Text that cannot be parsed as an address is not shown at all.
-pub fn shown(url: &str) -> String {
+pub fn display_url(url: &str) -> String {
     read(url).map_or_else(|_| "postgres://…".into(), |(config, _)| describe(&config))
 }
 
 /// The name of the local directory for the database at `url`. All spellings of one address give the same name.
 pub fn local_name(url: &str) -> String {
     let Ok((config, _)) = read(url) else { return "unknown".into() };
-    let place = format!("{} {:?}", host_and_database(&config), config.get_options());
+    let location = format!("{} {:?}", host_and_database(&config), config.get_options());
     let name: String = config
         .get_dbname()
         .unwrap_or("default")
@@ -50,19 +50,20 @@ pub fn local_name(url: &str) -> String {
         .map(|c| if c.is_ascii_alphanumeric() { c } else { '_' })
         .take(40)
         .collect();
-    let digest = Hash::of(ObjectKind::Blob, place.as_bytes()).to_string();
+    let digest = Hash::of(ObjectKind::Blob, location.as_bytes()).to_string();
     format!("{name}-{}", &digest[..12])
 }
 
 /// Parses an address.
 pub(crate) fn parse(url: &str, password: Option<&[u8]>) -> Result<Address, StoreError> {
-    let wrong = |why: String, remedy| StoreError::Server {
+    let invalid_address = |reason: String, remedy| StoreError::Server {
         what: "cannot read the address of the store".into(),
-        why,
+        why: reason,
         remedy,
     };
-    let (mut config, tls) = read(url)
-        .map_err(|why| wrong(why, "use the form postgres://USER@HOST:5432/DATABASE?sslmode=MODE"))?;
+    let (mut config, tls) = read(url).map_err(|reason| {
+        invalid_address(reason, "use the form postgres://USER@HOST:5432/DATABASE?sslmode=MODE")
+    })?;
     if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
         config.host("localhost");
     }
@@ -80,14 +81,14 @@ pub(crate) fn parse(url: &str, password: Option<&[u8]>) -> Result<Address, Store
     {
         config.password(password);
     }
-    let shown = describe(&config);
-    Ok(Address { config, tls, shown })
+    let display = describe(&config);
+    Ok(Address { config, tls, display })
 }
 
 /// Splits an address into the TLS options, which are handled here, and the rest for the client library.
 fn read(url: &str) -> Result<(Config, TlsOptions), String> {
-    let mut asked = TlsOptions::default();
-    let (place, options) = url.split_once('?').unwrap_or((url, ""));
+    let mut tls_options = TlsOptions::default();
+    let (location, options) = url.split_once('?').unwrap_or((url, ""));
     let mut others = Vec::new();
     for option in options.split('&').filter(|option| !option.is_empty()) {
         let (name, value) = option.split_once('=').unwrap_or((option, ""));
@@ -98,9 +99,9 @@ fn read(url: &str) -> Result<(Config, TlsOptions), String> {
                         "sslmode={value} is invalid; use disable, prefer, require, verify-ca or verify-full"
                     )
                 };
-                asked.mode = Mode::parse(value).ok_or_else(unknown)?;
+                tls_options.mode = Mode::parse(value).ok_or_else(unknown)?;
             }
-            "sslrootcert" => asked.roots = Some(percent_decode(value)?.into()),
+            "sslrootcert" => tls_options.roots = Some(percent_decode(value)?.into()),
             "sslcert" | "sslkey" => {
                 return Err(format!("{name}: client certificates are not supported"));
             }
@@ -108,16 +109,16 @@ fn read(url: &str) -> Result<(Config, TlsOptions), String> {
         }
     }
     let separator = if others.is_empty() { "" } else { "?" };
-    let rest = format!("{place}{separator}{}", others.join("&"));
+    let rest = format!("{location}{separator}{}", others.join("&"));
     let mut config: Config = rest.parse().map_err(|error| crate::error::innermost_message(&error))?;
-    config.ssl_mode(asked.mode.to_ssl_mode());
-    Ok((config, asked))
+    config.ssl_mode(tls_options.mode.to_ssl_mode());
+    Ok((config, tls_options))
 }
 
 /// Decodes percent-encoding such as `%2F`.
 fn percent_decode(value: &str) -> Result<String, String> {
     let are_digits =
-        |after: &str| after.len() >= 2 && after.bytes().take(2).all(|byte| byte.is_ascii_hexdigit());
+        |digits: &str| digits.len() >= 2 && digits.bytes().take(2).all(|byte| byte.is_ascii_hexdigit());
     if !value.split('%').skip(1).all(are_digits) {
         return Err(format!("\"{value}\" has a % without two digits after it"));
     }
@@ -152,12 +153,12 @@ pub fn password_in(text: &str, url: &str) -> Option<Vec<u8>> {
     let port = config.get_ports().first().copied().unwrap_or(5432).to_string();
     let user = config.get_user()?;
     let database = config.get_dbname().unwrap_or(user);
-    let found = text.lines().find_map(|line| in_password_file(line, [&host, &port, database, user]))?;
-    Some(found.into_bytes())
+    let password = text.lines().find_map(|line| in_password_file(line, [&host, &port, database, user]))?;
+    Some(password.into_bytes())
 }
 
-/// The password in a line of a password file, if the line matches `wanted`: host, port, database and user.
-fn in_password_file(line: &str, wanted: [&str; 4]) -> Option<String> {
+/// The password in a line of a password file, if the line matches `expected`: host, port, database and user.
+fn in_password_file(line: &str, expected: [&str; 4]) -> Option<String> {
     if line.starts_with('#') {
         return None;
     }
@@ -171,16 +172,16 @@ fn in_password_file(line: &str, wanted: [&str; 4]) -> Option<String> {
         }
     }
     let [fields @ .., password] = fields.as_slice() else { return None };
-    let fits = |(field, wanted): (&String, &str)| field == "*" || field == wanted;
-    (fields.len() == 4 && fields.iter().zip(wanted).all(fits)).then(|| password.clone())
+    let matches = |(field, expected): (&String, &str)| field == "*" || field == expected;
+    (fields.len() == 4 && fields.iter().zip(expected).all(matches)).then(|| password.clone())
 }
 
 /// The default name of this machine in the list of workspaces, where a path is ambiguous without it.
 pub(crate) fn machine_name() -> String {
-    let known = ["/etc/machine-id", "/proc/sys/kernel/hostname"].into_iter().find_map(|path| {
+    let machine_id = ["/etc/machine-id", "/proc/sys/kernel/hostname"].into_iter().find_map(|path| {
         fs::read_to_string(path).ok().map(|text| text.trim().to_string()).filter(|text| !text.is_empty())
     });
-    let digest = Hash::of(ObjectKind::Blob, known.unwrap_or_default().as_bytes()).to_string();
+    let digest = Hash::of(ObjectKind::Blob, machine_id.unwrap_or_default().as_bytes()).to_string();
     digest[..16].to_string()
 }
 
@@ -188,7 +189,7 @@ pub(crate) fn machine_name() -> String {
 /// lists content as stored which is not would lose that content.
 pub(crate) fn prepare_local(local: &Path, id: &str) -> Result<(), StoreError> {
     let file = local.join(STORE_ID);
-    if fs::read_to_string(&file).is_ok_and(|found| found == id) {
+    if fs::read_to_string(&file).is_ok_and(|stored_id| stored_id == id) {
         return Ok(());
     }
     DirBuilder::new().recursive(true).mode(0o700).create(local).map_err(StoreError::io("create", local))?;
@@ -211,8 +212,8 @@ mod tests {
     #[test]
     fn an_address_is_shown_without_its_password() {
         let url = "postgres://ann:secret@db.example:6000/team?connect_timeout=3";
-        assert_eq!(shown(url), "postgres://ann@db.example:6000/team");
-        assert!(!shown("postgres://ann:secret@[bad").contains("secret"));
+        assert_eq!(display_url(url), "postgres://ann@db.example:6000/team");
+        assert!(!display_url("postgres://ann:secret@[bad").contains("secret"));
         assert!(is_address(url) && !is_address("/srv/store") && !is_address("postgres"));
         assert_eq!(local_name(url), local_name("postgresql://bob@db.example:6000/team"));
         assert_ne!(local_name(url), local_name("postgres://ann@db.example:6001/team"));
@@ -226,7 +227,7 @@ mod tests {
         assert_eq!(full, TlsOptions { mode: Mode::VerifyFull, roots: Some("/etc/my ca.pem".into()) });
         let url = "postgres://ann:secret@db/x?sslmode=verify-ca&sslrootcert=/ca.pem";
         assert_eq!(
-            (shown(url), local_name(url)),
+            (display_url(url), local_name(url)),
             ("postgres://ann@db:5432/x".into(), local_name("postgres://db/x"))
         );
         for (options, why) in [

@@ -46,7 +46,7 @@ pub(crate) const UNKNOWN: &str = "SB004";
 /// would read the whole table otherwise.
 ///
 /// The heads of chains are in a table of their own, because callers rely on the version of a session's row. They are read
-/// and written while the workspace is locked, so that a session has one chain whoever appends to it.
+/// and written while the workspace is locked, so that a session has one chain even if several processes append to it.
 ///
 /// The function of format 10 is replaced by one that refuses, as it would by itself: a program of that format may have the
 /// store open.

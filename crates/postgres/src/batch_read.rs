@@ -50,8 +50,10 @@ impl BatchLookup for PostgresStore {
             questions.sessions.iter().map(|session| session.as_bytes().as_slice()).collect();
         let (row, met) = self.pool.ask(async |connection| {
             let look = connection.prepared(&look_sql(steps.len(), names.len())).await?;
-            let one = if sessions.len() == 1 { "= ($1::bytea[])[1]" } else { "= ANY($1)" };
-            let meet = connection.prepared(&format!("{SELECT_SESSION_VERSIONS} WHERE id {one}")).await?;
+            let session_condition = if sessions.len() == 1 { "= ($1::bytea[])[1]" } else { "= ANY($1)" };
+            let meet = connection
+                .prepared(&format!("{SELECT_SESSION_VERSIONS} WHERE id {session_condition}"))
+                .await?;
             let client = &connection.client;
             // Read the epoch first, so that a collection after this lookup is noticed.
             let (row, met) =
@@ -59,26 +61,27 @@ impl BatchLookup for PostgresStore {
             Ok((row?, met?))
         })?;
         let row = row.ok_or_else(without_meta)?;
-        let wrong = || StoreError::Corrupt { what: "an id of another length".into() };
-        let step = |bytes: &[u8]| StepId::from_slice(bytes).ok_or_else(wrong);
+        let bad_id = || StoreError::Corrupt { what: "an id of another length".into() };
+        let step = |bytes: &[u8]| StepId::from_slice(bytes).ok_or_else(bad_id);
         let stored = rows::get::<Vec<&[u8]>>(&row, 1)?.into_iter().map(step).collect::<Result<_, _>>()?;
         let references = rows::get::<Vec<Option<&[u8]>>>(&row, 2)?;
         let references = references.into_iter().map(|value| value.map(step).transpose());
         let references = references.collect::<Result<Vec<_>, _>>()?;
-        let (mut known, mut versions) = (HashMap::new(), HashMap::new());
+        let (mut sessions_by_id, mut versions) = (HashMap::new(), HashMap::new());
         for row in &met {
             let session = Session::read(row)?;
             versions.insert(session.id, rows::get::<String>(row, 5)?);
-            known.insert(session.id, session);
+            sessions_by_id.insert(session.id, session);
         }
-        let sessions = questions.sessions.iter().map(|session| known.get(session).cloned()).collect();
-        let named = questions.references.iter().cloned().zip(references.iter().copied()).collect();
+        let sessions =
+            questions.sessions.iter().map(|session| sessions_by_id.get(session).cloned()).collect();
+        let targets = questions.references.iter().cloned().zip(references.iter().copied()).collect();
         Ok(BatchAnswers {
             epoch: rows::get::<i64>(&row, 0)? as u64,
             stored,
             references,
             sessions,
-            versions: ReadVersions { sessions: versions, references: named },
+            versions: ReadVersions { sessions: versions, references: targets },
         })
     }
 }

@@ -103,7 +103,7 @@ impl PostgresStore {
             }
             None => {
                 let work = CommitInput { epoch, written: &written, mutations };
-                let mut lost = false;
+                let mut may_have_taken_effect = false;
                 self.pool.run_with_retry(|lease| {
                     let attempt = self.try_once(lease.connection()?, &work, false);
                     if attempt.is_err() && !lease.connection().is_ok_and(|connection| connection.is_clean) {
@@ -114,9 +114,11 @@ impl PostgresStore {
                         // An attempt that seemed lost took effect after all, and conflicts with its own retry.
                         Err(AttemptError::For(
                             error @ (StoreError::Exists { .. } | StoreError::Moved { .. }),
-                        )) if lost => self.find_receipt(mutations).ok_or(AttemptError::For(error)),
+                        )) if may_have_taken_effect => {
+                            self.find_receipt(mutations).ok_or(AttemptError::For(error))
+                        }
                         attempt => {
-                            lost |= matches!(attempt, Err(AttemptError::Lost(_)));
+                            may_have_taken_effect |= matches!(attempt, Err(AttemptError::Lost(_)));
                             attempt
                         }
                     }
@@ -173,10 +175,10 @@ impl PostgresStore {
         // An agent waits for its hook: past this time the outcome is reported as uncertain, and a repeated event is not
         // recorded twice.
         let patience = self.patience.unwrap_or(OUTCOME_TIMEOUT.max(self.pool.patience()));
-        let until = Instant::now() + patience;
+        let deadline = Instant::now() + patience;
         let mut idle = 0;
         loop {
-            let asked = self.pool.wait(async {
+            let outcome = self.pool.wait(async {
                 let connection = self.pool.connect().await.ok()?;
                 match which {
                     TransactionRef::Transaction(number) => {
@@ -187,11 +189,11 @@ impl PostgresStore {
                     }
                 }
             });
-            match asked {
+            match outcome {
                 Some(happened) => return Ok(happened),
-                _ if Instant::now() > until => {
+                _ if Instant::now() > deadline => {
                     return Err(error::server_error(
-                        &self.pool.shown,
+                        &self.pool.display_address,
                         "learn from",
                         format!(
                             "whether a commit took effect; the connection was lost while it was under way ({})",
@@ -218,13 +220,13 @@ async fn backend_outcome(
     // Check first whether it is active: if it is not, everything it did is visible to the query that follows.
     let at_work = connection.client.query_opt(sql, &[&backend]).await.ok()?;
     let at_work = at_work.map(|row| row.try_get::<_, bool>(0)).transpose().ok()?;
-    let found = commit_verification::find_receipt(&connection.client, mutations).await.ok()?;
+    let receipt = commit_verification::find_receipt(&connection.client, mutations).await.ok()?;
     match at_work {
-        None => return Some(found),
+        None => return Some(receipt),
         Some(true) => *idle = 0,
         Some(false) => *idle += 1,
     }
-    (found.is_some() || *idle >= MIN_IDLE_CHECKS).then_some(found)
+    (receipt.is_some() || *idle >= MIN_IDLE_CHECKS).then_some(receipt)
 }
 
 /// The outcome of a transaction, if it is certain.

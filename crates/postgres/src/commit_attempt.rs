@@ -87,9 +87,9 @@ impl PostgresStore {
         batch: String,
     ) -> Result<Receipt, CommitFailure> {
         let call = connection.prepared(append::CALL).await?;
-        let (known, since) = (FORMAT as i32, work.epoch.map(|epoch| epoch as i64));
+        let (format, since) = (FORMAT as i32, work.epoch.map(|epoch| epoch as i64));
         let objects = Columns::new(&work.written.objects);
-        let mut values: Vec<&(dyn ToSql + Sync)> = vec![&known, &since, &self.key];
+        let mut values: Vec<&(dyn ToSql + Sync)> = vec![&format, &since, &self.key];
         values.extend(objects.values());
         values.push(&batch);
         let client = &connection.client;
@@ -136,7 +136,7 @@ impl PostgresStore {
         let row = client.query_one("SELECT version FROM stepback_schema", &[]).await?;
         let version: i32 = rows::get(&row, 0)?;
         Ok(match version as u32 > FORMAT {
-            true => schema::too_new(&self.pool.shown, version as u32).into(),
+            true => schema::too_new(&self.pool.display_address, version as u32).into(),
             false => StoreError::Collected.into(),
         })
     }
@@ -149,11 +149,11 @@ impl CommitStatements<'_> {
         if ahead {
             self.client.execute(TAKE_OVER, &[]).await?;
         }
-        let before = self.rest.len().saturating_sub(MAX_PIPELINED_STATEMENTS);
+        let sent_early = self.rest.len().saturating_sub(MAX_PIPELINED_STATEMENTS);
         let mut receipt = Receipt::default();
-        if before > 0 {
+        if sent_early > 0 {
             self.write().await?;
-            let (statements, planned) = (&self.rest[..before], &self.plan.rest[..before]);
+            let (statements, planned) = (&self.rest[..sent_early], &self.plan.rest[..sent_early]);
             for (statements, planned) in
                 statements.chunks(MAX_PIPELINED_STATEMENTS).zip(planned.chunks(MAX_PIPELINED_STATEMENTS))
             {
@@ -161,42 +161,44 @@ impl CommitStatements<'_> {
             }
         }
         let write = async {
-            match before {
+            match sent_early {
                 0 => self.write().await,
                 _ => Ok(()),
             }
         };
-        let (written, (done, ended)) = join(write, self.finish(before)).await;
+        let (write_result, (results, commit_result)) = join(write, self.finish(sent_early)).await;
         // The statements may have arrived all the same, together with COMMIT.
         let unsure = |error: Error| CommitFailure::Unsure {
             which: TransactionRef::Transaction(transaction.clone()),
             error,
         };
-        let lost = |error: Error| match error::is_lost(&error) {
+        let to_error = |error: Error| match error::is_lost(&error) {
             true => unsure(error),
             false => CommitFailure::Before(error),
         };
-        written.map_err(lost)?;
-        take_numbers(done, &self.plan.rest[before..], &mut receipt).map_err(|trouble| match trouble {
-            CommitFailure::Before(error) => lost(error),
-            other => other,
-        })?;
-        ended.map_err(unsure)?;
+        write_result.map_err(to_error)?;
+        take_numbers(results, &self.plan.rest[sent_early..], &mut receipt).map_err(
+            |trouble| match trouble {
+                CommitFailure::Before(error) => to_error(error),
+                other => other,
+            },
+        )?;
+        commit_result.map_err(unsure)?;
         Ok(receipt)
     }
 
     /// Begins the transaction and returns its number.
     async fn begin(&self) -> Result<String, Error> {
         let epoch = self.work.epoch.map(|epoch| epoch as i64);
-        let known = FORMAT as i32;
+        let format = FORMAT as i32;
         // The lock and the query are separate statements, so that the query sees the state after the lock was taken.
-        let (begun, found) = join(
+        let (begin_result, status) = join(
             self.client.batch_execute(&self.begin_transaction),
-            self.client.query_one(&self.first, &[&epoch, &known]),
+            self.client.query_one(&self.first, &[&epoch, &format]),
         )
         .await;
-        begun?;
-        found?.try_get(0)
+        begin_result?;
+        status?.try_get(0)
     }
 
     /// Writes what depends on nothing else. It comes before the rest, which locks workspaces, to keep that time short.

@@ -49,10 +49,10 @@ impl PostgresStore {
 
     /// Waits until all commits in progress have ended, and returns the point up to which all are final.
     pub(crate) fn settled_horizon(&self) -> Result<Horizon, StoreError> {
-        let until = Instant::now() + self.pool.patience();
+        let deadline = Instant::now() + self.pool.patience();
         let settled = self
             .pool
-            .ask(async |connection| wait_for_horizon(connection, &self.under_way_sql(), until).await)?;
+            .ask(async |connection| wait_for_horizon(connection, &self.under_way_sql(), deadline).await)?;
         settled.ok_or(StoreError::Locked)
     }
 
@@ -70,7 +70,7 @@ impl PostgresStore {
 async fn wait_for_horizon(
     connection: &mut Connection,
     under_way: &str,
-    until: Instant,
+    deadline: Instant,
 ) -> Result<Option<Horizon>, Error> {
     let last = connection.prepared(SELECT_SEQUENCES).await?;
     let under_way = connection.prepared(under_way).await?;
@@ -84,7 +84,7 @@ async fn wait_for_horizon(
     };
     let mut waited_for = names(holders?)?;
     while !waited_for.is_empty() {
-        if Instant::now() > until {
+        if Instant::now() > deadline {
             return Ok(None);
         }
         tokio::time::sleep(POLL_INTERVAL).await;

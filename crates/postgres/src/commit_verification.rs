@@ -42,16 +42,16 @@ fn appended_op(mutation: &Mutation) -> Option<&[u8]> {
 
 /// The numbers of all these rows, if all exist.
 async fn row_numbers(client: &Client, sql: &str, ids: &[&[u8]]) -> Result<Option<Vec<u64>>, Error> {
-    let mut known: HashMap<Vec<u8>, u64> = HashMap::new();
+    let mut numbers: HashMap<Vec<u8>, u64> = HashMap::new();
     for row in client.query(sql, &[&ids]).await? {
-        known.insert(row.try_get(0)?, row.try_get::<_, i64>(1)? as u64);
+        numbers.insert(row.try_get(0)?, row.try_get::<_, i64>(1)? as u64);
     }
-    Ok(ids.iter().map(|id| known.get(*id).copied()).collect())
+    Ok(ids.iter().map(|id| numbers.get(*id).copied()).collect())
 }
 
 /// A row that exists if and only if the mutations took effect, or the store is at least as if they had.
 fn evidence_query(mutations: &[Mutation]) -> Option<(String, Vec<u8>)> {
-    let made = mutations.iter().find_map(|mutation| {
+    let written_row = mutations.iter().find_map(|mutation| {
         let (table, id) = match mutation {
             Mutation::AddSession(session) => ("sessions", session.id.as_bytes()),
             Mutation::AddWorkspace(workspace) => ("workspaces", workspace.id.as_bytes()),
@@ -71,5 +71,5 @@ fn evidence_query(mutations: &[Mutation]) -> Option<(String, Vec<u8>)> {
             _ => None,
         })
     };
-    made.or_else(moved)
+    written_row.or_else(moved)
 }

@@ -25,38 +25,38 @@ const TLS: [(&str, &str); 7] = [
     ("TLS", "see docs/guide/teams.md for sslmode and sslrootcert"),
 ];
 
-/// Converts an error of the server at `shown` that occurred while doing `what`.
-pub(crate) fn to_store_error(shown: &str, what: &str, error: &tokio_postgres::Error) -> StoreError {
+/// Converts an error of the server at `address` that occurred while doing `action`.
+pub(crate) fn to_store_error(address: &str, action: &str, error: &tokio_postgres::Error) -> StoreError {
     let Some(code) = error.code() else {
-        return server_error(shown, what, innermost_message(error), remedy_without_code(error));
+        return server_error(address, action, innermost_message(error), remedy_without_code(error));
     };
     if *code == SqlState::UNIQUE_VIOLATION {
         let table = error.as_db_error().and_then(|error| error.table()).unwrap_or_default();
-        if let Some((_, what)) = UNIQUE.into_iter().find(|(name, _)| *name == table) {
-            return StoreError::Exists { what };
+        if let Some((_, action)) = UNIQUE.into_iter().find(|(name, _)| *name == table) {
+            return StoreError::Exists { what: action };
         }
     }
     if matches!(*code, SqlState::LOCK_NOT_AVAILABLE | SqlState::T_R_DEADLOCK_DETECTED) {
         return StoreError::Locked;
     }
     if matches!(*code, SqlState::DATA_CORRUPTED | SqlState::INDEX_CORRUPTED) {
-        return StoreError::Corrupt { what: format!("{shown}: {}", innermost_message(error)) };
+        return StoreError::Corrupt { what: format!("{address}: {}", innermost_message(error)) };
     }
-    let why = innermost_message(error);
+    let message = innermost_message(error);
     // Not every out-of-space error has its own code.
-    let full = why.contains("could not extend file") || why.contains("No space left");
+    let full = message.contains("could not extend file") || message.contains("No space left");
     let remedy = if full { remedy_for_code(&SqlState::DISK_FULL) } else { remedy_for_code(code) };
-    server_error(shown, what, why, remedy)
+    server_error(address, action, message, remedy)
 }
 
 /// Creates a server error with a remedy.
 pub(crate) fn server_error(
-    shown: &str,
-    what: &str,
-    why: impl Into<String>,
+    address: &str,
+    action: &str,
+    message: impl Into<String>,
     remedy: &'static str,
 ) -> StoreError {
-    StoreError::Server { what: format!("cannot {what} {shown}"), why: why.into(), remedy }
+    StoreError::Server { what: format!("cannot {action} {address}"), why: message.into(), remedy }
 }
 
 /// The remedy for an error code of the server.
@@ -94,16 +94,16 @@ fn remedy_for_code(code: &SqlState) -> &'static str {
 }
 
 fn remedy_without_code(error: &tokio_postgres::Error) -> &'static str {
-    let why = innermost_message(error);
+    let message = innermost_message(error);
     for (words, remedy) in TLS {
-        if why.contains(words) {
+        if message.contains(words) {
             return remedy;
         }
     }
-    if why.contains("password missing") {
+    if message.contains("password missing") {
         return "give a password: in PGPASSWORD, in ~/.pgpass, or in the address";
     }
-    if why.contains("authentication") {
+    if message.contains("authentication") {
         return "check user and password, and which methods pg_hba.conf allows";
     }
     "check that the server is running and reachable, then try again"

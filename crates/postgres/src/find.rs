@@ -27,14 +27,14 @@ pub(crate) struct Conditions {
 
 impl Conditions {
     /// Adds a value, and returns its placeholder.
-    pub fn name(&mut self, value: impl ToSql + Sync + Send + 'static, of: Type) -> String {
-        self.values.push((Box::new(value), of));
+    pub fn name(&mut self, value: impl ToSql + Sync + Send + 'static, sql_type: Type) -> String {
+        self.values.push((Box::new(value), sql_type));
         format!("${}", self.values.len())
     }
 
     /// Adds a condition in which `?` stands for the value.
-    fn add(&mut self, condition: &str, value: impl ToSql + Sync + Send + 'static, of: Type) {
-        let name = self.name(value, of);
+    fn add(&mut self, condition: &str, value: impl ToSql + Sync + Send + 'static, sql_type: Type) {
+        let name = self.name(value, sql_type);
         self.sql.push_str(" AND ");
         self.sql.push_str(&condition.replace('?', &name));
     }
@@ -45,16 +45,16 @@ impl Conditions {
         }
     }
 
-    fn add_number(&mut self, condition: &str, wanted: Option<u64>) {
-        if let Some(wanted) = wanted {
-            self.add(condition, to_bigint(wanted), Type::INT8);
+    fn add_number(&mut self, condition: &str, number: Option<u64>) {
+        if let Some(number) = number {
+            self.add(condition, to_bigint(number), Type::INT8);
         }
     }
 
-    fn add_either(&mut self, wanted: Option<bool>, yes: &str, no: &str) {
-        if let Some(wanted) = wanted {
+    fn add_either(&mut self, choice: Option<bool>, yes: &str, no: &str) {
+        if let Some(choice) = choice {
             self.sql.push_str(" AND ");
-            self.sql.push_str(if wanted { yes } else { no });
+            self.sql.push_str(if choice { yes } else { no });
         }
     }
 
@@ -121,7 +121,10 @@ impl Conditions {
 
     /// The values, as parameters of a statement.
     pub fn values(&self) -> Vec<(&(dyn ToSql + Sync), Type)> {
-        self.values.iter().map(|(value, of)| (&**value as &(dyn ToSql + Sync), of.clone())).collect()
+        self.values
+            .iter()
+            .map(|(value, sql_type)| (&**value as &(dyn ToSql + Sync), sql_type.clone()))
+            .collect()
     }
 }
 
@@ -156,27 +159,27 @@ fn page_statement(
 ) -> (String, Conditions) {
     let mut conditions = Conditions::default();
     conditions.add_query(workspace, query);
-    let plain = workspace.is_some() || (conditions.sql.is_empty() && query.by == SortKey::Commit);
+    let is_plain_order = workspace.is_some() || (conditions.sql.is_empty() && query.by == SortKey::Commit);
     if let Some(from) = query.from {
         conditions.add_cursor(workspace, query, from);
     }
     if let Some(settled) = settled {
         conditions.add("s.position <= ?", settled, Type::INT8);
     }
-    let limit = limit.map(|most| conditions.name(to_bigint(most), Type::INT8));
+    let limit = limit.map(|limit_value| conditions.name(to_bigint(limit_value), Type::INT8));
     let limit = limit.map(|name| format!(" LIMIT {name}")).unwrap_or_default();
-    let (wanted, inside, across) =
+    let (conditions_sql, page_in_workspace, page_across_workspaces) =
         (&conditions.sql, order_by(true, query), order_by(workspace.is_some(), query));
     let columns = format!("SELECT {COLUMNS}, s.position, s.workspace");
-    let sql = if plain {
-        format!("{columns} FROM stepback_steps s WHERE true{wanted}{across}{limit}")
+    let sql = if is_plain_order {
+        format!("{columns} FROM stepback_steps s WHERE true{conditions_sql}{page_across_workspaces}{limit}")
     } else {
         // Indexes begin with the workspace: the first steps of each workspace are cheap to find, and the first of those are
         // the answer.
         format!(
             "{columns} FROM stepback_workspaces w CROSS JOIN LATERAL (
-                SELECT * FROM stepback_steps s WHERE s.workspace = w.id{wanted}{inside}{limit}
-             ) s{across}{limit}"
+                SELECT * FROM stepback_steps s WHERE s.workspace = w.id{conditions_sql}{page_in_workspace}{limit}
+             ) s{page_across_workspaces}{limit}"
         )
     };
     (sql, conditions)
@@ -187,7 +190,7 @@ fn page_statement(
 fn total_statement(workspace: Option<WorkspaceId>, query: &StepQuery) -> (String, Conditions) {
     let mut conditions = Conditions::default();
     // The whole query, and the part of it that the counters can answer.
-    let asked =
+    let countable =
         StepQuery { by: SortKey::default(), oldest_first: false, from: None, limit: None, ..query.clone() };
     let numbers = StepQuery { after: query.after, before: query.before, ..StepQuery::default() };
     let counted = StepQuery {
@@ -199,11 +202,11 @@ fn total_statement(workspace: Option<WorkspaceId>, query: &StepQuery) -> (String
         failed: query.failed,
         ..StepQuery::default()
     };
-    if asked == numbers {
-        let after = conditions.name(to_bigint(query.after.unwrap_or(0)), Type::INT8);
-        let before = conditions.name(to_bigint(query.before.unwrap_or(u64::MAX)), Type::INT8);
+    if countable == numbers {
+        let after_param = conditions.name(to_bigint(query.after.unwrap_or(0)), Type::INT8);
+        let before_param = conditions.name(to_bigint(query.before.unwrap_or(u64::MAX)), Type::INT8);
         let mut sql = format!(
-            "SELECT coalesce(sum(greatest(0, least(steps, {before} - 1) - {after})), 0)::bigint FROM stepback_workspaces"
+            "SELECT coalesce(sum(greatest(0, least(steps, {before_param} - 1) - {after_param})), 0)::bigint FROM stepback_workspaces"
         );
         if let Some(workspace) = workspace {
             let name = conditions.name(workspace.as_bytes().to_vec(), Type::BYTEA);
@@ -211,7 +214,7 @@ fn total_statement(workspace: Option<WorkspaceId>, query: &StepQuery) -> (String
         }
         return (sql, conditions);
     }
-    if asked == counted {
+    if countable == counted {
         conditions.add_query(None, &StepQuery { failed: None, ..counted });
         if let Some(workspace) = workspace {
             let in_workspace = "s.session = ANY(ARRAY(SELECT id FROM stepback_sessions WHERE workspace = ?))";
@@ -222,9 +225,10 @@ fn total_statement(workspace: Option<WorkspaceId>, query: &StepQuery) -> (String
             Some(true) => "s.failed",
             Some(false) => "s.steps - s.failed",
         };
-        let wanted = &conditions.sql;
-        let sql =
-            format!("SELECT coalesce(sum({column}), 0)::bigint FROM stepback_tallies s WHERE true{wanted}");
+        let conditions_sql = &conditions.sql;
+        let sql = format!(
+            "SELECT coalesce(sum({column}), 0)::bigint FROM stepback_tallies s WHERE true{conditions_sql}"
+        );
         return (sql, conditions);
     }
     conditions.add_query(workspace, query);
@@ -259,29 +263,30 @@ impl PostgresStore {
             _ => None,
         };
         // Fetch one more than requested, to know whether there are more.
-        let limit = query.limit.map(|most| most.saturating_add(1));
+        let limit = query.limit.map(|max_steps| max_steps.saturating_add(1));
         let (sql, conditions) = page_statement(workspace, query, limit, settled);
         let (counting, counted) = total_statement(workspace, query);
         let (rows, total) = self.pool.ask(async |connection| {
             let client = &connection.client;
-            let (begun, rows, total, ended) = join4(
+            let (begin_result, rows, total, end_result) = join4(
                 client.batch_execute(SNAPSHOT),
                 client.query_typed(&sql, &conditions.values()),
                 client.query_typed(&counting, &counted.values()),
                 client.batch_execute("COMMIT"),
             )
             .await;
-            begun?;
-            let both = (rows?, total?);
-            ended?;
-            Ok(both)
+            begin_result?;
+            let page_and_total = (rows?, total?);
+            end_result?;
+            Ok(page_and_total)
         })?;
         let total = total.first().map(|row| rows::get::<i64>(row, 0)).transpose()?.unwrap_or_default();
         let mut steps = rows.iter().map(|row| read_step_at(row, query)).collect::<Result<Vec<_>, _>>()?;
-        let most = query.limit.map_or(usize::MAX, |most| usize::try_from(most).unwrap_or(usize::MAX));
-        let more = steps.len() > most;
-        steps.truncate(most);
-        let next = steps.last().filter(|_| more).map(|(place, _)| *place);
+        let max_steps =
+            query.limit.map_or(usize::MAX, |max_steps| usize::try_from(max_steps).unwrap_or(usize::MAX));
+        let has_more = steps.len() > max_steps;
+        steps.truncate(max_steps);
+        let next = steps.last().filter(|_| has_more).map(|(cursor, _)| *cursor);
         Ok(StepPage {
             steps: steps.into_iter().map(|(_, placed)| placed).collect(),
             total: total as u64,
@@ -295,7 +300,7 @@ impl PostgresStore {
             FROM stepback_sessions n JOIN stepback_tallies t ON t.session = n.id
             WHERE n.workspace = $1 GROUP BY 1, 2 ORDER BY n.agent COLLATE \"C\", t.kind COLLATE \"C\"";
         let workspace = workspace.as_bytes().as_slice();
-        let found = self.pool.ask(async |connection| connection.rows(sql, &[&workspace]).await)?;
+        let rows = self.pool.ask(async |connection| connection.rows(sql, &[&workspace]).await)?;
         let tally = |row: &Row| {
             Ok(StepCount {
                 agent: rows::read_text(row, 0)?,
@@ -304,13 +309,13 @@ impl PostgresStore {
                 failed: rows::get::<i64>(row, 3)? as u64,
             })
         };
-        found.iter().map(tally).collect()
+        rows.iter().map(tally).collect()
     }
 }
 
 fn read_step_at(row: &Row, query: &StepQuery) -> Result<(QueryCursor, StepAt), StoreError> {
     let stored = StepRow::read(row)?;
-    let place = query.place(&stored, rows::get::<i64>(row, WIDTH)? as u64);
+    let cursor = query.place(&stored, rows::get::<i64>(row, WIDTH)? as u64);
     let workspace = rows::id(row, WIDTH + 1, WorkspaceId::from_slice)?;
-    Ok((place, StepAt { workspace, position: place.position, stored }))
+    Ok((cursor, StepAt { workspace, position: cursor.position, stored }))
 }

@@ -35,7 +35,7 @@ const ANNOTATION_SQL: &str = "jsonb_build_array(s.label, s.note, s.tags, s.purge
 /// What the database has for a document's step: its position, and the texts indexed before.
 struct IndexedStep {
     position: u64,
-    before: Option<IndexedText>,
+    indexed_before: Option<IndexedText>,
 }
 
 struct IndexedText {
@@ -49,13 +49,13 @@ struct IndexedText {
 /// A document that is new, ready to be stored.
 struct NewDocument<'d> {
     document: &'d SearchDocument,
-    before: Option<IndexedText>,
+    indexed_before: Option<IndexedText>,
     raw_len: i32,
     text: Vec<u8>,
 }
 
 impl PostgresStore {
-    pub(crate) fn list_unindexed(&self, most: usize) -> Result<Vec<StepRow>, StoreError> {
+    pub(crate) fn list_unindexed(&self, max_steps: usize) -> Result<Vec<StepRow>, StoreError> {
         let settled = self.settled_horizon()?;
         let state = "SELECT known_to, commits FROM stepback_index";
         let row = self.pool.ask(async |connection| connection.row(state, &[]).await)?;
@@ -79,20 +79,20 @@ impl PostgresStore {
                AND NOT EXISTS (SELECT FROM stepback_texts t WHERE t.position = s.position)
              ORDER BY s.position LIMIT $3"
         );
-        let most = i64::try_from(most).unwrap_or(i64::MAX);
-        let mut found = self.pool.ask(async |connection| connection.rows(&changed, &[&most]).await)?;
-        let left = most - found.len() as i64;
-        if left > 0 {
-            let values: [&(dyn ToSql + Sync); 3] = [&known_to, &settled.position, &left];
+        let max_steps = i64::try_from(max_steps).unwrap_or(i64::MAX);
+        let mut rows = self.pool.ask(async |connection| connection.rows(&changed, &[&max_steps]).await)?;
+        let remaining = max_steps - rows.len() as i64;
+        if remaining > 0 {
+            let values: [&(dyn ToSql + Sync); 3] = [&known_to, &settled.position, &remaining];
             let new = self.pool.ask(async |connection| connection.rows(&fresh, &values).await)?;
             // Everything before the first unindexed step is indexed, and need not be scanned again.
             let first = new.first().map(|row| rows::get::<i64>(row, rows::WIDTH)).transpose()?;
             let known_to = first.map_or(settled.position, |first| first - 1);
-            let commits = if found.is_empty() && new.is_empty() { settled.commits } else { -1 };
+            let commits = if rows.is_empty() && new.is_empty() { settled.commits } else { -1 };
             self.note_known(known_to, commits);
-            found.extend(new);
+            rows.extend(new);
         }
-        found.iter().map(StepRow::read).collect()
+        rows.iter().map(StepRow::read).collect()
     }
 
     /// Records how far all steps are indexed. This only shortens the next scan, so a failure is ignored.
@@ -146,10 +146,10 @@ impl PostgresStore {
         );
         self.pool.ask(async |connection| {
             connection.client.batch_execute(&begin).await?;
-            let done = work(connection).await?;
-            let end = if done.is_ok() { "COMMIT" } else { "ROLLBACK" };
+            let result = work(connection).await?;
+            let end = if result.is_ok() { "COMMIT" } else { "ROLLBACK" };
             connection.client.batch_execute(end).await?;
-            Ok(done)
+            Ok(result)
         })?
     }
 }
@@ -158,37 +158,40 @@ async fn index_documents(
     connection: &mut Connection,
     documents: &[SearchDocument],
 ) -> Result<Result<(), StoreError>, Error> {
-    let mut known = match read_indexed(connection, documents).await? {
-        Ok(known) => known,
+    let mut indexed = match read_indexed(connection, documents).await? {
+        Ok(indexed) => indexed,
         Err(error) => return Ok(Err(error)),
     };
-    let mut told: BTreeMap<u64, NewDocument<'_>> = BTreeMap::new();
+    let mut new_documents: BTreeMap<u64, NewDocument<'_>> = BTreeMap::new();
     for document in documents {
         let step = &document.stored.step;
-        let Some(IndexedStep { position, before }) = known.remove(step.id.as_bytes().as_slice()) else {
+        let Some(IndexedStep { position, indexed_before: indexed_text }) =
+            indexed.remove(step.id.as_bytes().as_slice())
+        else {
             continue;
         };
         let (raw_len, text) = pack(&document.texts);
         let raw_len = i32::try_from(raw_len).unwrap_or(i32::MAX);
-        told.insert(position, NewDocument { document, before, raw_len, text });
+        new_documents.insert(position, NewDocument { document, indexed_before: indexed_text, raw_len, text });
     }
     let mut block = Block::default();
     let mut columns = TextColumns::default();
     let (mut stale, mut words, mut new) = ((Vec::new(), Vec::new()), 0i64, 0i64);
-    for (position, told) in told {
-        let NewDocument { document, before, raw_len, text } = told;
+    for (position, new_document) in new_documents {
+        let NewDocument { document, indexed_before: indexed_text, raw_len, text } = new_document;
         let annotation = &document.stored.annotation;
         // Another process indexed it first.
-        if before.as_ref().is_some_and(|before| before.text == text && before.current) {
+        if indexed_text.as_ref().is_some_and(|indexed_text| indexed_text.text == text && indexed_text.current)
+        {
             continue;
         }
         let length = block.add(position, &document.texts);
         words += length as i64;
-        match before {
+        match indexed_text {
             None => new += 1,
-            Some(before) => {
-                words -= i64::from(before.words);
-                stale.0.push(before.block);
+            Some(indexed_text) => {
+                words -= i64::from(indexed_text.words);
+                stale.0.push(indexed_text.block);
                 stale.1.push(position as i64);
             }
         }
@@ -226,7 +229,7 @@ async fn read_indexed(
     let ids: Vec<&[u8]> =
         documents.iter().map(|document| document.stored.step.id.as_bytes().as_slice()).collect();
     let read = |row: &Row| -> Result<(Vec<u8>, IndexedStep), StoreError> {
-        let before = match rows::get::<Option<i64>>(row, 2)? {
+        let indexed_text = match rows::get::<Option<i64>>(row, 2)? {
             None => None,
             Some(block) => Some(IndexedText {
                 block,
@@ -235,7 +238,10 @@ async fn read_indexed(
                 current: rows::get(row, 5)?,
             }),
         };
-        Ok((rows::get(row, 0)?, IndexedStep { position: rows::get::<i64>(row, 1)? as u64, before }))
+        Ok((
+            rows::get(row, 0)?,
+            IndexedStep { position: rows::get::<i64>(row, 1)? as u64, indexed_before: indexed_text },
+        ))
     };
     Ok(connection.rows(&sql, &[&ids]).await?.iter().map(read).collect())
 }

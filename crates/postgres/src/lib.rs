@@ -61,7 +61,7 @@ use std::time::Duration;
 use stepback_store::StoreError;
 use stepback_store::tree_cache::Recent;
 
-pub use address::{is_address, local_name, password_in, shown};
+pub use address::{display_url, is_address, local_name, password_in};
 pub use schema::FORMAT;
 
 use pool::Pool;
@@ -85,7 +85,7 @@ pub struct PostgresStore {
 
 impl std::fmt::Debug for PostgresStore {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("PostgresStore").field("at", &self.pool.shown).finish_non_exhaustive()
+        f.debug_struct("PostgresStore").field("at", &self.pool.display_address).finish_non_exhaustive()
     }
 }
 
@@ -134,16 +134,16 @@ impl PostgresStore {
         Self::open_with(access, schema::CreateTables::No)
     }
 
-    fn open_with(access: &Access, make: schema::CreateTables) -> Result<Self, StoreError> {
+    fn open_with(access: &Access, create: schema::CreateTables) -> Result<Self, StoreError> {
         let address = address::parse(&access.url, access.password.as_deref())?;
         let pool = Arc::new(Pool::start(address, access.patience.unwrap_or(LOCK_TIMEOUT))?);
-        let found = schema::prepare(&pool, make)?;
-        address::prepare_local(&access.local, &found.id)?;
+        let identity = schema::prepare(&pool, create)?;
+        address::prepare_local(&access.local, &identity.id)?;
         Ok(Self {
             pool,
             local: access.local.clone(),
             machine: access.machine.clone().unwrap_or_else(address::machine_name),
-            key: found.key,
+            key: identity.key,
             recent: Recent::default(),
             listener: OnceLock::new(),
             patience: access.patience,
@@ -151,7 +151,7 @@ impl PostgresStore {
     }
 
     /// The address of the store for display, without the password.
-    pub fn shown(&self) -> &str {
-        &self.pool.shown
+    pub fn display_address(&self) -> &str {
+        &self.pool.display_address
     }
 }

@@ -42,14 +42,14 @@ pub(crate) struct Listener {
 }
 
 impl Listener {
-    fn new(way: Arc<Connector>, key: i32) -> Result<Self, StoreError> {
+    fn new(connector: Arc<Connector>, key: i32) -> Result<Self, StoreError> {
         let failed = |error| StoreError::io("listen to", "the database")(error);
         let (sender, heard) = watch::channel(ListenState::default());
         let runtime = Builder::new_current_thread().enable_all().build().map_err(failed)?;
         let handle = runtime.handle().clone();
         std::thread::Builder::new()
             .name("postgres".into())
-            .spawn(move || runtime.block_on(run_listener(&way, key.to_string(), sender)))
+            .spawn(move || runtime.block_on(run_listener(&connector, key.to_string(), sender)))
             .map_err(failed)?;
         Ok(Self { heard, handle })
     }
@@ -64,16 +64,17 @@ impl PostgresStore {
     ) -> Result<CommitMark, StoreError> {
         let ears = self.listener()?;
         let mut heard = ears.heard.clone();
-        let until = Instant::now() + patience;
+        let deadline = Instant::now() + patience;
         loop {
             // Before the check, so that a notification after it ends the wait.
             let listening = heard.borrow_and_update().listening;
             let mark = self.current_mark()?;
-            let left = until.saturating_duration_since(Instant::now());
-            if mark != after || left.is_zero() {
+            let remaining = deadline.saturating_duration_since(Instant::now());
+            if mark != after || remaining.is_zero() {
                 return Ok(mark);
             }
-            let pause = left.min(if listening { NOTIFIED_POLL_INTERVAL } else { UNNOTIFIED_POLL_INTERVAL });
+            let pause =
+                remaining.min(if listening { NOTIFIED_POLL_INTERVAL } else { UNNOTIFIED_POLL_INTERVAL });
             // Waking too late or too early is harmless: the loop checks again.
             let _ = ears.handle.block_on(async { tokio::time::timeout(pause, heard.changed()).await });
         }
@@ -84,7 +85,7 @@ impl PostgresStore {
         match self.listener.get() {
             Some(ears) => Ok(ears),
             None => {
-                let ears = Listener::new(self.pool.way.clone(), self.key)?;
+                let ears = Listener::new(self.pool.connector.clone(), self.key)?;
                 // Another thread may have started one first; an unused listener ends by itself.
                 Ok(self.listener.get_or_init(|| ears))
             }
@@ -93,9 +94,9 @@ impl PostgresStore {
 }
 
 /// Listens until the store is dropped.
-async fn run_listener(way: &Connector, key: String, sender: watch::Sender<ListenState>) {
+async fn run_listener(connector: &Connector, key: String, sender: watch::Sender<ListenState>) {
     loop {
-        if let Ok((client, mut connection)) = way.dial().await {
+        if let Ok((client, mut connection)) = connector.dial().await {
             let listen = format!("LISTEN {CHANNEL}; SELECT pg_advisory_lock_shared({LISTENING}, {key})");
             let asking = client.batch_execute(&listen);
             let moving = async {

@@ -150,14 +150,14 @@ impl ObjectSource for PostgresStore {
 
 /// Decodes one object, given the bytes of its base.
 fn decode(row: &Row, below: Option<&[u8]>) -> Result<Vec<u8>, String> {
-    let said = |error: StoreError| error.to_string();
-    let code: i16 = rows::get(row, 0).map_err(said)?;
-    let length = usize::try_from(rows::get::<i64>(row, 2).map_err(said)?).map_err(|_| "no length")?;
+    let to_text = |error: StoreError| error.to_string();
+    let code: i16 = rows::get(row, 0).map_err(to_text)?;
+    let length = usize::try_from(rows::get::<i64>(row, 2).map_err(to_text)?).map_err(|_| "no length")?;
     if length > MAX_OBJECT_BYTES {
         return Err("it cannot be as large as its row says".into());
     }
-    let based = rows::get::<Option<&[u8]>>(row, 3).map_err(said)?.is_some();
-    let payload: &[u8] = rows::get(row, 4).map_err(said)?;
+    let based = rows::get::<Option<&[u8]>>(row, 3).map_err(to_text)?.is_some();
+    let payload: &[u8] = rows::get(row, 4).map_err(to_text)?;
     match u8::try_from(code).ok().and_then(Codec::from_u8) {
         Some(Codec::Raw) if payload.len() == length => Ok(payload.to_vec()),
         Some(Codec::Raw) => Err("it has another length".into()),
@@ -211,8 +211,8 @@ impl Batch<'_> {
 
     /// Encodes an object as a delta against the base of `similar` if that is close enough, else against `similar`.
     fn encode_delta(&self, kind: ObjectKind, bytes: &[u8], similar: Hash) -> Option<(u8, Hash, Vec<u8>)> {
-        let left = |left: u32| left.checked_sub(1);
-        self.differences.fetch_update(Ordering::Relaxed, Ordering::Relaxed, left).ok()?;
+        let decrement = |decrement: u32| decrement.checked_sub(1);
+        self.differences.fetch_update(Ordering::Relaxed, Ordering::Relaxed, decrement).ok()?;
         let (depth, base) = self.store.delta_base(kind, similar).ok()??;
         let against = |base: Hash, depth: u8, share: usize| {
             let base_bytes = self.store.read(kind, base).ok()?;
@@ -262,9 +262,9 @@ impl Batch<'_> {
         }
         let hashes: Vec<&[u8]> = objects.iter().map(|object| object.hash.as_bytes().as_slice()).collect();
         let sql = "SELECT hash FROM stepback_objects WHERE hash = ANY($1)";
-        let found = self.store.pool.ask(async |connection| connection.rows(sql, &[&hashes]).await)?;
+        let rows = self.store.pool.ask(async |connection| connection.rows(sql, &[&hashes]).await)?;
         let stored: HashSet<Hash> =
-            found.iter().map(|row| rows::id(row, 0, Hash::from_slice)).collect::<Result<_, _>>()?;
+            rows.iter().map(|row| rows::id(row, 0, Hash::from_slice)).collect::<Result<_, _>>()?;
         objects.retain(|object| !stored.contains(&object.hash));
         Ok(())
     }

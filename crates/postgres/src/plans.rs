@@ -44,8 +44,9 @@ impl PlanStore for PostgresStore {
         let sql = "DELETE FROM stepback_plans WHERE workspace = $1 AND (created_at < $2 OR id NOT IN
             (SELECT id FROM stepback_plans WHERE workspace = $1 ORDER BY created_at DESC, id DESC LIMIT $3))";
         let workspace = workspace.as_bytes().as_slice();
-        let (oldest, kept) = (oldest.as_micros(), KEPT_PLANS as i64);
-        self.pool.ask(async |connection| connection.rows(sql, &[&workspace, &oldest, &kept]).await.map(drop))
+        let (oldest, max_plans) = (oldest.as_micros(), KEPT_PLANS as i64);
+        self.pool
+            .ask(async |connection| connection.rows(sql, &[&workspace, &oldest, &max_plans]).await.map(drop))
     }
 }
 

@@ -95,8 +95,8 @@ impl Connector {
 
 /// The connections of one store.
 pub(crate) struct Pool {
-    pub shown: String,
-    pub way: Arc<Connector>,
+    pub display_address: String,
+    pub connector: Arc<Connector>,
     /// `Some` until the pool is dropped.
     runtime: Option<Runtime>,
     patience: Duration,
@@ -121,15 +121,15 @@ pub(crate) struct Lease {
 impl Pool {
     /// Creates a pool without connecting yet.
     pub fn start(address: Address, patience: Duration) -> Result<Self, StoreError> {
-        let tls = Tls::new(&address.tls).map_err(|why| {
+        let tls = Tls::new(&address.tls).map_err(|error| {
             let remedy = "see docs/guide/teams.md for sslmode and sslrootcert";
-            error::server_error(&address.shown, "protect connections to", why, remedy)
+            error::server_error(&address.display, "protect connections to", error, remedy)
         })?;
         let runtime = Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.map_err(StoreError::io("prepare to connect to", &address.shown))?;
+        let runtime = runtime.map_err(StoreError::io("prepare to connect to", &address.display))?;
         Ok(Self {
-            shown: address.shown,
-            way: Arc::new(Connector { config: address.config, tls }),
+            display_address: address.display,
+            connector: Arc::new(Connector { config: address.config, tls }),
             runtime: Some(runtime),
             patience,
             state: Mutex::default(),
@@ -154,19 +154,19 @@ impl Pool {
 
     /// Converts a server error that occurred while doing `what`.
     pub fn failed(&self, what: &str, error: &Error) -> StoreError {
-        error::to_store_error(&self.shown, what, error)
+        error::to_store_error(&self.display_address, what, error)
     }
 
     /// Leases a connection for exclusive use.
     pub fn lease(self: &Arc<Self>) -> Result<Lease, StoreError> {
         let mut idle = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let until = Instant::now() + self.patience;
+        let deadline = Instant::now() + self.patience;
         while idle.in_use >= MAX_CONNECTIONS {
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+            let remaining = deadline.saturating_duration_since(Instant::now());
+            if remaining.is_zero() {
                 return Err(StoreError::Locked);
             }
-            idle = self.returned.wait_timeout(idle, left).unwrap_or_else(PoisonError::into_inner).0;
+            idle = self.returned.wait_timeout(idle, remaining).unwrap_or_else(PoisonError::into_inner).0;
         }
         idle.in_use += 1;
         drop(idle);
@@ -205,9 +205,9 @@ impl Pool {
             self.wait(question(connection)).map_err(|error| {
                 // Discarding it also ends a transaction that may be open.
                 lease.discard();
-                let lost = error::is_lost(&error);
+                let is_lost = error::is_lost(&error);
                 let failure = self.failed("read from", &error);
-                if lost { AttemptError::Lost(failure) } else { AttemptError::For(failure) }
+                if is_lost { AttemptError::Lost(failure) } else { AttemptError::For(failure) }
             })
         })
     }
@@ -218,9 +218,9 @@ impl Pool {
         mut work: impl FnMut(&mut Lease) -> Result<T, AttemptError>,
     ) -> Result<T, StoreError> {
         let mut last = None;
-        let until = Instant::now() + self.patience;
+        let deadline = Instant::now() + self.patience;
         for pause in RETRY_DELAYS {
-            if last.is_some() && Instant::now() + pause > until {
+            if last.is_some() && Instant::now() + pause > deadline {
                 break;
             }
             std::thread::sleep(pause);
@@ -234,7 +234,7 @@ impl Pool {
                 Err(error) => return Err(error),
             };
             match work(&mut lease) {
-                Ok(done) => return Ok(done),
+                Ok(result) => return Ok(result),
                 Err(AttemptError::For(error)) => return Err(error),
                 Err(AttemptError::Lost(error)) => {
                     lease.discard();
@@ -250,28 +250,28 @@ impl Pool {
     /// Opens and sets up a new connection.
     pub async fn connect(&self) -> Result<Connection, StoreError> {
         let failed = |error: Error| self.failed("connect to", &error);
-        let (client, connection) = self.way.dial().await.map_err(failed)?;
+        let (client, connection) = self.connector.dial().await.map_err(failed)?;
         let moving = self.runtime().spawn(async move {
             // The caller that waits for an answer gets the error.
             let _ = connection.await;
         });
         let set_up = format!("SET lock_timeout = {}; {SESSION_SETUP_SQL}", self.patience.as_millis());
         let messages = client.simple_query(&set_up).await.map_err(failed)?;
-        let said = messages.iter().rev().find_map(|message| match message {
+        let server_message = messages.iter().rev().find_map(|message| match message {
             SimpleQueryMessage::Row(row) => {
                 Some((row.get(0)?.parse::<u32>().ok()?, row.get(1)?.parse::<i32>().ok()?))
             }
             _ => None,
         });
-        match said {
+        match server_message {
             Some((version, _)) if version < MIN_SERVER_VERSION => Err(error::server_error(
-                &self.shown,
+                &self.display_address,
                 "use",
                 format!("the server is PostgreSQL {}, but 13 or later is required", version / 10_000),
                 "use a newer server",
             )),
             _ => {
-                let backend = said.map_or(0, |(_, backend)| backend);
+                let backend = server_message.map_or(0, |(_, backend)| backend);
                 Ok(Connection {
                     client,
                     backend,
@@ -337,7 +337,9 @@ impl Drop for Lease {
         }
         let mut idle = self.pool.state.lock().unwrap_or_else(PoisonError::into_inner);
         idle.in_use -= 1;
-        if let Some(connection) = self.connection.take().filter(|known| !known.client.is_closed()) {
+        if let Some(connection) =
+            self.connection.take().filter(|open_connection| !open_connection.client.is_closed())
+        {
             idle.connections.push((connection, Instant::now()));
         }
         drop(idle);

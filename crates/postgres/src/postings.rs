@@ -27,27 +27,27 @@ struct WordPostings {
 impl Block {
     /// Adds the texts of a step; steps must be added in order of their positions. Returns how many words the texts have.
     pub fn add(&mut self, position: u64, texts: &Texts) -> u64 {
-        let mut found: HashMap<Cow<'_, str>, Vec<u64>> = HashMap::new();
-        let (mut place, mut length) = (0u64, 0u64);
+        let mut positions_by_word: HashMap<Cow<'_, str>, Vec<u64>> = HashMap::new();
+        let (mut word_position, mut length) = (0u64, 0u64);
         for text in texts.values() {
             for word in words(text) {
-                found.entry(word.text).or_default().push(place);
-                place += 1;
+                positions_by_word.entry(word.text).or_default().push(word_position);
+                word_position += 1;
                 length += 1;
             }
             // Leave a gap, so that no phrase extends from one field to the next.
-            place += 1;
+            word_position += 1;
         }
-        for (word, places) in found {
+        for (word, places) in positions_by_word {
             let WordPostings { last, bytes } = self.words.entry(word.into_owned()).or_default();
             write(bytes, position - *last);
             *last = position;
             write(bytes, length);
             write(bytes, places.len() as u64);
-            let mut before = 0;
-            for place in places {
-                write(bytes, place - before);
-                before = place;
+            let mut previous = 0;
+            for word_position in places {
+                write(bytes, word_position - previous);
+                previous = word_position;
             }
         }
         self.documents += 1;
@@ -140,50 +140,50 @@ fn decode(mut places: &[u8]) -> impl Iterator<Item = u64> {
 #[derive(Default)]
 pub(crate) struct PhraseMatcher {
     /// For each step that has the words of the places before: where they end. `None` at the first place.
-    before: Option<HashMap<u64, HashSet<u64>>>,
+    previous_ends: Option<HashMap<u64, HashSet<u64>>>,
     /// For each step that has a word for the current place: its length, and the places.
-    here: HashMap<u64, (u64, Vec<u64>)>,
+    current: HashMap<u64, (u64, Vec<u64>)>,
 }
 
 impl PhraseMatcher {
     /// Continues with the next place of the phrase.
     pub fn next_place(&mut self) {
-        let here = std::mem::take(&mut self.here);
-        let ends = here.into_iter().map(|(position, (_, ends))| (position, ends.into_iter().collect()));
-        self.before = Some(ends.collect());
+        let current = std::mem::take(&mut self.current);
+        let ends = current.into_iter().map(|(position, (_, ends))| (position, ends.into_iter().collect()));
+        self.previous_ends = Some(ends.collect());
     }
 
     /// Adds a row of a word that may stand at the current place.
     pub fn add(&mut self, row: &IndexRow<'_>, stale: &Stale) -> Result<(), StoreError> {
-        let Self { before, here } = self;
-        visit_steps(row, stale, |having, places| {
-            let begun = match before {
+        let Self { previous_ends, current } = self;
+        visit_steps(row, stale, |hit, places| {
+            let ends_in_step = match previous_ends {
                 None => None,
-                Some(before) => match before.get(&having.position) {
+                Some(ends_by_step) => match ends_by_step.get(&hit.position) {
                     Some(ends) => Some(ends),
                     None => return,
                 },
             };
             let follows = |place: &u64| {
-                begun.is_none_or(|ends| place.checked_sub(1).is_some_and(|at| ends.contains(&at)))
+                ends_in_step.is_none_or(|ends| place.checked_sub(1).is_some_and(|end| ends.contains(&end)))
             };
             let mut places = decode(places).filter(follows).peekable();
             if places.peek().is_some() {
-                here.entry(having.position).or_insert((having.length, Vec::new())).1.extend(places);
+                current.entry(hit.position).or_insert((hit.length, Vec::new())).1.extend(places);
             }
         })
     }
 
     /// The steps that contain the whole phrase, in order.
     pub fn finish(self) -> Vec<PhraseHit> {
-        let having = |(position, (length, ends)): (u64, (u64, Vec<u64>))| PhraseHit {
+        let hit = |(position, (length, ends)): (u64, (u64, Vec<u64>))| PhraseHit {
             position,
             length,
             count: ends.len() as u64,
         };
-        let mut all: Vec<PhraseHit> = self.here.into_iter().map(having).collect();
-        all.sort_unstable_by_key(|having| having.position);
-        all
+        let mut hits: Vec<PhraseHit> = self.current.into_iter().map(hit).collect();
+        hits.sort_unstable_by_key(|hit| hit.position);
+        hits
     }
 }
 
@@ -196,18 +196,18 @@ pub(crate) struct AnyOf {
 impl AnyOf {
     /// Adds a row of one of the words.
     pub fn add(&mut self, row: &IndexRow<'_>, stale: &Stale) -> Result<(), StoreError> {
-        visit_steps(row, stale, |having, _| self.all.push(having))
+        visit_steps(row, stale, |hit, _| self.all.push(hit))
     }
 
     /// The steps, in order.
     pub fn finish(mut self) -> Vec<PhraseHit> {
-        self.all.sort_by_key(|having: &PhraseHit| having.position);
+        self.all.sort_by_key(|hit: &PhraseHit| hit.position);
         self.all.dedup_by(|later, earlier| {
-            let same = later.position == earlier.position;
-            if same {
+            let is_same_step = later.position == earlier.position;
+            if is_same_step {
                 earlier.count += later.count;
             }
-            same
+            is_same_step
         });
         self.all
     }
@@ -215,7 +215,7 @@ impl AnyOf {
 
 /// The hit at a position.
 pub(crate) fn hit_at(list: &[PhraseHit], position: u64) -> Option<&PhraseHit> {
-    list.binary_search_by_key(&position, |having| having.position).ok().map(|found| &list[found])
+    list.binary_search_by_key(&position, |hit| hit.position).ok().map(|index| &list[index])
 }
 
 #[cfg(test)]
@@ -237,7 +237,7 @@ mod tests {
         let row = |word: &str| IndexRow { block: 1, places: rows[word] };
         let none = Stale::new();
         let counts = |found: Vec<PhraseHit>| -> Vec<(u64, u64, u64)> {
-            found.iter().map(|having| (having.position, having.length, having.count)).collect()
+            found.iter().map(|hit| (hit.position, hit.length, hit.count)).collect()
         };
         let any = |words: &[&str], stale: &Stale| {
             let mut any = AnyOf::default();
@@ -249,8 +249,8 @@ mod tests {
         assert_eq!(any(&["red"], &Stale::from([(1, 7)])), [(300, 2, 1)]);
         let phrase = |places: &[&[&str]]| {
             let mut phrase = PhraseMatcher::default();
-            for (at, words) in places.iter().enumerate() {
-                if at > 0 {
+            for (index, words) in places.iter().enumerate() {
+                if index > 0 {
                     phrase.next_place();
                 }
                 words.iter().for_each(|word| phrase.add(&row(word), &none).unwrap());

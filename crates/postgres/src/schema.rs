@@ -35,11 +35,13 @@ pub(crate) struct StoreIdentity {
 }
 
 /// Checks that the tables exist and that their format is not too new; otherwise creates or migrates them.
-pub(crate) fn prepare(pool: &Arc<Pool>, make: CreateTables) -> Result<StoreIdentity, StoreError> {
+pub(crate) fn prepare(pool: &Arc<Pool>, create: CreateTables) -> Result<StoreIdentity, StoreError> {
     match pool.ask(async |connection| read_version(connection).await)? {
-        None if make == CreateTables::No => return Err(StoreError::Absent { path: (&pool.shown).into() }),
+        None if create == CreateTables::No => {
+            return Err(StoreError::Absent { path: (&pool.display_address).into() });
+        }
         Some(FORMAT) => {}
-        Some(newer) if newer > FORMAT => return Err(too_new(&pool.shown, newer)),
+        Some(newer) if newer > FORMAT => return Err(too_new(&pool.display_address, newer)),
         _ => migrate(pool)?,
     }
     let (id, key, incomplete) = pool.ask(async |connection| {
@@ -50,20 +52,23 @@ pub(crate) fn prepare(pool: &Arc<Pool>, make: CreateTables) -> Result<StoreIdent
         Ok((row.try_get::<_, String>(0)?, row.try_get::<_, i64>(1)?, row.try_get::<_, bool>(2)?))
     })?;
     if incomplete {
-        return Err(StoreError::NotAStore { path: (&pool.shown).into(), reason: INCOMPLETE_REASON.into() });
+        return Err(StoreError::NotAStore {
+            path: (&pool.display_address).into(),
+            reason: INCOMPLETE_REASON.into(),
+        });
     }
     Ok(StoreIdentity { id, key: key as i32 })
 }
 
 /// The error for a store whose format is newer than this program.
-pub(crate) fn too_new(shown: &str, found: u32) -> StoreError {
-    StoreError::Newer { path: shown.into(), found, known: FORMAT }
+pub(crate) fn too_new(address: &str, version: u32) -> StoreError {
+    StoreError::Newer { path: address.into(), found: version, known: FORMAT }
 }
 
 /// The format of the tables, if there are any.
 async fn read_version(connection: &mut Connection) -> Result<Option<u32>, Error> {
-    let there = connection.row("SELECT to_regclass('stepback_schema') IS NOT NULL", &[]).await?;
-    if !there.map(|row| row.try_get::<_, bool>(0)).transpose()?.unwrap_or_default() {
+    let exists = connection.row("SELECT to_regclass('stepback_schema') IS NOT NULL", &[]).await?;
+    if !exists.map(|row| row.try_get::<_, bool>(0)).transpose()?.unwrap_or_default() {
         return Ok(None);
     }
     let row = connection.client.query_one("SELECT version FROM stepback_schema", &[]).await?;
@@ -86,11 +91,11 @@ fn migrate(pool: &Arc<Pool>) -> Result<(), StoreError> {
         );
         connection.client.batch_execute(&commits).await?;
         // Another process may have migrated during the wait.
-        let found = read_version(connection).await?.unwrap_or(0);
-        if found > FORMAT {
-            return Ok(Err(too_new(&pool.shown, found)));
+        let version = read_version(connection).await?.unwrap_or(0);
+        if version > FORMAT {
+            return Ok(Err(too_new(&pool.display_address, version)));
         }
-        for sql in &MIGRATIONS[found as usize..] {
+        for sql in &MIGRATIONS[version as usize..] {
             connection.client.batch_execute(sql).await?;
         }
         let raise =

@@ -43,9 +43,9 @@ impl PostgresStore {
         self.pool.ask(async |connection| {
             // All parts of the answer see the same moment.
             connection.client.batch_execute(SNAPSHOT).await?;
-            let found = find(connection, search).await?;
+            let ranked_hits = find(connection, search).await?;
             connection.client.batch_execute("COMMIT").await?;
-            Ok(found)
+            Ok(ranked_hits)
         })?
     }
 }
@@ -58,11 +58,11 @@ async fn find(connection: &mut Connection, search: &SearchRequest) -> Answer<Sea
             let total = ranked.len() as u64;
             (ranked, total)
         }
-        Pattern::Substring(wanted) => sound!(by_substring(connection, search, wanted).await?),
+        Pattern::Substring(substring) => sound!(by_substring(connection, search, substring).await?),
     };
     let usize = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
-    let shown: Ranked = ranked.drain(..).skip(usize(search.skip)).take(usize(search.limit)).collect();
-    let hits = sound!(load_hits(connection, search, &shown).await?);
+    let page: Ranked = ranked.drain(..).skip(usize(search.skip)).take(usize(search.limit)).collect();
+    let hits = sound!(load_hits(connection, search, &page).await?);
     let end = search.skip.saturating_add(search.limit);
     Ok(Ok(SearchResult {
         hits,
@@ -96,9 +96,9 @@ async fn each_row(
 
 /// The steps that contain any of some words.
 async fn having_any(connection: &mut Connection, words: &[i32], stale: &Stale) -> Answer<Vec<PhraseHit>> {
-    let mut any = AnyOf::default();
-    sound!(each_row(connection, words, |row| any.add(row, stale)).await?);
-    Ok(Ok(any.finish()))
+    let mut any_of = AnyOf::default();
+    sound!(each_row(connection, words, |row| any_of.add(row, stale)).await?);
+    Ok(Ok(any_of.finish()))
 }
 
 /// The steps that contain a phrase, given as the words that may stand at each of its places.
@@ -111,8 +111,8 @@ async fn find_phrase(
         return having_any(connection, words, stale).await;
     }
     let mut in_a_row = PhraseMatcher::default();
-    for (at, words) in phrase.iter().enumerate() {
-        if at > 0 {
+    for (word_index, words) in phrase.iter().enumerate() {
+        if word_index > 0 {
             in_a_row.next_place();
         }
         sound!(each_row(connection, words, |row| in_a_row.add(row, stale)).await?);
@@ -146,11 +146,11 @@ async fn by_words(
         if !scored {
             return 0.0;
         }
-        let of = |(list, weight): (&Vec<PhraseHit>, &f64)| {
-            let count = postings::hit_at(list, having.position).map_or(0, |found| found.count);
+        let score_of = |(list, weight): (&Vec<PhraseHit>, &f64)| {
+            let count = postings::hit_at(list, having.position).map_or(0, |hit| hit.count);
             ranking.score(*weight, count, having.length)
         };
-        with.iter().zip(&weights).map(of).sum()
+        with.iter().zip(&weights).map(score_of).sum()
     };
     Ok(Ok(fewest.iter().filter(fits).map(|having| (having.position as i64, score(having))).collect()))
 }
@@ -163,9 +163,9 @@ async fn load_ranking(connection: &mut Connection) -> Result<Ranking, Error> {
 
 /// The ids of the words that may stand at each place of a phrase.
 async fn ids_of(connection: &mut Connection, phrase: &Phrase) -> Result<Vec<Vec<i32>>, Error> {
-    let known = "SELECT word, id FROM stepback_words WHERE word = ANY($1)";
+    let sql = "SELECT word, id FROM stepback_words WHERE word = ANY($1)";
     let mut ids: HashMap<String, i32> = HashMap::new();
-    for row in connection.rows(known, &[&phrase.words]).await? {
+    for row in connection.rows(sql, &[&phrase.words]).await? {
         ids.insert(row.try_get(0)?, row.try_get(1)?);
     }
     let mut places: Vec<Vec<i32>> =
@@ -197,15 +197,15 @@ async fn filter_matches(
         conditions.sql
     );
     let scores: HashMap<i64, f64> = ranked.into_iter().collect();
-    let mut left = Vec::new();
+    let mut remaining = Vec::new();
     for row in connection.client.query_typed(&sql, &conditions.values()).await? {
         let position: i64 = row.try_get(0)?;
-        left.push((position, scores.get(&position).copied().unwrap_or_default()));
+        remaining.push((position, scores.get(&position).copied().unwrap_or_default()));
     }
     if search.ranked {
-        best_first(&mut left);
+        best_first(&mut remaining);
     }
-    Ok(Ok(left))
+    Ok(Ok(remaining))
 }
 
 /// Sorts by score; ties are newest first.
@@ -217,16 +217,16 @@ fn best_first(ranked: &mut Ranked) {
 async fn by_substring(
     connection: &mut Connection,
     search: &SearchRequest,
-    wanted: &str,
+    substring: &str,
 ) -> Answer<(Ranked, u64)> {
     let mut candidates: Option<HashSet<u64>> = None;
     let mut certain = HashSet::new();
-    let (needed, stale) = (trigrams::substring_parts(wanted), stale_entries(connection).await?);
+    let (needed, stale) = (trigrams::substring_parts(substring), stale_entries(connection).await?);
     for part in &needed {
         let Some(words) = trigrams::few_words(connection, part).await? else { continue };
-        let all: Vec<i32> = words.short.iter().chain(&words.cut).copied().collect();
+        let word_ids: Vec<i32> = words.short.iter().chain(&words.cut).copied().collect();
         let positions = |list: Vec<PhraseHit>| list.into_iter().map(|having| having.position).collect();
-        let has: HashSet<u64> = positions(sound!(having_any(connection, &all, &stale).await?));
+        let has: HashSet<u64> = positions(sound!(having_any(connection, &word_ids, &stale).await?));
         if matches!(part, Part::Inside(_)) {
             // The whole substring is inside of one word, and the index has these words uncut.
             certain = positions(sound!(having_any(connection, &words.short, &stale).await?));
@@ -259,8 +259,8 @@ async fn by_substring(
         order_by(false, &ordered)
     );
     let mut ranked = Vec::new();
-    let mut found = pin!(connection.client.query_typed_raw(&sql, conditions.values()).await?);
-    while let Some(row) = found.try_next().await? {
+    let mut rows = pin!(connection.client.query_typed_raw(&sql, conditions.values()).await?);
+    while let Some(row) = rows.try_next().await? {
         let text: Option<&[u8]> = row.try_get(2)?;
         let fits = match text {
             None => true,
@@ -281,13 +281,13 @@ async fn by_substring(
 async fn load_hits(
     connection: &mut Connection,
     search: &SearchRequest,
-    shown: &Ranked,
+    ranked: &Ranked,
 ) -> Answer<Vec<SearchHit>> {
     let sql = format!(
         "SELECT {COLUMNS}, s.workspace, s.position, t.raw_len, t.text
          FROM stepback_steps s JOIN stepback_texts t ON t.position = s.position WHERE s.position = ANY($1)"
     );
-    let positions: Vec<i64> = shown.iter().map(|(position, _)| *position).collect();
+    let positions: Vec<i64> = ranked.iter().map(|(position, _)| *position).collect();
     let rows = connection.rows(&sql, &[&positions]).await?;
     let read = |row: &Row, score: f64| -> Result<SearchHit, StoreError> {
         let texts = unpack(i64::from(rows::get::<i32>(row, WIDTH + 2)?), rows::get(row, WIDTH + 3)?)?;
@@ -302,6 +302,6 @@ async fn load_hits(
     for row in &rows {
         by_position.insert(row.try_get(WIDTH + 1)?, row);
     }
-    let shown = shown.iter().filter_map(|(position, score)| Some((by_position.get(position)?, *score)));
-    Ok(shown.map(|(row, score)| read(row, score)).collect())
+    let ranked = ranked.iter().filter_map(|(position, score)| Some((by_position.get(position)?, *score)));
+    Ok(ranked.map(|(row, score)| read(row, score)).collect())
 }

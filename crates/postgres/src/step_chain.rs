@@ -15,25 +15,25 @@ impl StepChainStore for PostgresStore {
         &self,
         workspace: WorkspaceId,
         after: u64,
-        most: u64,
+        limit: u64,
     ) -> Result<Vec<ChainEntry>, StoreError> {
         let sql = format!(
             "SELECT {COLUMNS}, s.link FROM stepback_steps s
              WHERE workspace = $1 AND number > $2 ORDER BY number LIMIT $3"
         );
         let after = if after == 0 { i64::MIN } else { i64::try_from(after).unwrap_or(i64::MAX) };
-        let most = i64::try_from(most).unwrap_or(i64::MAX);
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         let workspace = workspace.as_bytes().as_slice();
-        let found =
-            self.pool.ask(async |connection| connection.rows(&sql, &[&workspace, &after, &most]).await)?;
-        found.iter().map(read_entry).collect()
+        let rows =
+            self.pool.ask(async |connection| connection.rows(&sql, &[&workspace, &after, &limit]).await)?;
+        rows.iter().map(read_entry).collect()
     }
 
     fn chain_heads(&self, workspace: WorkspaceId) -> Result<Vec<ChainHead>, StoreError> {
         let sql = "SELECT s.id, c.head, coalesce(c.linked, 0) FROM stepback_sessions s
             LEFT JOIN stepback_chains c ON c.session = s.id WHERE s.workspace = $1";
         let workspace = workspace.as_bytes().as_slice();
-        let found = self.pool.ask(async |connection| connection.rows(sql, &[&workspace]).await)?;
+        let rows = self.pool.ask(async |connection| connection.rows(sql, &[&workspace]).await)?;
         let read = |row: &Row| {
             Ok(ChainHead {
                 session: rows::id(row, 0, SessionId::from_slice)?,
@@ -41,7 +41,7 @@ impl StepChainStore for PostgresStore {
                 linked: rows::get::<i64>(row, 2)?.max(0) as u64,
             })
         };
-        found.iter().map(read).collect()
+        rows.iter().map(read).collect()
     }
 }
 

@@ -78,9 +78,9 @@ impl PostgresStore {
         let visited = self.pool.wait(async {
             let sql = "SELECT kind, hash, raw_len, base FROM stepback_objects";
             let statement = connection.prepared(sql).await?;
-            let none: [&(dyn ToSql + Sync); 0] = [];
-            let mut found = pin!(connection.client.query_raw(&statement, none).await?);
-            while let Some(row) = found.try_next().await? {
+            let no_values: [&(dyn ToSql + Sync); 0] = [];
+            let mut rows = pin!(connection.client.query_raw(&statement, no_values).await?);
+            while let Some(row) = rows.try_next().await? {
                 let read = || {
                     let kind = u8::try_from(rows::get::<i16>(&row, 0)?).ok().and_then(ObjectKind::from_u8);
                     let kind = kind.ok_or_else(|| StoreError::Corrupt {
@@ -112,11 +112,11 @@ impl PostgresStore {
 impl MaintenanceStore for PostgresStore {
     fn sweep(&self, live: &HashSet<Hash>, mark: CommitMark) -> Result<Swept, StoreError> {
         self.recent.clear();
-        let before = self.total_bytes()?;
-        let mut all = Vec::new();
-        self.visit_objects(&mut |object| all.push((object.hash, object.base)))?;
-        let count = all.len();
-        let dead = dead_among(all, live);
+        let bytes_before = self.total_bytes()?;
+        let mut objects = Vec::new();
+        self.visit_objects(&mut |object| objects.push((object.hash, object.base)))?;
+        let count = objects.len();
+        let dead = dead_among(objects, live);
         let mut lease = self.pool.lease()?;
         let connection = lease.connection()?;
         let swept = self.pool.wait(async {
@@ -126,8 +126,8 @@ impl MaintenanceStore for PostgresStore {
             if row.try_get::<_, i64>(0)? as u64 != mark.0 {
                 return Ok(Err(StoreError::Grew));
             }
-            for some in dead.chunks(OBJECTS_PER_DELETE) {
-                let hashes: Vec<&[u8]> = some.iter().map(|hash| hash.as_bytes().as_slice()).collect();
+            for chunk in dead.chunks(OBJECTS_PER_DELETE) {
+                let hashes: Vec<&[u8]> = chunk.iter().map(|hash| hash.as_bytes().as_slice()).collect();
                 let sql = "DELETE FROM stepback_objects WHERE hash = ANY($1)";
                 connection.client.execute(sql, &[&hashes]).await?;
             }
@@ -148,26 +148,26 @@ impl MaintenanceStore for PostgresStore {
         // Returning space to the system rewrites the table, while all others wait: do so only when it is worth it. A user
         // who does not own the table cannot; the server then reuses the space for new rows.
         if !dead.is_empty() {
-            let how = if dead.len() * 3 >= count { "VACUUM FULL" } else { "VACUUM" };
+            let vacuum = if dead.len() * 3 >= count { "VACUUM FULL" } else { "VACUUM" };
             let vacuumed = self.pool.wait(async {
                 connection_of(&mut lease)?
                     .client
-                    .batch_execute(&format!("{how} stepback_objects"))
+                    .batch_execute(&format!("{vacuum} stepback_objects"))
                     .await
-                    .map_err(|error| error::to_store_error(&self.pool.shown, "clean up", &error))
+                    .map_err(|error| error::to_store_error(&self.pool.display_address, "clean up", &error))
             });
             drop(vacuumed);
         }
-        Ok(Swept { objects: dead.len() as u64, bytes: before.saturating_sub(self.total_bytes()?) })
+        Ok(Swept { objects: dead.len() as u64, bytes: bytes_before.saturating_sub(self.total_bytes()?) })
     }
 
     /// An estimate: the server decides when it returns which pages to the system.
     fn usage_after(&self, _: &[Mutation], live: &HashSet<Hash>) -> Result<StoreUsage, StoreError> {
-        let mut all = Vec::new();
-        self.visit_objects(&mut |object| all.push((object.hash, object.base)))?;
+        let mut objects = Vec::new();
+        self.visit_objects(&mut |object| objects.push((object.hash, object.base)))?;
         let mut usage = self.usage()?;
-        for some in dead_among(all, live).chunks(OBJECTS_PER_DELETE) {
-            let hashes: Vec<&[u8]> = some.iter().map(|hash| hash.as_bytes().as_slice()).collect();
+        for chunk in dead_among(objects, live).chunks(OBJECTS_PER_DELETE) {
+            let hashes: Vec<&[u8]> = chunk.iter().map(|hash| hash.as_bytes().as_slice()).collect();
             let sql = "SELECT count(*), coalesce(sum(raw_len), 0)::bigint,
                               coalesce(sum(octet_length(payload)), 0)::bigint
                        FROM stepback_objects WHERE hash = ANY($1)";
@@ -197,11 +197,11 @@ impl MaintenanceStore for PostgresStore {
         // The check must read from the server, not from the cache.
         self.recent.clear();
         let mut complaints = Vec::new();
-        for (sql, what) in CONSISTENCY_CHECKS {
+        for (sql, message) in CONSISTENCY_CHECKS {
             let row = self.pool.ask(async |connection| connection.client.query_one(sql, &[]).await)?;
             let count: i64 = rows::get(&row, 0)?;
             if count > 0 {
-                complaints.push(format!("the database has {count} {what}"));
+                complaints.push(format!("the database has {count} {message}"));
             }
         }
         Ok(complaints)
@@ -216,9 +216,9 @@ fn connection_of(lease: &mut crate::pool::Lease) -> Result<&mut crate::pool::Con
 }
 
 /// The objects that are neither in `live` nor needed by one that is.
-fn dead_among(all: Vec<(Hash, Option<Hash>)>, live: &HashSet<Hash>) -> Vec<Hash> {
+fn dead_among(objects: Vec<(Hash, Option<Hash>)>, live: &HashSet<Hash>) -> Vec<Hash> {
     let base_of: HashMap<Hash, Hash> =
-        all.iter().filter_map(|(hash, base)| Some((*hash, (*base)?))).collect();
+        objects.iter().filter_map(|(hash, base)| Some((*hash, (*base)?))).collect();
     let mut bases = HashSet::new();
     for hash in live {
         let mut next = base_of.get(hash);
@@ -226,7 +226,8 @@ fn dead_among(all: Vec<(Hash, Option<Hash>)>, live: &HashSet<Hash>) -> Vec<Hash>
             next = base_of.get(base);
         }
     }
-    all.into_iter()
+    objects
+        .into_iter()
         .map(|(hash, _)| hash)
         .filter(|hash| !live.contains(hash) && !bases.contains(hash))
         .collect()

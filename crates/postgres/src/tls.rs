@@ -73,18 +73,18 @@ pub(crate) struct Tls(TlsConnector);
 
 impl Tls {
     /// Reads the certificates that are needed, if any.
-    pub fn new(asked: &TlsOptions) -> Result<Self, String> {
+    pub fn new(options: &TlsOptions) -> Result<Self, String> {
         let provider = Arc::new(crypto::ring::default_provider());
         // With a list of trusted certificates, `require` means `verify-ca`, as in PostgreSQL's own programs.
-        let verify = match asked.mode {
+        let verify = match options.mode {
             Mode::VerifyCa | Mode::VerifyFull => true,
-            Mode::Require => asked.roots.is_some(),
+            Mode::Require => options.roots.is_some(),
             Mode::Disable | Mode::Prefer => false,
         };
-        let chain = if verify { Some(chain_verifier(asked.roots.as_deref(), &provider)?) } else { None };
+        let chain = if verify { Some(chain_verifier(options.roots.as_deref(), &provider)?) } else { None };
         let verifier = Verifier {
             chain,
-            host: asked.mode == Mode::VerifyFull,
+            host: options.mode == Mode::VerifyFull,
             algorithms: provider.signature_verification_algorithms,
         };
         let config = ClientConfig::builder_with_provider(provider)
@@ -106,15 +106,17 @@ fn chain_verifier(
     match roots {
         // As in PostgreSQL's own programs.
         Some(path) if path.as_os_str() != "system" => {
-            let wrong = |why: &dyn std::fmt::Display| {
+            let certificate_error = |why: &dyn std::fmt::Display| {
                 format!("the certificates in {} cannot be read: {why}", path.display())
             };
-            for certificate in CertificateDer::pem_file_iter(path).map_err(|error| wrong(&error))? {
-                let certificate = certificate.map_err(|error| wrong(&error))?;
-                store.add(certificate).map_err(|error| wrong(&error))?;
+            for certificate in
+                CertificateDer::pem_file_iter(path).map_err(|error| certificate_error(&error))?
+            {
+                let certificate = certificate.map_err(|error| certificate_error(&error))?;
+                store.add(certificate).map_err(|error| certificate_error(&error))?;
             }
             if store.is_empty() {
-                return Err(wrong(&"there are none in it"));
+                return Err(certificate_error(&"there are none in it"));
             }
         }
         _ => drop(store.add_parsable_certificates(rustls_native_certs::load_native_certs().certs)),

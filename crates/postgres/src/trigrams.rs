@@ -34,13 +34,13 @@ pub(crate) struct TermMatch {
     pub cut: Vec<i32>,
 }
 
-/// The parts of the substring `wanted`. A long word at an edge gives no part, since the index keeps only the beginning of
+/// The parts of the substring `substring`. A long word at an edge gives no part, since the index keeps only the beginning of
 /// such words.
-pub(crate) fn substring_parts(wanted: &str) -> Vec<Part> {
-    words(wanted)
+pub(crate) fn substring_parts(substring: &str) -> Vec<Part> {
+    words(substring)
         .filter_map(|word| {
-            let (first, last) = (word.start == 0, word.end == wanted.len());
-            if first && wanted[..word.end].chars().count() > LONGEST_WORD {
+            let (first, last) = (word.start == 0, word.end == substring.len());
+            if first && substring[..word.end].chars().count() > LONGEST_WORD {
                 return None;
             }
             Some(match (first, last) {
@@ -56,14 +56,14 @@ pub(crate) fn substring_parts(wanted: &str) -> Vec<Part> {
 impl Part {
     /// The part as a pattern for `LIKE`.
     fn like_pattern(&self) -> String {
-        let (before, text, after) = match self {
+        let (prefix, text, suffix) = match self {
             Self::Whole(text) => ("", text, ""),
             Self::Beginning(text) => ("", text, "%"),
             Self::End(text) => ("%", text, ""),
             Self::Inside(text) => ("%", text, "%"),
         };
         // Of the special characters of `LIKE`, words contain only this one.
-        format!("{before}{}{after}", text.replace('_', "\\_"))
+        format!("{prefix}{}{suffix}", text.replace('_', "\\_"))
     }
 }
 
@@ -71,20 +71,20 @@ impl Part {
 pub(crate) async fn words_fitting(
     connection: &mut Connection,
     part: &Part,
-    most: usize,
+    limit: usize,
 ) -> Result<Vec<(i32, bool)>, Error> {
-    let most = i64::try_from(most).unwrap_or(i64::MAX);
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let pattern = part.like_pattern();
     let rows = match part {
         Part::Beginning(begin) => {
             // In byte order, all words with this prefix are adjacent; no word contains this character.
             let end = format!("{begin}\u{10ffff}");
             let sql = "SELECT id, char_length(word) >= 64 FROM stepback_words WHERE word >= $1 AND word < $2 LIMIT $3";
-            connection.rows(sql, &[begin, &end, &most]).await?
+            connection.rows(sql, &[begin, &end, &limit]).await?
         }
         _ => {
             let sql = "SELECT id, char_length(word) >= 64 FROM stepback_words WHERE word LIKE $1 LIMIT $2";
-            connection.rows(sql, &[&pattern, &most]).await?
+            connection.rows(sql, &[&pattern, &limit]).await?
         }
     };
     rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
@@ -97,16 +97,16 @@ pub(crate) async fn words_of(connection: &mut Connection, part: &Part) -> Result
 
 /// The words that may contain a part; `None` if there are too many to be useful.
 pub(crate) async fn few_words(connection: &mut Connection, part: &Part) -> Result<Option<TermMatch>, Error> {
-    let found = words_fitting(connection, part, MAX_CANDIDATE_WORDS + 1).await?;
+    let words = words_fitting(connection, part, MAX_CANDIDATE_WORDS + 1).await?;
     let mut fitting = TermMatch::default();
-    for (id, long) in found {
+    for (id, long) in words {
         if long { fitting.cut.push(id) } else { fitting.short.push(id) }
     }
     if matches!(part, Part::End(_) | Part::Inside(_)) {
         // The part may have been in what was cut off.
         let sql = "SELECT id FROM stepback_words WHERE char_length(word) >= 64 LIMIT $1";
-        let most = MAX_CANDIDATE_WORDS as i64 + 1;
-        for row in connection.rows(sql, &[&most]).await? {
+        let max_words = MAX_CANDIDATE_WORDS as i64 + 1;
+        for row in connection.rows(sql, &[&max_words]).await? {
             fitting.cut.push(row.try_get(0)?);
         }
         fitting.cut.sort_unstable();

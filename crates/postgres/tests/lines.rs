@@ -27,7 +27,7 @@ const BEFORE: usize = 1;
 const AFTER: usize = 2;
 /// What begins a transaction is something that the server does not understand.
 const MANGLED: usize = 3;
-/// The server gets it, and nobody waits for its answer.
+/// The server receives it, and no client waits for its answer.
 const WHILE: usize = 4;
 
 impl Cutter {
@@ -124,7 +124,7 @@ fn a_commit_whose_answer_is_lost_is_neither_done_twice_nor_given_up() {
     assert_eq!(store.check().unwrap(), Vec::<String>::new());
 }
 
-/// The line is lost while the server still waits for somebody else: what it does later must not be done a second time.
+/// The connection is lost while the server still waits for another transaction: what it does later must not be repeated.
 #[test]
 fn a_commit_that_goes_on_without_its_client_is_waited_for() {
     let Line { server, cutter, store, .. } = &Line::new();

@@ -1,4 +1,4 @@
-//! The order of commits across workspaces: a reader that goes on from what it has seen misses nothing, whoever writes.
+//! The order of commits across workspaces: a reader that continues from the last position misses no commit of any process.
 #![expect(clippy::unwrap_used, reason = "this is test code: a failure is a failed test")]
 
 use std::collections::BTreeSet;
@@ -75,7 +75,7 @@ fn who_follows_the_order_of_commits_misses_none() {
     assert_eq!(reader.check().unwrap(), Vec::<String>::new());
 }
 
-/// A commit that has taken a position and cannot be seen yet keeps nobody from committing, and readers from passing it by.
+/// A commit that has a position and is not visible yet blocks no other commit, and readers wait for it.
 #[test]
 fn who_asks_for_the_order_waits_for_what_is_under_way() {
     let server = PostgresServer::start();
@@ -100,7 +100,7 @@ fn who_asks_for_the_order_waits_for_what_is_under_way() {
 }
 
 #[test]
-fn an_older_store_is_brought_up_to_date_by_whoever_comes_first() {
+fn an_older_store_is_migrated_by_the_first_process_that_opens_it() {
     let server = PostgresServer::start();
     let url = server.database();
     let local = tempfile::tempdir().unwrap();

@@ -127,9 +127,9 @@ fn it_finds_what_memory_finds() {
     result.unwrap();
 }
 
-/// Many small pieces are put together, and what was told anew counts once.
+/// Many small blocks are merged, and a text that was indexed again counts once.
 #[test]
-fn pieces_and_what_was_told_anew_are_found_once() {
+fn merged_blocks_and_reindexed_texts_are_found_once() {
     const STEPS: usize = 150;
     let server = PostgresServer::start();
     let local = tempfile::tempdir().unwrap();
@@ -145,7 +145,7 @@ fn pieces_and_what_was_told_anew_are_found_once() {
     };
     for round in 0..3 {
         let said: Said = (0..STEPS).map(|at| vec![(TextField::Output, words(at, round))]).collect();
-        // Every third step is told again in the second round, every fifth in the third.
+        // Every third step is indexed again in the second round, every fifth in the third.
         let every = [1, 3, 5][round];
         for store in [&postgres as &dyn Store, &memory] {
             for at in (0..STEPS).step_by(every) {

@@ -1,8 +1,8 @@
 //! What has to be true after a cut.
 //!
-//! The disk is mounted as after a restart. Then, in the order in which a user would find out: the store is intact
-//! (`stepback fsck`), the next command repairs what a cut command left, the workspace is as it was before that command or as it
-//! should have become, and everything that was acknowledged is there.
+//! The disk is mounted as after a restart. Then, in the order in which a user would notice a loss: the store is intact
+//! (`stepback fsck`), the next command repairs what an interrupted command left, the workspace is in the state before or
+//! after that command, and everything that was acknowledged still exists.
 
 use std::fs;
 use std::path::Path;
@@ -30,11 +30,11 @@ pub struct Moment<'a> {
 impl<'a> Moment<'a> {
     /// Before the first command there is none.
     pub fn find(steps: &'a [StepRecord], position: usize) -> Option<Self> {
-        let mut done: Vec<&StepRecord> =
+        let mut acknowledged: Vec<&StepRecord> =
             steps.iter().take_while(|step| step.acknowledged <= position).collect();
-        let current = steps.get(done.len()).filter(|step| step.edited_from < position);
+        let current = steps.get(acknowledged.len()).filter(|step| step.edited_from < position);
         let is_running = |step: &&StepRecord| step.started <= position;
-        let (step, expected) = match (current, done.last()) {
+        let (step, expected) = match (current, acknowledged.last()) {
             (Some(step), _) if step.started <= position => (step, vec![&step.before, &step.after]),
             (Some(step), _) => (step, Vec::new()),
             (None, Some(last)) => (*last, vec![&last.after]),
@@ -49,15 +49,15 @@ impl<'a> Moment<'a> {
             Promise::Prints(_, text) => !revoked_texts.contains(&text),
             Promise::File(..) | Promise::Directory(..) | Promise::Store(_) => true,
         };
-        let promises = done.drain(..).flat_map(|step| &step.promises).filter(is_kept).collect();
+        let promises = acknowledged.drain(..).flat_map(|step| &step.promises).filter(is_kept).collect();
         Some(Self { step, expected, promises })
     }
 }
 
-/// What a check looked at.
+/// What a check verified, for the report.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CheckCount {
-    /// Acknowledged things that were found to be there.
+    /// The number of acknowledged things that were verified to exist.
     pub promises: usize,
     /// Workspaces that were compared.
     pub trees: usize,
@@ -77,13 +77,13 @@ pub fn check(program: &Program, moment: &Moment<'_>, cut: Cut, scratch: &Path) -
         program.run(&["status"]).context("recovery")?;
     }
     if !moment.expected.is_empty() {
-        let present = DirectoryTree::read(&program.workspace())?;
-        if !moment.expected.contains(&&present) {
+        let present_tree = DirectoryTree::read(&program.workspace())?;
+        if !moment.expected.contains(&&present_tree) {
             let differences: Vec<String> = moment
                 .expected
                 .iter()
                 .zip(["before", "after"])
-                .map(|(tree, name)| format!("[{name}] {}", present.differences(tree).join("; ")))
+                .map(|(tree, name)| format!("[{name}] {}", present_tree.differences(tree).join("; ")))
                 .collect();
             bail!("the workspace is neither before nor after: {}", differences.join(" "));
         }
@@ -97,14 +97,14 @@ pub fn check(program: &Program, moment: &Moment<'_>, cut: Cut, scratch: &Path) -
         count.promises += 1;
     }
     if has_promises && !moment.expected.is_empty() {
-        // The store goes on working, with what the cut left in it.
+        // The store remains usable with what the cut left in it.
         program.run(&["checkpoint", "create", "after the cut"])?;
         check_store(program, &[], true).context("store after another checkpoint")?;
     }
     Ok(count)
 }
 
-/// `fsck` finds nothing. A store that nobody was told about may be missing.
+/// `fsck` reports no problem. A store whose creation was not acknowledged may be missing.
 fn check_store(program: &Program, options: &[&str], must_exist: bool) -> Result<()> {
     if !must_exist && !program.store().join("log.sqlite").exists() {
         return Ok(());
@@ -117,12 +117,12 @@ fn check_promise(program: &Program, promise: &Promise, scratch: &Path) -> Result
         Promise::Checkpoint(number, tree) => {
             let target = scratch.join("restored");
             let point = format!("#{number}");
-            let into = target.to_str().context("a path that is not UTF-8")?;
-            let restored = program.run(&["restore", &point, "--into", into, "--git"]);
-            let found = restored.and_then(|_| DirectoryTree::read(&target));
+            let target_path = target.to_str().context("a path that is not UTF-8")?;
+            let restored = program.run(&["restore", &point, "--into", target_path, "--git"]);
+            let restored_tree = restored.and_then(|_| DirectoryTree::read(&target));
             fs::remove_dir_all(&target).ok();
-            let found = found.with_context(|| format!("checkpoint {point}"))?;
-            let differences = found.differences(tree);
+            let restored_tree = restored_tree.with_context(|| format!("checkpoint {point}"))?;
+            let differences = restored_tree.differences(tree);
             ensure!(differences.is_empty(), "checkpoint {point}: {}", differences.join("; "));
         }
         Promise::Prints(args, text) => {
@@ -131,8 +131,14 @@ fn check_promise(program: &Program, promise: &Promise, scratch: &Path) -> Result
             ensure!(printed.contains(text), "stepback {} does not print {text:?}: {printed}", args.join(" "));
         }
         Promise::File(path, bytes) => {
-            let found = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
-            ensure!(found == *bytes, "{}: {} bytes instead of {}", path.display(), found.len(), bytes.len());
+            let restored_tree = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+            ensure!(
+                restored_tree == *bytes,
+                "{}: {} bytes instead of {}",
+                path.display(),
+                restored_tree.len(),
+                bytes.len()
+            );
         }
         Promise::Directory(path, tree) => {
             let differences = DirectoryTree::read(path)?.differences(tree);

@@ -1,7 +1,7 @@
-//! Which moments the power is cut at, and which writes survive.
+//! Where the power is cut, and which writes survive.
 //!
-//! Three models, from the friendly to the hostile. A disk may keep everything it was sent ([`Model::Kept`]), only what it was
-//! asked to flush ([`Model::Dropped`]), or of the rest any part in any order ([`Model::Reordered`]): blocks that were written
+//! There are three models of a disk. It may keep everything it was sent ([`Model::Kept`]), only what it was asked to
+//! flush ([`Model::Dropped`]), or of the rest any part in any order ([`Model::Reordered`]): blocks that were written
 //! since the last flush survive or not, each by itself.
 
 use std::collections::BTreeSet;
@@ -99,20 +99,21 @@ pub struct Playback<'a> {
 }
 
 impl<'a> Playback<'a> {
-    /// From the start, on a disk as it was when the recording started.
+    /// Starts at the beginning of the log, with the disk as it was when the recording started.
     pub fn new(log: &'a [LogEntry]) -> Self {
         Self { log, durable: 0 }
     }
 
     /// Brings the disk into the state that a cut leaves.
     pub fn apply(&mut self, cut: Cut, disk: &mut Disk) -> io::Result<()> {
-        let before = &self.log[..cut.position];
-        let flushed = before.iter().rposition(|entry| *entry == LogEntry::Flush).map_or(0, |flush| flush + 1);
+        let entries_before = &self.log[..cut.position];
+        let flushed =
+            entries_before.iter().rposition(|entry| *entry == LogEntry::Flush).map_or(0, |flush| flush + 1);
         if flushed > self.durable {
             disk.make_durable(&self.log[self.durable..flushed])?;
             self.durable = flushed;
         }
-        let unflushed = before[flushed..].iter().filter_map(LogEntry::as_write);
+        let unflushed = entries_before[flushed..].iter().filter_map(LogEntry::as_write);
         match cut.model {
             Model::Kept => disk.cut(unflushed),
             Model::Dropped => disk.cut([]),
@@ -120,8 +121,8 @@ impl<'a> Playback<'a> {
                 let mut random = SeededDraws::new(cut.seed);
                 // Sometimes little survives, sometimes nearly everything.
                 let chance = [1, 2, 4, 6, 7][random.below(5)];
-                let pieces = unflushed.flat_map(|(offset, bytes)| split_at_blocks(offset, bytes));
-                disk.cut(pieces.filter(|_| random.below(8) < chance))
+                let blocks = unflushed.flat_map(|(offset, bytes)| split_at_blocks(offset, bytes));
+                disk.cut(blocks.filter(|_| random.below(8) < chance))
             }
         }
     }

@@ -105,14 +105,14 @@ impl Disk {
         }
         let mut rest = bytes;
         for (index, range) in blocks_of(offset, end) {
-            let (piece, after) = rest.split_at(range.len());
-            rest = after;
+            let (part, remaining) = rest.split_at(range.len());
+            rest = remaining;
             let durable = &self.durable;
             let block = self
                 .volatile
                 .entry(index)
                 .or_insert_with(|| durable.get(&index).cloned().unwrap_or_else(|| Box::new([0; BLOCK])));
-            block[range].copy_from_slice(piece);
+            block[range].copy_from_slice(part);
         }
         Ok(())
     }
@@ -142,7 +142,7 @@ impl Disk {
         writes.into_iter().try_for_each(|(offset, bytes)| self.write(offset, bytes))
     }
 
-    /// Writes the disk as it is now into a sparse file, to look at it with other tools.
+    /// Writes the disk as it is now into a sparse file, for inspection with other tools.
     pub fn save(&self, path: &Path) -> io::Result<()> {
         let file = File::create(path)?;
         file.set_len(self.size)?;
@@ -169,9 +169,9 @@ impl LogEntry {
 pub fn split_at_blocks(offset: u64, bytes: &[u8]) -> impl Iterator<Item = (u64, &[u8])> {
     let mut rest = bytes;
     blocks_of(offset, offset + bytes.len() as u64).map(move |(index, range)| {
-        let (piece, after) = rest.split_at(range.len());
-        rest = after;
-        (index * BLOCK as u64 + range.start as u64, piece)
+        let (part, remaining) = rest.split_at(range.len());
+        rest = remaining;
+        (index * BLOCK as u64 + range.start as u64, part)
     })
 }
 
@@ -179,10 +179,10 @@ pub fn split_at_blocks(offset: u64, bytes: &[u8]) -> impl Iterator<Item = (u64, 
 fn blocks_of(start: u64, end: u64) -> impl Iterator<Item = (u64, std::ops::Range<usize>)> {
     let size = BLOCK as u64;
     (start / size..end.div_ceil(size)).filter(move |_| start < end).map(move |index| {
-        let from = start.saturating_sub(index * size).min(size);
-        let to = (end - index * size).min(size);
+        let part_start = start.saturating_sub(index * size).min(size);
+        let part_end = (end - index * size).min(size);
         // Both are at most the size of a block.
-        (index, from as usize..to as usize)
+        (index, part_start as usize..part_end as usize)
     })
 }
 

@@ -45,8 +45,8 @@ impl FileSystem {
         if find_program(&program).is_none() {
             return Some(format!("{program} is not installed"));
         }
-        let known = std::fs::read_to_string("/proc/filesystems").unwrap_or_default();
-        let is_known = known.lines().any(|line| line.trim() == name);
+        let listed = std::fs::read_to_string("/proc/filesystems").unwrap_or_default();
+        let is_known = listed.lines().any(|line| line.trim() == name);
         // A module is loaded on demand.
         let loaded = || Command::new("modprobe").arg(name).stderr(Stdio::null()).status();
         if !is_known && !loaded().is_ok_and(|status| status.success()) {

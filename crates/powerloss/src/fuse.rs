@@ -83,13 +83,13 @@ fn serve(mut device: File, disk: &Mutex<Disk>) {
         };
         let request = Request(&buffer[..length]);
         let reply = answer(&request, disk);
-        let written = match reply {
+        let result = match reply {
             Reply::None => Ok(()),
             Reply::Data(data) => send(&device, &request, 0, &data),
             Reply::Error(code) => send(&device, &request, -code, &[]),
         };
         // ENOENT: the request was given up in the meantime.
-        if written.is_err_and(|error| error.raw_os_error() != Some(2)) {
+        if result.is_err_and(|error| error.raw_os_error() != Some(2)) {
             return;
         }
     }
@@ -101,12 +101,12 @@ const BUFFER_MARGIN: usize = 16 * 1024;
 struct Request<'a>(&'a [u8]);
 
 impl Request<'_> {
-    fn u32_at(&self, at: usize) -> u32 {
-        self.0.get(at..at + 4).and_then(|bytes| bytes.try_into().ok()).map_or(0, u32::from_ne_bytes)
+    fn u32_at(&self, offset: usize) -> u32 {
+        self.0.get(offset..offset + 4).and_then(|bytes| bytes.try_into().ok()).map_or(0, u32::from_ne_bytes)
     }
 
-    fn u64_at(&self, at: usize) -> u64 {
-        self.0.get(at..at + 8).and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_ne_bytes)
+    fn u64_at(&self, offset: usize) -> u64 {
+        self.0.get(offset..offset + 8).and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_ne_bytes)
     }
 
     fn opcode(&self) -> u32 {

@@ -22,7 +22,7 @@ Options:
 Needs root, /dev/fuse and loop devices. Everything is mounted in a namespace of its own and goes away with the process.
 ";
 
-/// What was asked for.
+/// The parsed command line.
 #[derive(Debug)]
 pub struct PowerlossOptions {
     /// File systems to test, and whether the user named them.
@@ -31,7 +31,7 @@ pub struct PowerlossOptions {
     pub cuts: usize,
     /// Draws after each write.
     pub orders: u64,
-    /// Of all draws.
+    /// The seed of all random draws.
     pub seed: u64,
     /// Path of stepback.
     pub program: Option<String>,

@@ -27,7 +27,7 @@ pub struct Tally {
     pub cuts: usize,
     /// Cuts after which something was wrong.
     pub failed: usize,
-    /// What was looked at.
+    /// How much was checked.
     pub checked: CheckCount,
 }
 

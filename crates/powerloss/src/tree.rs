@@ -43,13 +43,13 @@ impl DirectoryTree {
         Ok(tree)
     }
 
-    fn add(&mut self, root: &Path, below: &Path) -> Result<()> {
-        for child in fs::read_dir(root.join(below))? {
+    fn add(&mut self, root: &Path, relative: &Path) -> Result<()> {
+        for child in fs::read_dir(root.join(relative))? {
             let child = child?;
             if child.file_name() == ".git" {
                 continue;
             }
-            let path = below.join(child.file_name());
+            let path = relative.join(child.file_name());
             let metadata = child.metadata()?;
             let mode = metadata.permissions().mode() & 0o7777;
             let entry = if metadata.is_symlink() {
@@ -69,7 +69,7 @@ impl DirectoryTree {
     pub fn differences(&self, expected: &Self) -> Vec<String> {
         let paths = self.entries.keys().chain(expected.entries.keys());
         let paths: std::collections::BTreeSet<_> = paths.collect();
-        let mut found: Vec<String> = paths
+        let mut differences: Vec<String> = paths
             .into_iter()
             .filter(|path| self.entries.get(*path) != expected.entries.get(*path))
             .map(|path| {
@@ -78,14 +78,14 @@ impl DirectoryTree {
             })
             .collect();
         if self.git != expected.git {
-            found.push(format!("git: {:?} instead of {:?}", self.git, expected.git));
+            differences.push(format!("git: {:?} instead of {:?}", self.git, expected.git));
         }
-        if found.len() > SHOWN_DIFFERENCES {
-            let more = found.len() - SHOWN_DIFFERENCES;
-            found.truncate(SHOWN_DIFFERENCES);
-            found.push(format!("and {more} more"));
+        if differences.len() > SHOWN_DIFFERENCES {
+            let hidden_count = differences.len() - SHOWN_DIFFERENCES;
+            differences.truncate(SHOWN_DIFFERENCES);
+            differences.push(format!("and {hidden_count} more"));
         }
-        found
+        differences
     }
 }
 

@@ -100,31 +100,31 @@ impl Recorder<'_> {
         let edit = |edit: fn(&Path) -> Result<()>| Plan { edit: Some(edit), ..Plan::default() };
         let promise =
             |promise: fn(&Program) -> Result<Promise>| Plan { promise: Some(promise), ..Plan::default() };
-        let plain = Plan::default;
+        let default_plan = Plan::default;
 
         self.step("checkpoint create (a new store)", &["checkpoint", "create", "first"], edit(lay_out))?;
         self.step("checkpoint create (small)", &["checkpoint", "create", "small"], edit(change_a_line))?;
-        self.step("checkpoint create (large)", &["checkpoint", "create", "large"], edit(change_much))?;
+        self.step("checkpoint create (large)", &["checkpoint", "create", "large"], edit(change_many_files))?;
         self.step("checkpoint create (git commit)", &["checkpoint", "create", "commit"], edit(commit))?;
         self.step("checkpoint create (git gc)", &["checkpoint", "create", "gc"], edit(collect_garbage))?;
-        self.step("rewind", &["rewind", "first", "--yes"], plain())?;
-        self.step("undo", &["undo", "--yes"], plain())?;
-        self.step("rewind --git", &["rewind", "first", "--git", "--everything", "--yes"], plain())?;
-        self.step("undo (of --git)", &["undo", "--yes"], plain())?;
-        self.step("redo", &["redo", "--yes"], plain())?;
-        self.step("rewind --path", &["rewind", "large", "--path", "large.bin", "--yes"], plain())?;
+        self.step("rewind", &["rewind", "first", "--yes"], default_plan())?;
+        self.step("undo", &["undo", "--yes"], default_plan())?;
+        self.step("rewind --git", &["rewind", "first", "--git", "--everything", "--yes"], default_plan())?;
+        self.step("undo (of --git)", &["undo", "--yes"], default_plan())?;
+        self.step("redo", &["redo", "--yes"], default_plan())?;
+        self.step("rewind --path", &["rewind", "large", "--path", "large.bin", "--yes"], default_plan())?;
         self.step(
             "checkpoint annotate",
             &["checkpoint", "annotate", "first", "an acknowledged note"],
-            promise(|_| Ok(prints(&["checkpoint", "list", "--json"], "an acknowledged note"))),
+            promise(|_| Ok(expect_print(&["checkpoint", "list", "--json"], "an acknowledged note"))),
         )?;
         self.step(
             "branch create",
             &["branch", "create", "other", "--from", "small"],
-            promise(|_| Ok(prints(&["branch", "list", "--json"], "\"other\""))),
+            promise(|_| Ok(expect_print(&["branch", "list", "--json"], "\"other\""))),
         )?;
-        self.step("branch switch", &["branch", "switch", "other", "--yes"], plain())?;
-        self.step("branch switch (back)", &["branch", "switch", "main", "--yes"], plain())?;
+        self.step("branch switch", &["branch", "switch", "other", "--yes"], default_plan())?;
+        self.step("branch switch (back)", &["branch", "switch", "main", "--yes"], default_plan())?;
         self.step(
             "board note",
             &["board", "note", "add", "an acknowledged thought"],
@@ -133,18 +133,21 @@ impl Recorder<'_> {
                 let first = program.json(&["checkpoint", "show", "first"])?;
                 let session = first["session"].as_str().context("a checkpoint without a session")?;
                 let list = ["board", "note", "list", "--session", session, "--json"];
-                Ok(prints(&list, "an acknowledged thought"))
+                Ok(expect_print(&list, "an acknowledged thought"))
             }),
         )?;
         self.step(
             "settings",
             &["settings", "checkpoint.minutes", "137"],
-            promise(|_| Ok(prints(&["settings", "checkpoint.minutes"], "137"))),
+            promise(|_| Ok(expect_print(&["settings", "checkpoint.minutes"], "137"))),
         )?;
-        let before_call = Plan { input: Some("out/PreToolUse.json"), ..plain() };
+        let before_call = Plan { input: Some("out/PreToolUse.json"), ..default_plan() };
         self.step("hook (before a call)", &["hook", "claude"], before_call)?;
-        let after_call =
-            Plan { input: Some("out/PostToolUse.json"), promise: Some(newest), ..edit(change_a_line) };
+        let after_call = Plan {
+            input: Some("out/PostToolUse.json"),
+            promise: Some(expect_newest_checkpoint),
+            ..edit(change_a_line)
+        };
         self.step("hook (after a call)", &["hook", "claude"], after_call)?;
         let bundle = self.program.on_disk("out/session.bundle");
         self.step(
@@ -179,7 +182,11 @@ impl Recorder<'_> {
         let removing = || Plan { removes: true, ..Plan::default() };
         self.step("checkpoint delete", &["checkpoint", "delete", "small"], removing())?;
         self.step("prune --now", &["prune", "--keep-last", "4", "--now"], removing())?;
-        self.step("checkpoint create (after a prune)", &["checkpoint", "create", "last"], edit(change_much))
+        self.step(
+            "checkpoint create (after a prune)",
+            &["checkpoint", "create", "last"],
+            edit(change_many_files),
+        )
     }
 
     fn position(&self) -> usize {
@@ -206,9 +213,9 @@ impl Recorder<'_> {
             edit(&workspace)?;
             rustix::fs::sync();
         }
-        let before = DirectoryTree::read(&workspace)?;
-        let known = if plan.removes { self.program.checkpoints()? } else { Vec::new() };
-        // What was only read still changes access times; that belongs to no command.
+        let tree_before = DirectoryTree::read(&workspace)?;
+        let checkpoints_before = if plan.removes { self.program.checkpoints()? } else { Vec::new() };
+        // Reading updates access times. Those writes come before `started`, so that no command is charged with them.
         let started = self.position();
         let input = plan.input.map(|name| self.program.on_disk(name));
         let makes_checkpoint = args.starts_with(&["checkpoint", "create"]);
@@ -222,20 +229,20 @@ impl Recorder<'_> {
                 String::from_utf8_lossy(&output.stderr)
             );
         }
-        let after = DirectoryTree::read(&workspace)?;
+        let tree_after = DirectoryTree::read(&workspace)?;
         let mut promises = Vec::new();
         if makes_checkpoint {
             let step: serde_json::Value = serde_json::from_slice(&output.stdout)?;
             let number = step["number"].as_u64().context("a checkpoint without a number")?;
-            promises.push(Promise::Checkpoint(number, after.clone()));
+            promises.push(Promise::Checkpoint(number, tree_after.clone()));
         }
         if let Some(promise) = plan.promise {
             promises.push(promise(self.program)?);
         }
-        let (mut revoked, mut revoked_texts) = (known, Vec::new());
+        let (mut revoked, mut revoked_texts) = (checkpoints_before, Vec::new());
         if plan.removes {
-            let left = self.program.checkpoints()?;
-            revoked.retain(|number| !left.contains(number));
+            let checkpoints_left = self.program.checkpoints()?;
+            revoked.retain(|number| !checkpoints_left.contains(number));
             revoked_texts = self.texts_not_printed()?;
         }
         self.steps.push(StepRecord {
@@ -243,8 +250,8 @@ impl Recorder<'_> {
             edited_from,
             started,
             acknowledged,
-            before,
-            after,
+            before: tree_before,
+            after: tree_after,
             promises,
             revoked,
             revoked_texts,
@@ -253,12 +260,12 @@ impl Recorder<'_> {
     }
 }
 
-fn prints(args: &[&str], text: &str) -> Promise {
+fn expect_print(args: &[&str], text: &str) -> Promise {
     Promise::Prints(args.iter().map(|arg| (*arg).to_owned()).collect(), text.to_owned())
 }
 
 /// The newest checkpoint, which holds the workspace as it is.
-fn newest(program: &Program) -> Result<Promise> {
+fn expect_newest_checkpoint(program: &Program) -> Result<Promise> {
     let log = program.json(&["log"])?;
     let newest = &log["items"][0];
     ensure!(newest["checkpoint"] == true, "the newest step is not a checkpoint: {newest}");
@@ -304,7 +311,7 @@ fn change_a_line(root: &Path) -> Result<()> {
     Ok(())
 }
 
-fn change_much(root: &Path) -> Result<()> {
+fn change_many_files(root: &Path) -> Result<()> {
     let seed = fs::read(root.join("edited.txt"))?.len() as u64;
     fs::write(root.join("large.bin"), SeededDraws::new(seed).bytes(300_000))?;
     for name in ["deleted.txt", "turns", "link"] {

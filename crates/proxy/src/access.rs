@@ -21,8 +21,8 @@ impl ProxyAccess {
     /// Returns why a request is refused, as status and message; `None` if it is accepted.
     pub(crate) fn refusal(&self, uri: &Uri, headers: &HeaderMap) -> Option<(u16, String)> {
         let text = |name: &str| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
-        let named = [uri.host(), text(header::HOST.as_str()).map(without_port)];
-        if let Some(name) = named.into_iter().flatten().find(|name| !self.is_own_name(name)) {
+        let host_names = [uri.host(), text(header::HOST.as_str()).map(without_port)];
+        if let Some(name) = host_names.into_iter().flatten().find(|name| !self.is_own_name(name)) {
             let name = name.escape_default();
             return Some((
                 421,

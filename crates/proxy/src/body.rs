@@ -37,15 +37,15 @@ const FLUSH_DELAY: Duration = Duration::from_millis(10);
 /// The body of a request.
 pub(crate) struct RequestBody<B> {
     inner: B,
-    asked: Arc<RequestRecorder>,
+    recorder: Arc<RequestRecorder>,
 }
 
 impl<B: Body<Data = Bytes>> RequestBody<B> {
-    pub(crate) fn new(inner: B, asked: Arc<RequestRecorder>) -> Self {
+    pub(crate) fn new(inner: B, recorder: Arc<RequestRecorder>) -> Self {
         if inner.is_end_stream() {
-            asked.finish_body();
+            recorder.finish_body();
         }
-        Self { inner, asked }
+        Self { inner, recorder }
     }
 }
 
@@ -58,11 +58,11 @@ impl<B: Body<Data = Bytes> + Unpin> Body for RequestBody<B> {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
         let frame = ready!(Pin::new(&mut self.inner).poll_frame(cx));
-        if let Some(piece) = frame.as_ref().and_then(|frame| frame.as_ref().ok()).and_then(Frame::data_ref) {
-            self.asked.add_chunk(piece);
+        if let Some(chunk) = frame.as_ref().and_then(|frame| frame.as_ref().ok()).and_then(Frame::data_ref) {
+            self.recorder.add_chunk(chunk);
         }
         if frame.is_none() || self.inner.is_end_stream() {
-            self.asked.finish_body();
+            self.recorder.finish_body();
         }
         Poll::Ready(frame)
     }
@@ -132,8 +132,8 @@ impl AnswerBody {
         if self.inner.is_end_stream() {
             self.body_end = Some(BodyEnd::Clean);
             if let Some(recording) = self.recording.take() {
-                let told = recording.notify_sink(AnswerEnd::Complete);
-                if tokio::time::timeout(self.shared.sink_timeout(), told).await.is_err() {
+                let sink_call = recording.notify_sink(AnswerEnd::Complete);
+                if tokio::time::timeout(self.shared.sink_timeout(), sink_call).await.is_err() {
                     self.shared.was_late();
                 }
             }
@@ -180,8 +180,8 @@ impl AnswerBody {
     fn handle_frame(&mut self, frame: Option<Result<Frame<Bytes>, AnyError>>) -> Option<Frame<Bytes>> {
         match frame {
             Some(Ok(frame)) => {
-                let says = match (&mut self.recording, frame.data_ref()) {
-                    (Some(recording), Some(piece)) => recording.add_chunk(piece),
+                let stream_state = match (&mut self.recording, frame.data_ref()) {
+                    (Some(recording), Some(chunk)) => recording.add_chunk(chunk),
                     _ => StreamState::More,
                 };
                 if self.inner.is_end_stream() {
@@ -191,12 +191,12 @@ impl AnswerBody {
                     self.body_end = Some(BodyEnd::Clean);
                     self.hold(frame);
                     self.notify_sink();
-                } else if says == StreamState::PerhapsAll {
+                } else if stream_state == StreamState::PerhapsAll {
                     self.hold(frame);
                     if !matches!(self.stage, AnswerStage::Doubting(_)) {
                         self.stage = AnswerStage::Doubting(Box::pin(tokio::time::sleep(MAX_CHUNK_HOLD)));
                     }
-                } else if says == StreamState::All {
+                } else if stream_state == StreamState::All {
                     self.hold(frame);
                     let now = Instant::now();
                     let latest = *self.settled.get_or_insert(now + MAX_SINK_DELAY);
@@ -240,33 +240,33 @@ impl Body for AnswerBody {
                     }
                 }
                 AnswerStage::Doubting(long_enough) => {
-                    let over = long_enough.as_mut().poll(cx).is_ready();
+                    let is_over = long_enough.as_mut().poll(cx).is_ready();
                     match this.poll_inner(cx) {
                         Poll::Ready(frame) => {
                             let goes_on = this.handle_frame(frame).map(|frame| this.hold(frame)).is_some();
                             let doubts = matches!(this.stage, AnswerStage::Doubting(_));
-                            if goes_on || doubts && (over || this.held_bytes > MAX_HELD_BYTES) {
+                            if goes_on || doubts && (is_over || this.held_bytes > MAX_HELD_BYTES) {
                                 this.stage = AnswerStage::Releasing;
                             }
                         }
-                        Poll::Pending if over => this.stage = AnswerStage::Releasing,
+                        Poll::Pending if is_over => this.stage = AnswerStage::Releasing,
                         Poll::Pending => return Poll::Pending,
                     }
                 }
                 AnswerStage::Settling(quiet) => {
-                    let over = quiet.as_mut().poll(cx).is_ready();
+                    let is_over = quiet.as_mut().poll(cx).is_ready();
                     match this.poll_inner(cx) {
                         Poll::Ready(frame) => {
                             if let Some(frame) = this.handle_frame(frame) {
                                 this.hold(frame);
                             }
                         }
-                        Poll::Pending if over => this.notify_sink(),
+                        Poll::Pending if is_over => this.notify_sink(),
                         Poll::Pending => return Poll::Pending,
                     }
                 }
-                AnswerStage::Telling(told, patience) => {
-                    if Pin::new(told).poll(cx).is_pending() {
+                AnswerStage::Telling(sink_call, patience) => {
+                    if Pin::new(sink_call).poll(cx).is_pending() {
                         ready!(patience.as_mut().poll(cx));
                         this.shared.was_late();
                     }
@@ -304,11 +304,12 @@ impl Body for AnswerBody {
 
     fn size_hint(&self) -> SizeHint {
         let inner = self.inner.size_hint();
-        let held = self.held.iter().filter_map(Frame::data_ref).map(|piece| piece.len() as u64).sum::<u64>();
+        let held_bytes =
+            self.held.iter().filter_map(Frame::data_ref).map(|chunk| chunk.len() as u64).sum::<u64>();
         let mut hint = SizeHint::new();
-        hint.set_lower(inner.lower() + held);
+        hint.set_lower(inner.lower() + held_bytes);
         if let Some(upper) = inner.upper() {
-            hint.set_upper(upper + held);
+            hint.set_upper(upper + held_bytes);
         }
         hint
     }

@@ -13,12 +13,12 @@ const MAX_FALLBACK_BYTES: usize = 1 << 16;
 /// A number of bytes that all copies share.
 pub(crate) struct Budget {
     held: AtomicU64,
-    most: u64,
+    max_bytes: u64,
 }
 
 impl Budget {
-    pub(crate) fn new(most: u64) -> Arc<Self> {
-        Arc::new(Self { held: AtomicU64::new(0), most })
+    pub(crate) fn new(max_bytes: u64) -> Arc<Self> {
+        Arc::new(Self { held: AtomicU64::new(0), max_bytes })
     }
 
     pub(crate) fn held(&self) -> u64 {
@@ -28,7 +28,7 @@ impl Budget {
     fn try_reserve(&self, bytes: u64) -> bool {
         self.held
             .try_update(Ordering::Relaxed, Ordering::Relaxed, |held| {
-                held.checked_add(bytes).filter(|sum| *sum <= self.most)
+                held.checked_add(bytes).filter(|sum| *sum <= self.max_bytes)
             })
             .is_ok()
     }
@@ -49,7 +49,7 @@ impl Drop for BudgetShare {
 /// A copy of a body in transit.
 pub(crate) struct BodyCapture {
     share: BudgetShare,
-    most: u64,
+    max_bytes: u64,
     bytes: Vec<u8>,
     /// How many bytes passed, as transferred.
     pub(crate) passed: u64,
@@ -80,12 +80,12 @@ pub(crate) struct CapturedText {
 
 impl BodyCapture {
     /// Creates an empty copy; `encoding` is the body's `content-encoding`.
-    pub(crate) fn new(budget: &Arc<Budget>, most: u64, encoding: Option<&str>) -> Self {
+    pub(crate) fn new(budget: &Arc<Budget>, max_bytes: u64, encoding: Option<&str>) -> Self {
         let encoding = encoding.filter(|encoding| !encoding.trim().eq_ignore_ascii_case("identity"));
         let decoder = encoding.and_then(Decoder::for_encoding);
         Self {
             share: BudgetShare { budget: Arc::clone(budget), bytes: 0 },
-            most,
+            max_bytes,
             bytes: Vec::new(),
             passed: 0,
             left_out: 0,
@@ -101,22 +101,22 @@ impl BodyCapture {
     }
 
     /// Adds a chunk and returns what was kept of it. A chunk that cannot be decompressed is kept unchanged.
-    pub(crate) fn push(&mut self, after: u64, piece: &[u8]) -> &[u8] {
-        self.passed += piece.len() as u64;
-        self.last = after;
+    pub(crate) fn push(&mut self, elapsed_micros: u64, chunk: &[u8]) -> &[u8] {
+        self.passed += chunk.len() as u64;
+        self.last = elapsed_micros;
         if self.full {
-            self.left_out += piece.len() as u64;
+            self.left_out += chunk.len() as u64;
             return &[];
         }
-        let before = self.bytes.len();
-        let room = usize::try_from(self.most).unwrap_or(usize::MAX).saturating_sub(before);
-        match self.decoder.as_mut().map(|decoder| decoder.push(piece, room)) {
-            None => self.append_bounded(piece, room),
+        let length_before = self.bytes.len();
+        let room = usize::try_from(self.max_bytes).unwrap_or(usize::MAX).saturating_sub(length_before);
+        match self.decoder.as_mut().map(|decoder| decoder.push(chunk, room)) {
+            None => self.append_bounded(chunk, room),
             Some(Decoded::Bytes(bytes)) => {
                 if !bytes.is_empty() {
                     self.unproven = Vec::new();
-                } else if before == 0 && self.unproven.len() < MAX_FALLBACK_BYTES {
-                    self.unproven.extend_from_slice(piece);
+                } else if length_before == 0 && self.unproven.len() < MAX_FALLBACK_BYTES {
+                    self.unproven.extend_from_slice(chunk);
                 }
                 self.append_bounded(&bytes, room);
             }
@@ -126,21 +126,21 @@ impl BodyCapture {
                 // How much more there was is unknown; only that there was more.
                 self.left_out += 1;
             }
-            Some(Decoded::Broken(bytes)) if before > 0 || !bytes.is_empty() => {
+            Some(Decoded::Broken(bytes)) if length_before > 0 || !bytes.is_empty() => {
                 self.not_decoded();
                 self.append_bounded(&bytes, room);
             }
             Some(Decoded::Broken(_)) => {
                 let mut raw = self.not_decoded();
-                raw.extend_from_slice(piece);
+                raw.extend_from_slice(chunk);
                 self.append_bounded(&raw, room);
             }
         }
-        let kept = self.bytes.len() - before;
-        if kept > 0 {
-            self.chunks.push(after, kept as u64);
+        let kept_bytes = self.bytes.len() - length_before;
+        if kept_bytes > 0 {
+            self.chunks.push(elapsed_micros, kept_bytes as u64);
         }
-        &self.bytes[before..]
+        &self.bytes[length_before..]
     }
 
     /// Stops decoding: from here on bytes are kept unchanged. Returns the bytes that waited for the decoder.
@@ -150,15 +150,15 @@ impl BodyCapture {
         std::mem::take(&mut self.unproven)
     }
 
-    fn append_bounded(&mut self, piece: &[u8], room: usize) {
-        let fits = piece.len().min(room);
+    fn append_bounded(&mut self, chunk: &[u8], room: usize) {
+        let fits = chunk.len().min(room);
         if self.share.budget.try_reserve(fits as u64) {
             self.share.bytes += fits as u64;
-            self.bytes.extend_from_slice(&piece[..fits]);
-            self.left_out += (piece.len() - fits) as u64;
-            self.full = fits < piece.len();
+            self.bytes.extend_from_slice(&chunk[..fits]);
+            self.left_out += (chunk.len() - fits) as u64;
+            self.full = fits < chunk.len();
         } else {
-            self.left_out += piece.len() as u64;
+            self.left_out += chunk.len() as u64;
             self.full = true;
         }
     }
@@ -166,9 +166,9 @@ impl BodyCapture {
     /// Returns the kept bytes of the events that this chunk completes; `None` while the event is incomplete.
     pub(crate) fn completed_events(&mut self) -> Option<&[u8]> {
         // A blank line may span two chunks, so the search begins a little before the new bytes.
-        let from = self.searched.saturating_sub(3).max(self.event);
+        let search_start = self.searched.saturating_sub(3).max(self.event);
         self.searched = self.bytes.len();
-        let end = end_of_last_event(&self.bytes[from..])? + from;
+        let end = end_of_last_event(&self.bytes[search_start..])? + search_start;
         let start = std::mem::replace(&mut self.event, end);
         Some(&self.bytes[start..end])
     }
@@ -178,7 +178,7 @@ impl BodyCapture {
         if !self.unproven.is_empty() {
             // The body ended before the decoder produced output.
             let raw = self.not_decoded();
-            let room = usize::try_from(self.most).unwrap_or(usize::MAX);
+            let room = usize::try_from(self.max_bytes).unwrap_or(usize::MAX);
             self.append_bounded(&raw, room);
             self.chunks.push(self.last, self.bytes.len() as u64);
         }
@@ -193,8 +193,11 @@ impl BodyCapture {
 
 /// Returns where the last blank line of a stream ends.
 fn end_of_last_event(bytes: &[u8]) -> Option<usize> {
-    let ends = [&b"\n\n"[..], b"\r\n\r\n", b"\r\r"];
-    ends.into_iter().filter_map(|end| memchr::memmem::rfind(bytes, end).map(|at| at + end.len())).max()
+    let separators = [&b"\n\n"[..], b"\r\n\r\n", b"\r\r"];
+    separators
+        .into_iter()
+        .filter_map(|end| memchr::memmem::rfind(bytes, end).map(|index| index + end.len()))
+        .max()
 }
 
 /// Converts bytes to text as far as possible, and adjusts the sizes of the chunks to the result.
@@ -202,38 +205,40 @@ fn decode_lossy(bytes: &[u8], chunks: &mut Chunks) -> String {
     let mut body = String::with_capacity(bytes.len());
     let mut read = 0usize;
     let mut chunk_end = 0u64;
-    let mut at = 0usize;
-    let mut ends = Vec::with_capacity(chunks.0.len());
+    let mut chunk_index = 0usize;
+    let mut chunk_ends = Vec::with_capacity(chunks.0.len());
     // Tracks where the end of every chunk is in the text. An end within an invalid sequence moves behind it.
-    let mut note = |read: usize, piece: usize, written: usize, shown: usize| {
-        while at < chunks.0.len() {
-            let end = usize::try_from(chunk_end + chunks.0[at].bytes).unwrap_or(usize::MAX);
+    let mut add_sequence = |read: usize, piece: usize, written: usize, shown_bytes: usize| {
+        while chunk_index < chunks.0.len() {
+            let end = usize::try_from(chunk_end + chunks.0[chunk_index].bytes).unwrap_or(usize::MAX);
             if end > read + piece {
                 break;
             }
-            ends.push(if piece == shown { written + (end - read) } else { written + shown } as u64);
+            chunk_ends.push(
+                if piece == shown_bytes { written + (end - read) } else { written + shown_bytes } as u64,
+            );
             chunk_end = end as u64;
-            at += 1;
+            chunk_index += 1;
         }
     };
     for part in bytes.utf8_chunks() {
         let (valid, invalid) = (part.valid(), part.invalid());
-        note(read, valid.len(), body.len(), valid.len());
+        add_sequence(read, valid.len(), body.len(), valid.len());
         body.push_str(valid);
         read += valid.len();
         if !invalid.is_empty() {
             let sign = char::REPLACEMENT_CHARACTER;
             // One byte becomes three, or three become three: equal lengths prove nothing, so the two are never treated as
             // equal.
-            note(read, invalid.len(), body.len() + sign.len_utf8(), 0);
+            add_sequence(read, invalid.len(), body.len() + sign.len_utf8(), 0);
             body.push(sign);
             read += invalid.len();
         }
     }
-    let mut before = 0;
-    for (chunk, end) in chunks.0.iter_mut().zip(ends) {
-        chunk.bytes = end - before;
-        before = end;
+    let mut previous_end = 0;
+    for (chunk, end) in chunks.0.iter_mut().zip(chunk_ends) {
+        chunk.bytes = end - previous_end;
+        previous_end = end;
     }
     body
 }
@@ -242,8 +247,8 @@ fn decode_lossy(bytes: &[u8], chunks: &mut Chunks) -> String {
 mod tests {
     use super::*;
 
-    fn copy(budget: u64, most: u64) -> BodyCapture {
-        BodyCapture::new(&Budget::new(budget), most, None)
+    fn copy(budget: u64, max_bytes: u64) -> BodyCapture {
+        BodyCapture::new(&Budget::new(budget), max_bytes, None)
     }
 
     #[test]

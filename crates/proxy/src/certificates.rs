@@ -1,4 +1,4 @@
-//! The certificates that TLS connections trust: those of the system, and those that the user adds.
+//! The certificates that TLS connections trust: the system's, and those that the user adds.
 
 use std::io;
 use std::path::Path;
@@ -17,13 +17,15 @@ pub(crate) fn client_config(needed: bool, added: Option<&Path>) -> io::Result<Cl
         // a message.
         roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
         if let Some(path) = added {
-            let wrong = |why: &dyn std::fmt::Display| {
-                let text = format!("the certificates in {} cannot be read: {why}", path.display());
+            let certificate_error = |reason: &dyn std::fmt::Display| {
+                let text = format!("the certificates in {} cannot be read: {reason}", path.display());
                 io::Error::new(io::ErrorKind::InvalidInput, text)
             };
-            for certificate in CertificateDer::pem_file_iter(path).map_err(|error| wrong(&error))? {
-                let certificate = certificate.map_err(|error| wrong(&error))?;
-                roots.add(certificate).map_err(|error| wrong(&error))?;
+            for certificate in
+                CertificateDer::pem_file_iter(path).map_err(|error| certificate_error(&error))?
+            {
+                let certificate = certificate.map_err(|error| certificate_error(&error))?;
+                roots.add(certificate).map_err(|error| certificate_error(&error))?;
             }
         }
     }

@@ -53,31 +53,35 @@ impl UpstreamClient {
         body: Vec<u8>,
         on_chunk: &mut dyn FnMut(&[u8]) -> ControlFlow<()>,
     ) -> Result<Response, Error> {
-        let wrong = |error: &dyn std::fmt::Display| Error::Request(error.to_string());
-        let target = Target::parse(url).map_err(|error| wrong(&error))?;
+        let invalid_request = |error: &dyn std::fmt::Display| Error::Request(error.to_string());
+        let target = Target::parse(url).map_err(|error| invalid_request(&error))?;
         let mut request = Request::builder().method(Method::POST).uri(url);
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        let request = request.body(full_body(body.into())).map_err(|error| wrong(&error))?;
+        let request = request.body(full_body(body.into())).map_err(|error| invalid_request(&error))?;
         self.runtime.block_on(self.send_request(&target.shown, request, on_chunk))
     }
 
     async fn send_request(
         &self,
-        shown: &str,
+        display_address: &str,
         request: Request<connect::AnyBody>,
         on_chunk: &mut dyn FnMut(&[u8]) -> ControlFlow<()>,
     ) -> Result<Response, Error> {
         let since = Instant::now();
         let micros = || u64::try_from(since.elapsed().as_micros()).unwrap_or(u64::MAX);
         let idle = self.limits.idle;
-        let answer = match tokio::time::timeout(idle, self.models.request(request)).await {
-            Ok(Ok(answer)) => answer,
-            Ok(Err(error)) => return Err(Error::Failed(Failure::from_error(shown, &error).message())),
-            Err(_) => return Err(Error::Failed(Failure::idle_timeout(shown, idle.as_secs()).message())),
+        let response = match tokio::time::timeout(idle, self.models.request(request)).await {
+            Ok(Ok(response)) => response,
+            Ok(Err(error)) => {
+                return Err(Error::Failed(Failure::from_error(display_address, &error).message()));
+            }
+            Err(_) => {
+                return Err(Error::Failed(Failure::idle_timeout(display_address, idle.as_secs()).message()));
+            }
         };
-        let (parts, mut body) = answer.into_parts();
+        let (parts, mut body) = response.into_parts();
         let encoding = parts.headers.get(header::CONTENT_ENCODING).and_then(|value| value.to_str().ok());
         let mut copy =
             BodyCapture::new(&Budget::new(self.limits.recorded_total), self.limits.recorded_body, encoding);
@@ -88,10 +92,10 @@ impl UpstreamClient {
                 Ok(Some(Err(error))) => break AnswerEnd::CutOff(error_chain(&error)),
                 Err(_) => break AnswerEnd::CutOff(silence_message(idle)),
                 Ok(Some(Ok(frame))) => {
-                    let Some(piece) = frame.data_ref() else { continue };
-                    let after = micros();
-                    first_byte.get_or_insert(after);
-                    if on_chunk(copy.push(after, piece)).is_break() {
+                    let Some(chunk) = frame.data_ref() else { continue };
+                    let elapsed_micros = micros();
+                    first_byte.get_or_insert(elapsed_micros);
+                    if on_chunk(copy.push(elapsed_micros, chunk)).is_break() {
                         break AnswerEnd::Cancelled;
                     }
                 }

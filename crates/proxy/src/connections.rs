@@ -73,7 +73,7 @@ impl ConnectionTable {
         Self { limits, open: Arc::default() }
     }
 
-    /// Adds a connection. If there are too many, the one that is idle for the longest time is told to end; `None` if all of
+    /// Adds a connection. If there are too many, the one that was idle for the longest time is closed; `None` if all of
     /// them are busy, and the new one has to be closed.
     pub fn add(&self) -> Option<ClientConnection> {
         let mut open = lock(&self.open);

@@ -6,18 +6,18 @@ use std::io::{self, Write};
 #[derive(Default)]
 struct BoundedBuffer {
     bytes: Vec<u8>,
-    most: usize,
+    max_bytes: usize,
 }
 
 impl Write for BoundedBuffer {
-    fn write(&mut self, piece: &[u8]) -> io::Result<usize> {
-        if self.bytes.len() + piece.len() > self.most {
-            let fits = self.most - self.bytes.len();
-            self.bytes.extend_from_slice(&piece[..fits]);
+    fn write(&mut self, chunk: &[u8]) -> io::Result<usize> {
+        if self.bytes.len() + chunk.len() > self.max_bytes {
+            let fits = self.max_bytes - self.bytes.len();
+            self.bytes.extend_from_slice(&chunk[..fits]);
             return Err(io::ErrorKind::StorageFull.into());
         }
-        self.bytes.extend_from_slice(piece);
-        Ok(piece.len())
+        self.bytes.extend_from_slice(chunk);
+        Ok(chunk.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -72,9 +72,9 @@ impl Decoder {
         Some(Self(kind))
     }
 
-    /// Decodes a chunk into at most `most` bytes.
-    pub(crate) fn push(&mut self, piece: &[u8], most: usize) -> Decoded {
-        if let (Kind::DeflateOfSomeForm, Some(first)) = (&self.0, piece.first()) {
+    /// Decodes a chunk into at most `max_bytes` bytes.
+    pub(crate) fn push(&mut self, chunk: &[u8], max_bytes: usize) -> Decoded {
+        if let (Kind::DeflateOfSomeForm, Some(first)) = (&self.0, chunk.first()) {
             self.0 = if first & 0x0f == 8 {
                 Kind::Zlib(Box::new(flate2::write::ZlibDecoder::new(BoundedBuffer::default())))
             } else {
@@ -82,11 +82,11 @@ impl Decoder {
             };
         }
         match &mut self.0 {
-            Kind::Gzip(decoder) => decode_through(decoder.as_mut(), |d| d.get_mut(), piece, most),
-            Kind::Zlib(decoder) => decode_through(decoder.as_mut(), |d| d.get_mut(), piece, most),
-            Kind::Deflate(decoder) => decode_through(decoder.as_mut(), |d| d.get_mut(), piece, most),
-            Kind::Brotli(decoder) => decode_through(decoder.as_mut(), |d| d.get_mut(), piece, most),
-            Kind::Zstd(context) => decode_zstd(context, piece, most),
+            Kind::Gzip(decoder) => decode_through(decoder.as_mut(), |d| d.get_mut(), chunk, max_bytes),
+            Kind::Zlib(decoder) => decode_through(decoder.as_mut(), |d| d.get_mut(), chunk, max_bytes),
+            Kind::Deflate(decoder) => decode_through(decoder.as_mut(), |d| d.get_mut(), chunk, max_bytes),
+            Kind::Brotli(decoder) => decode_through(decoder.as_mut(), |d| d.get_mut(), chunk, max_bytes),
+            Kind::Zstd(context) => decode_zstd(context, chunk, max_bytes),
             Kind::DeflateOfSomeForm => Decoded::Bytes(Vec::new()),
         }
     }
@@ -96,12 +96,12 @@ impl Decoder {
 fn decode_through<D: Write>(
     decoder: &mut D,
     room: impl Fn(&mut D) -> &mut BoundedBuffer,
-    piece: &[u8],
-    most: usize,
+    chunk: &[u8],
+    max_bytes: usize,
 ) -> Decoded {
-    room(decoder).most = most;
+    room(decoder).max_bytes = max_bytes;
     // Flushing returns what the decoder already knows: an event must not wait in it for the next chunk.
-    let result = decoder.write_all(piece).and_then(|()| decoder.flush());
+    let result = decoder.write_all(chunk).and_then(|()| decoder.flush());
     let bytes = std::mem::take(&mut room(decoder).bytes);
     match result {
         Ok(()) => Decoded::Bytes(bytes),
@@ -110,16 +110,16 @@ fn decode_through<D: Write>(
     }
 }
 
-fn decode_zstd(context: &mut zstd_safe::DCtx<'static>, piece: &[u8], most: usize) -> Decoded {
+fn decode_zstd(context: &mut zstd_safe::DCtx<'static>, chunk: &[u8], max_bytes: usize) -> Decoded {
     let mut bytes = Vec::new();
-    let mut input = zstd_safe::InBuffer::around(piece);
-    let mut buffer = vec![0u8; zstd_safe::DCtx::out_size().min(most.max(1))];
+    let mut input = zstd_safe::InBuffer::around(chunk);
+    let mut buffer = vec![0u8; zstd_safe::DCtx::out_size().min(max_bytes.max(1))];
     loop {
         let mut output = zstd_safe::OutBuffer::around(&mut buffer[..]);
         let result = context.decompress_stream(&mut output, &mut input);
         let written = output.pos();
         let full = written == buffer.len();
-        let fits = written.min(most - bytes.len());
+        let fits = written.min(max_bytes - bytes.len());
         bytes.extend_from_slice(&buffer[..fits]);
         if result.is_err() {
             return Decoded::Broken(bytes);
@@ -127,7 +127,7 @@ fn decode_zstd(context: &mut zstd_safe::DCtx<'static>, piece: &[u8], most: usize
         if fits < written {
             return Decoded::TooMuch(bytes);
         }
-        if input.pos() == piece.len() && !full {
+        if input.pos() == chunk.len() && !full {
             return Decoded::Bytes(bytes);
         }
     }
@@ -164,11 +164,11 @@ mod tests {
         }
     }
 
-    fn unpacked(encoding: &str, packed: &[u8], piece: usize) -> Vec<u8> {
+    fn unpacked(encoding: &str, packed: &[u8], chunk: usize) -> Vec<u8> {
         let mut decoder = Decoder::for_encoding(encoding).unwrap();
         let mut all = Vec::new();
-        for piece in packed.chunks(piece) {
-            match decoder.push(piece, 1 << 20) {
+        for chunk in packed.chunks(chunk) {
+            match decoder.push(chunk, 1 << 20) {
                 Decoded::Bytes(bytes) => all.extend(bytes),
                 other => panic!("{other:?}"),
             }
@@ -182,8 +182,8 @@ mod tests {
         for (encoding, form) in [("gzip", "gzip"), ("deflate", "zlib"), ("deflate", "bare"), ("zstd", "zstd")]
         {
             let packed = packed(form, &text);
-            for piece in [1, 7, packed.len()] {
-                assert_eq!(unpacked(encoding, &packed, piece), text, "{encoding} {form} {piece}");
+            for chunk in [1, 7, packed.len()] {
+                assert_eq!(unpacked(encoding, &packed, chunk), text, "{encoding} {form} {chunk}");
             }
         }
     }
@@ -196,8 +196,8 @@ mod tests {
             27, 40, 0, 248, 29, 9, 54, 78, 116, 111, 36, 134, 87, 101, 104, 173, 0, 194, 194, 38, 89, 216,
             222, 96, 34, 7, 14, 89, 139, 14, 68, 239, 3, 76, 232, 226, 31, 183, 91, 150, 111, 82, 20,
         ];
-        for piece in [1, packed.len()] {
-            assert_eq!(unpacked("br", &packed, piece), text);
+        for chunk in [1, packed.len()] {
+            assert_eq!(unpacked("br", &packed, chunk), text);
         }
     }
 
@@ -214,7 +214,7 @@ mod tests {
     fn what_is_not_what_it_says_is_broken() {
         for encoding in ["gzip", "deflate", "zstd", "br"] {
             let mut decoder = Decoder::for_encoding(encoding).unwrap();
-            let text = b"{\"type\":\"error\", and a good deal more of plain text, so that nobody waits for the rest of it}";
+            let text = b"{\"type\":\"error\", and a good deal more of plain text, so that the end is not needed for this}";
             assert!(matches!(decoder.push(text, 1000), Decoded::Broken(_)), "{encoding}");
         }
         assert!(Decoder::for_encoding("identity").is_none());

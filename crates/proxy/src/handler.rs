@@ -59,9 +59,9 @@ pub(crate) async fn handle(shared: Arc<ProxyState>, request: Request<Incoming>) 
         None => (body.map_err(AnyError::from).boxed_unsync(), None),
         Some(_) => {
             let copy = shared.new_capture(content_encoding(&parts));
-            let asked = RequestRecorder::with_pending_body(&shared, shared.new_id(), head, arrived, copy);
-            let body = RequestBody::new(body.map_err(AnyError::from), Arc::clone(&asked));
-            (body.boxed_unsync(), Some(Recording::new(asked)))
+            let recorder = RequestRecorder::with_pending_body(&shared, shared.new_id(), head, arrived, copy);
+            let body = RequestBody::new(body.map_err(AnyError::from), Arc::clone(&recorder));
+            (body.boxed_unsync(), Some(Recording::new(recorder)))
         }
     };
     forward::send(&shared, UpstreamRequest { parts, body, path: &path, wire, recording }).await
@@ -71,7 +71,7 @@ fn content_encoding(parts: &Parts) -> Option<&str> {
     parts.headers.get(header::CONTENT_ENCODING).and_then(|value| value.to_str().ok())
 }
 
-/// Reads the whole request and asks the configured `Answers` what to do with it.
+/// Reads the whole request and asks the configured [`Responder`](crate::Responder) what to do with it.
 async fn consult_responder(
     shared: &Arc<ProxyState>,
     mut parts: Parts,
@@ -81,12 +81,12 @@ async fn consult_responder(
     arrived: (SystemTime, Instant),
 ) -> ProxyResult {
     let (wire, id) = (head.wire, shared.new_id());
-    let most = usize::try_from(shared.limits.recorded_body).unwrap_or(usize::MAX);
-    let body: Bytes = match Limited::new(body, most).collect().await {
+    let max_bytes = usize::try_from(shared.limits.recorded_body).unwrap_or(usize::MAX);
+    let body: Bytes = match Limited::new(body, max_bytes).collect().await {
         Ok(body) => body.to_bytes(),
         Err(error) if error.is::<http_body_util::LengthLimitError>() => {
             let message =
-                format!("stepback proxy: the request has more than {most} bytes, too many to compare.");
+                format!("stepback proxy: the request has more than {max_bytes} bytes, too many to compare.");
             return error_response(shared, wire, None, 413, &message).await;
         }
         Err(error) => return Err(error),
@@ -98,7 +98,7 @@ async fn consult_responder(
         tokio::task::spawn_blocking(move || {
             let (mut request, _share) = head.build_request(copy);
             let decision = match &shared.responder {
-                Some(answers) => answers.answer(&id, &mut request),
+                Some(responder) => responder.answer(&id, &mut request),
                 None => Decision::Live,
             };
             (request, decision)

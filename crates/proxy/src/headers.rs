@@ -30,14 +30,14 @@ const SECRET_PARAMETERS: [&str; 7] =
 
 /// Removes headers about the connection, including those that `Connection` names.
 pub(crate) fn drop_hop_by_hop(headers: &mut HeaderMap) {
-    let named: Vec<HeaderName> = headers
+    let connection_headers: Vec<HeaderName> = headers
         .get_all(header::CONNECTION)
         .iter()
         .filter_map(|value| value.to_str().ok())
         .flat_map(|value| value.split(','))
         .filter_map(|name| name.trim().parse().ok())
         .collect();
-    for name in named {
+    for name in connection_headers {
         // A message needs these headers, whatever `Connection` says.
         if name != header::CONTENT_LENGTH && name != header::HOST && name != header::CONTENT_TYPE {
             headers.remove(name);
@@ -71,8 +71,9 @@ pub(crate) fn recordable_headers(headers: &HeaderMap) -> Vec<(String, String)> {
 }
 
 /// Returns the headers about the message, without those about its transfer. `decoded`: the body is recorded decompressed.
-pub(crate) fn about_the_message(all: &[(String, String)], decoded: bool) -> Vec<(String, String)> {
-    all.iter()
+pub(crate) fn about_the_message(headers: &[(String, String)], decoded: bool) -> Vec<(String, String)> {
+    headers
+        .iter()
         .filter(|(name, _)| {
             let carried = HOP_BY_HOP.contains(&name.as_str())
                 || ["host", "content-length", "accept-encoding", "trailer", "expect"]
@@ -106,8 +107,8 @@ pub(crate) fn with_secret_parameters(path: &str, original: &str) -> String {
         if value != REDACTED {
             return value.to_owned();
         }
-        match secrets.iter().position(|(known, _)| known == name) {
-            Some(at) => secrets.remove(at).1,
+        match secrets.iter().position(|(name_in_original, _)| name_in_original == name) {
+            Some(index) => secrets.remove(index).1,
             None => value.to_owned(),
         }
     })

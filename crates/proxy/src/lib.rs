@@ -57,24 +57,23 @@ pub use upstream::Upstreams;
 
 /// The configuration of a proxy.
 pub struct ProxyConfig {
-    /// Where the proxy listens.
+    /// The socket to listen on.
     pub listen: Listen,
-    /// The addresses of the models.
+    /// Base URLs of the model providers.
     pub upstreams: Upstreams,
     /// Receives every exchange.
     pub sink: Arc<dyn Sink>,
-    /// May answer instead of the model; `None` always asks the model.
-    pub answers: Option<Arc<dyn Responder>>,
+    /// May respond instead of the model; with `None`, every request goes to the model.
+    pub responder: Option<Arc<dyn Responder>>,
     /// Sizes and time limits.
     pub limits: ProxyLimits,
-    /// A file of certificates (PEM) that are trusted in addition to those of the system, as agents have it in
-    /// `NODE_EXTRA_CA_CERTS`.
+    /// A PEM file with certificates to trust in addition to the system's, as in `NODE_EXTRA_CA_CERTS`.
     pub certificates: Option<PathBuf>,
-    /// Host names and origins that requests may have, besides addresses and `localhost`.
+    /// `Host` and `Origin` header values to accept, besides IP addresses and `localhost`.
     pub access: ProxyAccess,
 }
 
-/// Where the proxy listens.
+/// The socket that the proxy listens on.
 #[derive(Debug)]
 pub enum Listen {
     /// A loopback address; any other is refused. Port 0 picks a free port.

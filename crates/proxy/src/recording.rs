@@ -86,9 +86,9 @@ impl RequestRecorder {
         arrived: (SystemTime, Instant),
         request: ModelRequest,
     ) -> Arc<Self> {
-        let asked = Self::new(shared, id, head, arrived, RequestStage::Known(Box::new(request)));
-        asked.finish_body();
-        asked
+        let recorder = Self::new(shared, id, head, arrived, RequestStage::Known(Box::new(request)));
+        recorder.finish_body();
+        recorder
     }
 
     fn new(
@@ -107,9 +107,9 @@ impl RequestRecorder {
     }
 
     /// Adds a chunk of the body.
-    pub(crate) fn add_chunk(&self, piece: &[u8]) {
+    pub(crate) fn add_chunk(&self, chunk: &[u8]) {
         if let RequestStage::Coming(copy) = &mut *self.stage() {
-            copy.push(0, piece);
+            copy.push(0, chunk);
         }
     }
 
@@ -124,17 +124,19 @@ impl RequestRecorder {
                 return;
             }
         };
-        let asked = Arc::clone(self);
+        let recorder = Arc::clone(self);
         *stage =
             RequestStage::Told(self.shared.spawn_sink_call(std::future::ready(body), move |shared, body| {
                 let (request, share) = match body {
                     Ok(copy) => {
-                        let (request, share) = asked.head.build_request(copy);
+                        let (request, share) = recorder.head.build_request(copy);
                         (request, Some(share))
                     }
                     Err(request) => (*request, None),
                 };
-                shared.call_sink(|sink| sink.begun(&asked.id, asked.at, &request, &asked.head.headers));
+                shared.call_sink(|sink| {
+                    sink.begun(&recorder.id, recorder.at, &request, &recorder.head.headers)
+                });
                 (request, share)
             }));
     }
@@ -142,9 +144,9 @@ impl RequestRecorder {
     /// Returns the request, once the sink was called for it.
     async fn request(self: &Arc<Self>) -> Option<(ModelRequest, Option<BudgetShare>)> {
         self.finish_body();
-        let told = std::mem::replace(&mut *self.stage(), RequestStage::Taken);
-        match told {
-            RequestStage::Told(told) => told.await.ok().flatten(),
+        let stage = std::mem::replace(&mut *self.stage(), RequestStage::Taken);
+        match stage {
+            RequestStage::Told(stage) => stage.await.ok().flatten(),
             _ => None,
         }
     }
@@ -180,11 +182,11 @@ pub(crate) struct Recording {
 }
 
 impl Recording {
-    pub(crate) fn new(asked: Arc<RequestRecorder>) -> Self {
-        let copy = asked.shared.new_capture(None);
-        increment_counter(&asked.shared.counts.running);
+    pub(crate) fn new(recorder: Arc<RequestRecorder>) -> Self {
+        let copy = recorder.shared.new_capture(None);
+        increment_counter(&recorder.shared.counts.running);
         Self {
-            recorder: asked,
+            recorder,
             status: 0,
             headers: Vec::new(),
             copy: Some(copy),
@@ -210,11 +212,11 @@ impl Recording {
     }
 
     /// Adds a chunk of the answer.
-    pub(crate) fn add_chunk(&mut self, piece: &[u8]) -> StreamState {
-        let after = self.recorder.elapsed_micros();
-        self.first_byte.get_or_insert(after);
+    pub(crate) fn add_chunk(&mut self, chunk: &[u8]) -> StreamState {
+        let elapsed_micros = self.recorder.elapsed_micros();
+        self.first_byte.get_or_insert(elapsed_micros);
         let Some(copy) = &mut self.copy else { return StreamState::More };
-        copy.push(after, piece);
+        copy.push(elapsed_micros, chunk);
         if self.is_complete {
             return StreamState::All;
         }
@@ -243,8 +245,8 @@ impl Recording {
     }
 
     fn tell_now(&mut self, ended: AnswerEnd) -> oneshot::Receiver<()> {
-        let (done, wait) = oneshot::channel();
-        let Some(copy) = self.copy.take() else { return wait };
+        let (sender, receiver) = oneshot::channel();
+        let Some(copy) = self.copy.take() else { return receiver };
         let ended = match self.failed.take() {
             Some(reason) => AnswerEnd::Failed(reason),
             None => ended,
@@ -258,11 +260,12 @@ impl Recording {
             AnswerEnd::Failed(_) => increment_counter(&shared.counts.failed),
         }
         shared.counts.running.fetch_sub(1, Ordering::Relaxed);
-        let asked = Arc::clone(&self.recorder);
+        let recorder = Arc::clone(&self.recorder);
         let headers = std::mem::take(&mut self.headers);
-        let (status, first_byte, took) = (self.status, self.first_byte, self.recorder.elapsed_micros());
-        let request = { async move { (asked.request().await, asked) } };
-        shared.spawn_sink_call(request, move |shared, (request, asked)| {
+        let (status, first_byte, duration_micros) =
+            (self.status, self.first_byte, self.recorder.elapsed_micros());
+        let request = { async move { (recorder.request().await, recorder) } };
+        shared.spawn_sink_call(request, move |shared, (request, recorder)| {
             // Without a request the runtime is shutting down, and the sink cannot be called.
             let Some((request, _share)) = request else { return };
             let text = copy.text();
@@ -275,16 +278,16 @@ impl Recording {
                 chunks: text.chunks,
                 ended,
                 first_byte,
-                took,
+                took: duration_micros,
                 left_out: text.left_out,
             };
-            let exchange = Exchange { id: asked.id.clone(), request, response };
-            shared.call_sink(|sink| sink.ended(&asked.id, &exchange));
+            let exchange = Exchange { id: recorder.id.clone(), request, response };
+            shared.call_sink(|sink| sink.ended(&recorder.id, &exchange));
             shared.is_done();
             // The waiting body may be gone.
-            let _ = done.send(());
+            let _ = sender.send(());
         });
-        wait
+        receiver
     }
 }
 

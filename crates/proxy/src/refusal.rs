@@ -8,18 +8,18 @@ use stepback_llm_wire::Wire;
 
 /// Returns an error document of a wire.
 pub(crate) fn error_document(wire: Option<Wire>, status: u16, message: &str) -> String {
-    let ours = status < 500;
+    let is_client_error = status < 500;
     match wire {
         Some(Wire::Messages) => {
-            let kind = if ours { "invalid_request_error" } else { "api_error" };
+            let kind = if is_client_error { "invalid_request_error" } else { "api_error" };
             json!({ "type": "error", "error": { "type": kind, "message": message } })
         }
         Some(Wire::Gemini) => {
-            let kind = if ours { "FAILED_PRECONDITION" } else { "UNAVAILABLE" };
+            let kind = if is_client_error { "FAILED_PRECONDITION" } else { "UNAVAILABLE" };
             json!({ "error": { "code": status, "message": message, "status": kind } })
         }
         Some(Wire::Chat | Wire::Responses) | None => {
-            let kind = if ours { "invalid_request_error" } else { "server_error" };
+            let kind = if is_client_error { "invalid_request_error" } else { "server_error" };
             json!({ "error": { "message": message, "type": kind, "param": null, "code": "stepback_proxy" } })
         }
     }
@@ -46,7 +46,7 @@ impl Failure {
     pub(crate) fn from_error(upstream: &str, error: &(dyn Error + 'static)) -> Self {
         let text = error_chain(error);
         let kind = find::<io::Error>(error).map(io::Error::kind);
-        let (status, what, advice) = if find::<rustls::Error>(error).is_some() {
+        let (status, problem, advice) = if find::<rustls::Error>(error).is_some() {
             (502, "no secure connection could be made", TLS_ADVICE)
         } else if text.contains("dns error") {
             (502, "its name could not be resolved", NAME)
@@ -61,7 +61,7 @@ impl Failure {
         } else {
             (502, "the request could not be forwarded", RETRY_ADVICE)
         };
-        Self { status, reason: format!("{upstream}: {what} ({text})"), advice }
+        Self { status, reason: format!("{upstream}: {problem} ({text})"), advice }
     }
 
     /// Creates a failure for a model that was silent for too long.

@@ -43,8 +43,8 @@ pub(crate) async fn send_recorded(
         // The agent disconnected before there was an answer, so there is none to send.
         return Err("nothing was recorded before the connection ended".into());
     }
-    if let (Timing::Real, Some((after, _))) = (timing, body.pieces.front()) {
-        tokio::time::sleep_until((arrived + *after).into()).await;
+    if let (Timing::Real, Some((delay, _))) = (timing, body.chunks.front()) {
+        tokio::time::sleep_until((arrived + *delay).into()).await;
     }
     let mut builder = http::Response::builder().status(response.status);
     for (name, value) in &response.headers {
@@ -68,7 +68,7 @@ pub(crate) async fn send_recorded(
 
 /// A recorded body.
 struct RecordedBody {
-    pieces: VecDeque<(Duration, Bytes)>,
+    chunks: VecDeque<(Duration, Bytes)>,
     /// Why the body is cut off after the last chunk; `None` if it is not.
     breaks: Option<String>,
     arrived: Instant,
@@ -81,16 +81,16 @@ struct RecordedBody {
 impl RecordedBody {
     fn new(response: &Response, timing: Timing, arrived: Instant) -> Self {
         let mut rest = Bytes::from(response.body.clone());
-        let mut pieces = VecDeque::new();
+        let mut chunks = VecDeque::new();
         for chunk in &response.chunks.0 {
             let bytes = usize::try_from(chunk.bytes).unwrap_or(usize::MAX).min(rest.len());
             if bytes > 0 {
-                pieces.push_back((Duration::from_micros(chunk.after), rest.split_to(bytes)));
+                chunks.push_back((Duration::from_micros(chunk.after), rest.split_to(bytes)));
             }
         }
         if !rest.is_empty() {
-            let after = pieces.back().map_or(Duration::ZERO, |(after, _)| *after);
-            pieces.push_back((after, rest));
+            let last_delay = chunks.back().map_or(Duration::ZERO, |(last_delay, _)| *last_delay);
+            chunks.push_back((last_delay, rest));
         }
         let breaks = match &response.ended {
             AnswerEnd::Complete | AnswerEnd::Failed(_) if response.left_out > 0 => {
@@ -102,8 +102,8 @@ impl RecordedBody {
                 Some(format!("it was interrupted here when it was recorded: {reason}"))
             }
         };
-        let sized = breaks.is_none() && pieces.len() <= 1;
-        Self { pieces, breaks, arrived, timing, waiting: None, sized }
+        let sized = breaks.is_none() && chunks.len() <= 1;
+        Self { chunks, breaks, arrived, timing, waiting: None, sized }
     }
 }
 
@@ -116,26 +116,26 @@ impl Body for RecordedBody {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, AnyError>>> {
         let this = &mut *self;
-        let Some((after, _)) = this.pieces.front() else {
-            return Poll::Ready(this.breaks.take().map(|why| Err(why.into())));
+        let Some((delay, _)) = this.chunks.front() else {
+            return Poll::Ready(this.breaks.take().map(|reason| Err(reason.into())));
         };
         if this.timing == Timing::Real {
-            let moment = this.arrived + *after;
+            let moment = this.arrived + *delay;
             let waiting =
                 this.waiting.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(moment.into())));
             ready!(waiting.as_mut().poll(cx));
             this.waiting = None;
         }
-        Poll::Ready(this.pieces.pop_front().map(|(_, piece)| Ok(Frame::data(piece))))
+        Poll::Ready(this.chunks.pop_front().map(|(_, chunk)| Ok(Frame::data(chunk))))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.pieces.is_empty() && self.breaks.is_none()
+        self.chunks.is_empty() && self.breaks.is_none()
     }
 
     fn size_hint(&self) -> SizeHint {
         if self.sized {
-            SizeHint::with_exact(self.pieces.iter().map(|(_, piece)| piece.len() as u64).sum())
+            SizeHint::with_exact(self.chunks.iter().map(|(_, piece)| piece.len() as u64).sum())
         } else {
             SizeHint::default()
         }

@@ -64,10 +64,10 @@ pub struct Stats {
 
 /// Starts a proxy on its own thread. It is listening when this returns.
 pub fn start(config: ProxyConfig) -> io::Result<Proxy> {
-    let ProxyConfig { listen, upstreams, sink, answers, limits, certificates, access } = config;
+    let ProxyConfig { listen, upstreams, sink, responder, limits, certificates, access } = config;
     let routes = Routes::parse(&upstreams)?;
     let trust = certificates::client_config(routes.any_https(), certificates.as_deref())?;
-    let here = !matches!(listen, Listen::Elsewhere(_));
+    let is_reachable_here = !matches!(listen, Listen::Elsewhere(_));
     let socket = match listen {
         Listen::Addr(addr) if !addr.ip().is_loopback() => {
             let text =
@@ -78,7 +78,7 @@ pub fn start(config: ProxyConfig) -> io::Result<Proxy> {
         Listen::Socket(socket) | Listen::Elsewhere(socket) => socket,
     };
     let addr = socket.local_addr()?;
-    if here {
+    if is_reachable_here {
         routes.refuse_loop(addr)?;
     }
     socket.set_nonblocking(true)?;
@@ -92,7 +92,7 @@ pub fn start(config: ProxyConfig) -> io::Result<Proxy> {
         .thread_keep_alive(Duration::from_secs(60))
         .build()?;
     let models = connect::new_client(trust, limits.connect);
-    let shared = ProxyState::new(sink, answers, limits, access, routes, models, runtime.handle().clone())?;
+    let shared = ProxyState::new(sink, responder, limits, access, routes, models, runtime.handle().clone())?;
     let (end, ended) = watch::channel(None);
     let thread = {
         let shared = Arc::clone(&shared);
@@ -161,7 +161,7 @@ async fn serve(
     shared: &Arc<ProxyState>,
     ended: watch::Receiver<Option<Duration>>,
 ) {
-    let mut told = ended.clone();
+    let mut ended_receiver = ended.clone();
     let mut connections = JoinSet::new();
     let table = ConnectionTable::new(shared.limits.connections);
     let patience = loop {
@@ -170,15 +170,15 @@ async fn serve(
                 Ok((stream, _)) => {
                     increment_counter(&shared.counts.connections);
                     // Without a place, the stream is closed.
-                    if let Some(place) = table.add() {
-                        connections.spawn(serve_one(stream, place, Arc::clone(shared), ended.clone()));
+                    if let Some(connection) = table.add() {
+                        connections.spawn(serve_one(stream, connection, Arc::clone(shared), ended.clone()));
                     }
                 }
                 // Usually too many open files; some of them will be closed eventually.
                 Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
             },
             Some(_) = connections.join_next() => {}
-            end = told.wait_for(Option::is_some) => break end.ok().and_then(|end| *end).unwrap_or_default(),
+            end = ended_receiver.wait_for(Option::is_some) => break end.ok().and_then(|end| *end).unwrap_or_default(),
         }
     };
     drop(socket);

@@ -80,7 +80,7 @@ impl Drop for PendingSinkCall {
 impl ProxyState {
     pub(crate) fn new(
         sink: Arc<dyn Sink>,
-        answers: Option<Arc<dyn Responder>>,
+        responder: Option<Arc<dyn Responder>>,
         limits: ProxyLimits,
         access: ProxyAccess,
         routes: Routes,
@@ -92,7 +92,7 @@ impl ProxyState {
         let prefix = random.iter().map(|byte| format!("{byte:02x}")).collect();
         Ok(Arc::new(Self {
             sink,
-            responder: answers,
+            responder,
             budget: Budget::new(limits.recorded_total),
             limits,
             access,
@@ -118,10 +118,10 @@ impl ProxyState {
         BodyCapture::new(&self.budget, self.limits.recorded_body, encoding)
     }
 
-    /// Runs what `before` resolves to on a thread where it may block.
+    /// Runs `work` on what `input` resolves to, on a thread where it may block.
     pub(crate) fn spawn_sink_call<B, T>(
         self: &Arc<Self>,
-        before: impl Future<Output = B> + Send + 'static,
+        input: impl Future<Output = B> + Send + 'static,
         work: impl FnOnce(&Self, B) -> T + Send + 'static,
     ) -> tokio::task::JoinHandle<Option<T>>
     where
@@ -131,13 +131,13 @@ impl ProxyState {
         self.pending.count.fetch_add(1, Ordering::SeqCst);
         let waits = PendingSinkCall(Arc::clone(self));
         self.runtime.spawn(async move {
-            let before = before.await;
+            let input = input.await;
             let shared = Arc::clone(&waits.0);
             // The semaphore is never closed.
             let _slot = Arc::clone(&shared.sink_calls).acquire_owned().await.ok()?;
-            let done = tokio::task::spawn_blocking(move || work(&shared, before)).await.ok();
+            let result = tokio::task::spawn_blocking(move || work(&shared, input)).await.ok();
             drop(waits);
-            done
+            result
         })
     }
 
@@ -171,11 +171,11 @@ impl ProxyState {
     /// Waits until all calls of the sink are done.
     pub(crate) async fn all_told(&self) {
         loop {
-            let none = self.pending.all_done.notified();
+            let all_done = self.pending.all_done.notified();
             if self.pending.count.load(Ordering::SeqCst) == 0 {
                 return;
             }
-            none.await;
+            all_done.await;
         }
     }
 

@@ -34,26 +34,26 @@ pub(crate) struct Target {
 
 impl Target {
     pub(crate) fn parse(url: &str) -> io::Result<Self> {
-        let wrong = |why: &str| {
-            io::Error::new(io::ErrorKind::InvalidInput, format!("{why}; use the form https://HOST/PATH"))
+        let invalid = |reason: &str| {
+            io::Error::new(io::ErrorKind::InvalidInput, format!("{reason}; use the form https://HOST/PATH"))
         };
-        let uri: Uri = url.trim().parse().map_err(|_| wrong("the address of the model is not a URL"))?;
+        let uri: Uri = url.trim().parse().map_err(|_| invalid("the address of the model is not a URL"))?;
         let parts = uri.into_parts();
         let (Some(scheme), Some(authority)) = (parts.scheme, parts.authority) else {
-            return Err(wrong("the address of the model is not complete"));
+            return Err(invalid("the address of the model is not complete"));
         };
         if scheme != Scheme::HTTP && scheme != Scheme::HTTPS {
-            return Err(wrong("the address of the model begins with neither http:// nor https://"));
+            return Err(invalid("the address of the model begins with neither http:// nor https://"));
         }
         if authority.as_str().contains('@') {
-            return Err(wrong(
+            return Err(invalid(
                 "the address of the model contains a password, which belongs in the agent's settings",
             ));
         }
         let path = parts.path_and_query.as_ref().map_or("", PathAndQuery::path);
         let base = path.trim_end_matches('/').to_owned();
-        let shown = format!("{scheme}://{authority}");
-        Ok(Self { scheme, authority, base, shown })
+        let display_url = format!("{scheme}://{authority}");
+        Ok(Self { scheme, authority, base, shown: display_url })
     }
 
     pub(crate) fn is_https(&self) -> bool {
@@ -84,11 +84,11 @@ impl Target {
             return false;
         }
         let host = self.authority.host().trim_matches(['[', ']']);
-        let found = (host, self.port()).to_socket_addrs();
-        found.into_iter().flatten().any(|there| {
-            there.ip() == addr.ip()
-                || (there.ip().is_unspecified() && is_local(addr.ip()))
-                || (addr.ip().is_unspecified() && is_local(there.ip()))
+        let addresses = (host, self.port()).to_socket_addrs();
+        addresses.into_iter().flatten().any(|address| {
+            address.ip() == addr.ip()
+                || (address.ip().is_unspecified() && is_local(addr.ip()))
+                || (addr.ip().is_unspecified() && is_local(address.ip()))
         })
     }
 }
@@ -147,20 +147,24 @@ impl Routes {
     /// Returns the target of a request.
     pub(crate) fn find(&self, wire: Option<Wire>, path: &str, headers: &HeaderMap) -> Option<&Target> {
         let wire = wire.or_else(|| auxiliary_wire(path, headers));
-        let own = wire.and_then(|wire| self.by_wire.iter().find(|(known, _)| *known == wire));
+        let upstream_of_wire =
+            wire.and_then(|wire| self.by_wire.iter().find(|(candidate, _)| *candidate == wire));
         let only = || if self.by_wire.len() == 1 { self.by_wire.first() } else { None };
-        own.map(|(_, target)| target).or(self.default.as_ref()).or_else(|| only().map(|(_, target)| target))
+        upstream_of_wire
+            .map(|(_, target)| target)
+            .or(self.default.as_ref())
+            .or_else(|| only().map(|(_, target)| target))
     }
 }
 
 /// Returns the wire of a request that asks no model: a count of tokens, a list of models.
 fn auxiliary_wire(path: &str, headers: &HeaderMap) -> Option<Wire> {
     let mut path = path.split('?').next().unwrap_or_default();
-    while let Some((above, _)) = path.rsplit_once('/') {
-        if let Some(wire) = Wire::of("POST", above) {
+    while let Some((parent, _)) = path.rsplit_once('/') {
+        if let Some(wire) = Wire::of("POST", parent) {
             return Some(wire);
         }
-        path = above;
+        path = parent;
     }
     if headers.contains_key("anthropic-version") {
         Some(Wire::Messages)

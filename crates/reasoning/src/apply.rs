@@ -22,29 +22,29 @@ const MAX_NAMES: usize = 1000;
 /// Checks a text that must not be blank.
 fn text(what: &'static str, text: &str) -> Result<String, MindError> {
     let text = text.trim();
-    let wrong = |how: String| Err(MindError::Text { what, how });
+    let invalid = |how: String| Err(MindError::Text { what, how });
     if text.is_empty() {
-        return wrong("is empty".into());
+        return invalid("is empty".into());
     }
     if text.len() > MAX_TEXT_BYTES {
-        return wrong(format!(
+        return invalid(format!(
             "is longer than {MAX_TEXT_BYTES} bytes; shorten it, and put the rest in a file"
         ));
     }
     if text.chars().any(|c| c.is_control() && c != '\n' && c != '\t') {
-        return wrong("contains control characters".into());
+        return invalid("contains control characters".into());
     }
     Ok(text.to_owned())
 }
 
 /// The same for an optional text.
-fn check_optional_text(what: &'static str, given: Option<&String>) -> Result<Option<String>, MindError> {
-    given.map(|given| text(what, given)).transpose()
+fn check_optional_text(what: &'static str, value: Option<&String>) -> Result<Option<String>, MindError> {
+    value.map(|value| text(what, value)).transpose()
 }
 
 /// Checks a short text on one line.
-fn check_word(what: &'static str, given: &str) -> Result<String, MindError> {
-    let word = text(what, given)?;
+fn check_word(what: &'static str, value: &str) -> Result<String, MindError> {
+    let word = text(what, value)?;
     if word.len() > MAX_WORD_BYTES || word.contains('\n') {
         return Err(MindError::Text {
             what,
@@ -85,7 +85,7 @@ pub(crate) fn clip_line(text: &str) -> String {
     const WIDTH: usize = 100;
     let line = text.lines().next().unwrap_or_default();
     match clip::first(line, WIDTH) {
-        whole if whole == line && text.lines().nth(1).is_some() => format!("{line}…"),
+        first_line if first_line == line && text.lines().nth(1).is_some() => format!("{line}…"),
         short => short,
     }
 }
@@ -130,20 +130,20 @@ impl ReasoningBoard {
             | BoardMutation::ReopenGap { .. }
             | BoardMutation::AddVerification { .. }
             | BoardMutation::RecordRun { .. } => self.apply_gaps(mutation, origin),
-            BoardMutation::AddNote { text: said, about, tags: given } => {
+            BoardMutation::AddNote { text: message, about: related, tags: given_tags } => {
                 let note = Note {
-                    text: text("note", said)?,
-                    about: self.check_items(about)?,
-                    tags: check_tags(given)?,
+                    text: text("note", message)?,
+                    about: self.check_items(related)?,
+                    tags: check_tags(given_tags)?,
                     origin: origin.clone(),
                 };
-                let said = clip_line(&note.text);
+                let message = clip_line(&note.text);
                 let id = NoteId(self.notes.push(note)?);
-                Ok(MutationEffect::new(id, format!("Noted {id}: {said}")))
+                Ok(MutationEffect::new(id, format!("Noted {id}: {message}")))
             }
             BoardMutation::StartExperiment { branch, hypothesis, success } => {
                 if let Some(id) = hypothesis {
-                    self.hypotheses.known(id.0)?;
+                    self.hypotheses.require(id.0)?;
                 }
                 let branch = check_word("name of the branch", branch)?;
                 let running = |e: &Experiment| e.branch == branch && e.status == ExperimentStatus::Running;
@@ -155,7 +155,7 @@ impl ReasoningBoard {
                     });
                 }
                 let success = text("success criterion", success)?;
-                let said = format!("on branch {branch}; it succeeds if {}", clip_line(&success));
+                let message = format!("on branch {branch}; it succeeds if {}", clip_line(&success));
                 let id = ExperimentId(self.experiments.push(Experiment {
                     branch,
                     hypothesis: *hypothesis,
@@ -165,28 +165,28 @@ impl ReasoningBoard {
                     origin: origin.clone(),
                     changed: None,
                 })?);
-                let about = hypothesis.map_or(String::new(), |id| format!(" of {id}"));
-                Ok(MutationEffect::new(id, format!("Started experiment {id}{about} {said}"))
+                let related = hypothesis.map_or(String::new(), |id| format!(" of {id}"));
+                Ok(MutationEffect::new(id, format!("Started experiment {id}{related} {message}"))
                     .with_cause(CheckpointCause::Experiment))
             }
             BoardMutation::EndExperiment { experiment, status, result } => {
-                let known = self.experiments.known(experiment.0)?;
-                if known.status != ExperimentStatus::Running || *status == ExperimentStatus::Running {
+                let entry = self.experiments.require(experiment.0)?;
+                if entry.status != ExperimentStatus::Running || *status == ExperimentStatus::Running {
                     return Err(MindError::State {
                         item: (*experiment).into(),
-                        is: known.status.as_str(),
+                        is: entry.status.as_str(),
                         rule: "only a running experiment can end, as succeeded, failed, inconclusive or abandoned"
                             .into(),
                     });
                 }
                 let result = text("result", result)?;
-                let said = format!("Experiment {experiment} {}: {}", status.as_str(), clip_line(&result));
-                self.experiments.change(experiment.0, |known| {
-                    known.status = *status;
-                    known.result = Some(result);
-                    known.changed = Some(origin.clone());
+                let message = format!("Experiment {experiment} {}: {}", status.as_str(), clip_line(&result));
+                self.experiments.change(experiment.0, |entry| {
+                    entry.status = *status;
+                    entry.result = Some(result);
+                    entry.changed = Some(origin.clone());
                 })?;
-                Ok(MutationEffect::new(*experiment, said).with_cause(CheckpointCause::Experiment))
+                Ok(MutationEffect::new(*experiment, message).with_cause(CheckpointCause::Experiment))
             }
         }
     }
@@ -194,13 +194,13 @@ impl ReasoningBoard {
     /// Checks that all items exist; returns them without duplicates.
     fn check_items(&self, items: &[ItemId]) -> Result<Vec<ItemId>, MindError> {
         check_count("names", items.len())?;
-        let mut found = Vec::new();
+        let mut unique = Vec::new();
         for item in items {
             self.expect(*item)?;
-            if !found.contains(item) {
-                found.push(*item);
+            if !unique.contains(item) {
+                unique.push(*item);
             }
         }
-        Ok(found)
+        Ok(unique)
     }
 }

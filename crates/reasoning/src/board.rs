@@ -109,22 +109,22 @@ impl ReasoningBoard {
 
     fn contradiction_lines(&self, all: bool) -> Vec<String> {
         let mut lines = Vec::new();
-        for (number, known) in self.contradictions.iter() {
-            if !all && known.status != ContradictionStatus::Open {
+        for (number, entry) in self.contradictions.iter() {
+            if !all && entry.status != ContradictionStatus::Open {
                 continue;
             }
             let id = ContradictionId(number);
             lines.push(format!(
                 "{id}  {}  {}  {} and {}: {}",
-                known.severity.as_str(),
-                known.status.as_str(),
-                known.left,
-                known.right,
-                clip_line(&known.reason)
+                entry.severity.as_str(),
+                entry.status.as_str(),
+                entry.left,
+                entry.right,
+                clip_line(&entry.reason)
             ));
-            match &known.resolution {
+            match &entry.resolution {
                 Some(resolution) => lines.push(format!("  {}", clip_line(resolution))),
-                None => lines.push(format!("  {}", known.suggestion)),
+                None => lines.push(format!("  {}", entry.suggestion)),
             }
         }
         lines
@@ -139,7 +139,7 @@ impl ReasoningBoard {
             }
             let id = BeliefId(number);
             let sure = effective.get(&number).copied().unwrap_or(0.0);
-            let own = match format_confidence(sure) == format_confidence(belief.confidence) {
+            let own_confidence = match format_confidence(sure) == format_confidence(belief.confidence) {
                 true => String::new(),
                 false => format!(" (on its own {})", format_confidence(belief.confidence)),
             };
@@ -151,7 +151,7 @@ impl ReasoningBoard {
             };
             let retracted = if belief.status == BeliefStatus::Retracted { " retracted" } else { "" };
             lines.push(format!(
-                "{id}  {}{own}  {}{retracted}  {}{value}",
+                "{id}  {}{own_confidence}  {}{retracted}  {}{value}",
                 format_confidence(sure),
                 belief.kind.as_str(),
                 clip_line(&belief.statement)
@@ -221,16 +221,16 @@ impl ReasoningBoard {
     fn experiment_lines(&self) -> Vec<String> {
         self.experiments
             .iter()
-            .flat_map(|(number, known)| {
-                let about = known.hypothesis.map_or(String::new(), |id| format!(" of {id}"));
+            .flat_map(|(number, entry)| {
+                let subject = entry.hypothesis.map_or(String::new(), |id| format!(" of {id}"));
                 let head = format!(
-                    "{}{about}  branch {}  {}  succeeds if {}",
+                    "{}{subject}  branch {}  {}  succeeds if {}",
                     ExperimentId(number),
-                    known.branch,
-                    known.status.as_str(),
-                    clip_line(&known.success)
+                    entry.branch,
+                    entry.status.as_str(),
+                    clip_line(&entry.success)
                 );
-                let result = known.result.as_ref().map(|result| format!("  {}", clip_line(result)));
+                let result = entry.result.as_ref().map(|result| format!("  {}", clip_line(result)));
                 std::iter::once(head).chain(result)
             })
             .collect()
@@ -266,7 +266,7 @@ impl ReasoningBoard {
                 .iter()
                 .filter(|(_, run)| run.outcome == CheckOutcome::Passed)
                 .count(),
-            experiments_ended: self.experiments.iter().filter(|(_, known)| known.result.is_some()).count(),
+            experiments_ended: self.experiments.iter().filter(|(_, entry)| entry.result.is_some()).count(),
             notes: self.notes.count(),
             since: moments.iter().min().copied(),
             until: moments.iter().max().copied(),

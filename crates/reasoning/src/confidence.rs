@@ -27,16 +27,16 @@ pub const BOUNDS: (f64, f64) = (0.0001, 0.9999);
 pub const PRIORS: (f64, f64) = (0.001, 0.999);
 
 /// Checks that a number is within bounds.
-pub(crate) fn check_range(what: &'static str, given: f64, least: f64, most: f64) -> Result<f64, MindError> {
-    match given.is_finite() && given >= least && given <= most {
-        true => Ok(given + 0.0),
-        false => Err(MindError::Number { what, least, most, given }),
+pub(crate) fn check_range(what: &'static str, value: f64, min: f64, max: f64) -> Result<f64, MindError> {
+    match value.is_finite() && value >= min && value <= max {
+        true => Ok(value + 0.0),
+        false => Err(MindError::Number { what, least: min, most: max, given: value }),
     }
 }
 
 /// Checks a strength and rounds it to thousandths.
-pub(crate) fn check_strength(given: f64) -> Result<f64, MindError> {
-    Ok(f64::from(to_thousandths(check_range("strength", given, -1.0, 1.0)?)) / 1000.0 + 0.0)
+pub(crate) fn check_strength(strength: f64) -> Result<f64, MindError> {
+    Ok(f64::from(to_thousandths(check_range("strength", strength, -1.0, 1.0)?)) / 1000.0 + 0.0)
 }
 
 fn to_thousandths(strength: f64) -> i32 {
@@ -54,7 +54,7 @@ fn source_key(evidence: &Evidence) -> String {
         }
         EvidenceOrigin::Code { file, line: Some(line) } => format!("code {file}:{line}"),
         EvidenceOrigin::Code { file, line: None } => format!("code {file}"),
-        EvidenceOrigin::Documentation(place) => format!("documentation {place}"),
+        EvidenceOrigin::Documentation(location) => format!("documentation {location}"),
         EvidenceOrigin::Reasoning => "reasoning".to_owned(),
         EvidenceOrigin::Verification(id) => format!("verification {id}"),
     }
@@ -66,14 +66,18 @@ struct EvidenceBySource(HashMap<String, (i32, i32)>);
 
 impl EvidenceBySource {
     fn add_evidence(&mut self, evidence: &Evidence) {
-        let said = to_thousandths(evidence.strength).clamp(-1000, 1000);
-        let (most, least) = self.0.entry(source_key(evidence)).or_default();
-        *most = (*most).max(said);
-        *least = (*least).min(said);
+        let thousandths = to_thousandths(evidence.strength).clamp(-1000, 1000);
+        let (strongest_for, strongest_against) = self.0.entry(source_key(evidence)).or_default();
+        *strongest_for = (*strongest_for).max(thousandths);
+        *strongest_against = (*strongest_against).min(thousandths);
     }
 
     fn confidence(&self, prior: f64) -> f64 {
-        let sum: i64 = self.0.values().map(|(most, least)| i64::from(most + least)).sum();
+        let sum: i64 = self
+            .0
+            .values()
+            .map(|(strongest_for, strongest_against)| i64::from(strongest_for + strongest_against))
+            .sum();
         let log_odds = (prior / (1.0 - prior)).ln() + FACTOR.ln() * (sum as f64 / 1000.0);
         (1.0 / (1.0 + (-log_odds).exp())).clamp(BOUNDS.0, BOUNDS.1)
     }
@@ -82,12 +86,12 @@ impl EvidenceBySource {
 impl ReasoningBoard {
     /// The confidence in a hypothesis.
     pub fn confidence(&self, id: HypothesisId) -> Result<f64, MindError> {
-        let prior = self.hypotheses.known(id.0)?.prior;
-        let mut said = EvidenceBySource::default();
+        let prior = self.hypotheses.require(id.0)?.prior;
+        let mut by_source = EvidenceBySource::default();
         for evidence in self.evidence_for(id) {
-            said.add_evidence(evidence.1);
+            by_source.add_evidence(evidence.1);
         }
-        Ok(said.confidence(prior))
+        Ok(by_source.confidence(prior))
     }
 
     /// The evidence about a hypothesis that is not withdrawn.
@@ -101,17 +105,17 @@ impl ReasoningBoard {
     }
 
     /// The confidence in these hypotheses, by their numbers.
-    pub fn confidences_of(&self, wanted: impl Fn(u32) -> bool) -> BTreeMap<u32, f64> {
-        let mut said: HashMap<u32, EvidenceBySource> = HashMap::new();
-        let counts = |evidence: &Evidence| evidence.withdrawn.is_none() && wanted(evidence.hypothesis.0);
+    pub fn confidences_of(&self, is_wanted: impl Fn(u32) -> bool) -> BTreeMap<u32, f64> {
+        let mut by_hypothesis: HashMap<u32, EvidenceBySource> = HashMap::new();
+        let counts = |evidence: &Evidence| evidence.withdrawn.is_none() && is_wanted(evidence.hypothesis.0);
         for (_, evidence) in self.evidence.iter().filter(|(_, evidence)| counts(evidence)) {
-            said.entry(evidence.hypothesis.0).or_default().add_evidence(evidence);
+            by_hypothesis.entry(evidence.hypothesis.0).or_default().add_evidence(evidence);
         }
         let nothing = EvidenceBySource::default();
         self.hypotheses
             .iter()
-            .filter(|(number, _)| wanted(*number))
-            .map(|(number, h)| (number, said.get(&number).unwrap_or(&nothing).confidence(h.prior)))
+            .filter(|(number, _)| is_wanted(*number))
+            .map(|(number, h)| (number, by_hypothesis.get(&number).unwrap_or(&nothing).confidence(h.prior)))
             .collect()
     }
 }

@@ -60,37 +60,39 @@ impl ReasoningBoard {
         effect: &mut MutationEffect,
         origin: &ItemOrigin,
     ) -> Result<(), MindError> {
-        let found = match item.kind {
-            ItemKind::Belief => self.around_belief(BeliefId(item.number)),
-            ItemKind::Hypothesis => self.around_hypotheses(),
+        let detected = match item.kind {
+            ItemKind::Belief => self.detect_around_belief(BeliefId(item.number)),
+            ItemKind::Hypothesis => self.detect_around_hypotheses(),
             _ => return Ok(()),
         };
-        let over: Vec<u32> = self
+        let resolved: Vec<u32> = self
             .contradictions
             .iter()
             .filter(|(_, c)| c.detected && c.status == ContradictionStatus::Open)
             .filter(|(_, c)| c.left.kind == item.kind && self.can_resolve(item, c))
-            .filter(|(_, c)| !found.iter().any(|found| (found.left, found.right) == (c.left, c.right)))
+            .filter(|(_, c)| {
+                !detected.iter().any(|detected| (detected.left, detected.right) == (c.left, c.right))
+            })
             .map(|(number, _)| number)
             .collect();
-        for number in over {
-            self.contradictions.change(number, |known| {
-                known.status = ContradictionStatus::Resolved;
-                known.resolution = Some("it no longer holds".to_owned());
+        for number in resolved {
+            self.contradictions.change(number, |is_settled| {
+                is_settled.status = ContradictionStatus::Resolved;
+                is_settled.resolution = Some("it no longer holds".to_owned());
             })?;
-            effect.said.push(format!("{} is resolved: it no longer holds", ContradictionId(number)));
+            effect.messages.push(format!("{} is resolved: it no longer holds", ContradictionId(number)));
         }
-        for DetectedContradiction { left, right, reason, severity } in found {
+        for DetectedContradiction { left, right, reason, severity } in detected {
             // A settled contradiction stays settled until the two items change in a way that makes another one.
-            let known = |c: &Contradiction| {
+            let is_settled = |c: &Contradiction| {
                 (c.left, c.right) == (left, right)
                     && (c.status != ContradictionStatus::Resolved || !c.detected || c.reason == reason)
                     && c.resolution.as_deref() != Some("it no longer holds")
             };
-            if self.contradictions.iter().any(|(_, c)| known(c)) {
+            if self.contradictions.iter().any(|(_, c)| is_settled(c)) {
                 continue;
             }
-            let said = format!("{left} and {right} contradict each other: {reason}");
+            let message = format!("{left} and {right} contradict each other: {reason}");
             let suggestion = self.suggestion(left, right);
             let id = ContradictionId(self.contradictions.push(Contradiction {
                 left,
@@ -103,7 +105,7 @@ impl ReasoningBoard {
                 resolution: None,
                 origin: origin.clone(),
             })?);
-            effect.said.push(format!("{said} ({id})"));
+            effect.messages.push(format!("{message} ({id})"));
             effect.causes.push(CheckpointCause::Contradiction);
         }
         Ok(())
@@ -120,11 +122,11 @@ impl ReasoningBoard {
     }
 
     /// All contradictions around the subject of a belief.
-    fn around_belief(&self, id: BeliefId) -> Vec<DetectedContradiction> {
+    fn detect_around_belief(&self, id: BeliefId) -> Vec<DetectedContradiction> {
         let Some(subject) = self.beliefs.get(id.0).and_then(|belief| belief.subject.clone()) else {
             return Vec::new();
         };
-        let about: Vec<(BeliefId, &Belief, &Measure)> = self
+        let related: Vec<(BeliefId, &Belief, &Measure)> = self
             .beliefs
             .iter()
             .filter(|(_, belief)| {
@@ -132,35 +134,45 @@ impl ReasoningBoard {
             })
             .filter_map(|(number, belief)| Some((BeliefId(number), belief, belief.value.as_ref()?)))
             .collect();
-        let expected: Vec<_> = about.iter().filter(|(_, b, _)| b.kind == BeliefKind::Expectation).collect();
-        let seen = about.iter().rev().find(|(_, b, _)| b.kind == BeliefKind::Observation);
-        let mut found = Vec::new();
+        let expected: Vec<_> = related.iter().filter(|(_, b, _)| b.kind == BeliefKind::Expectation).collect();
+        let observation = related.iter().rev().find(|(_, b, _)| b.kind == BeliefKind::Observation);
+        let mut detected = Vec::new();
         let pair = |a: BeliefId, b: BeliefId| (ItemId::from(a.min(b)), ItemId::from(a.max(b)));
-        for (at, (expects, _, wanted)) in expected.iter().enumerate() {
-            if let Some((sees, _, value)) = seen.filter(|(_, _, value)| !is_compatible(wanted, value)) {
+        for (index, (expects, _, expected_measure)) in expected.iter().enumerate() {
+            if let Some((sees, _, value)) =
+                observation.filter(|(_, _, value)| !is_compatible(expected_measure, value))
+            {
                 let (left, right) = pair(*expects, *sees);
-                let reason =
-                    format!("{subject} should be {} and is {}", self::said(wanted), self::said(value));
-                found.push(DetectedContradiction { left, right, reason, severity: Severity::High });
+                let reason = format!(
+                    "{subject} should be {} and is {}",
+                    self::said(expected_measure),
+                    self::said(value)
+                );
+                detected.push(DetectedContradiction { left, right, reason, severity: Severity::High });
             }
-            for (other, _, also) in
-                expected.iter().skip(at + 1).filter(|(_, _, also)| !is_compatible(wanted, also))
+            for (other, _, other_measure) in expected
+                .iter()
+                .skip(index + 1)
+                .filter(|(_, _, other_measure)| !is_compatible(expected_measure, other_measure))
             {
                 let (left, right) = pair(*expects, *other);
-                let reason =
-                    format!("{subject} cannot be {} and {} at once", self::said(wanted), self::said(also));
-                found.push(DetectedContradiction { left, right, reason, severity: Severity::Medium });
+                let reason = format!(
+                    "{subject} cannot be {} and {} at once",
+                    self::said(expected_measure),
+                    self::said(other_measure)
+                );
+                detected.push(DetectedContradiction { left, right, reason, severity: Severity::Medium });
             }
         }
-        found
+        detected
     }
 
     /// All contradictions among hypotheses.
-    fn around_hypotheses(&self) -> Vec<DetectedContradiction> {
+    fn detect_around_hypotheses(&self) -> Vec<DetectedContradiction> {
         let confirmed = |id: HypothesisId| {
             self.hypotheses.get(id.0).is_some_and(|other| other.status == HypothesisStatus::Confirmed)
         };
-        let mut found = Vec::new();
+        let mut exclusions = Vec::new();
         for (number, hypothesis) in self.hypotheses.iter() {
             if hypothesis.status != HypothesisStatus::Confirmed {
                 continue;
@@ -170,24 +182,30 @@ impl ReasoningBoard {
             {
                 let (left, right) = (ItemId::from(id.min(other)), ItemId::from(id.max(other)));
                 let reason = format!("{left} and {right} exclude each other, and both are confirmed");
-                if !found
-                    .iter()
-                    .any(|found: &DetectedContradiction| (found.left, found.right) == (left, right))
-                {
-                    found.push(DetectedContradiction { left, right, reason, severity: Severity::Critical });
+                if !exclusions.iter().any(|exclusions: &DetectedContradiction| {
+                    (exclusions.left, exclusions.right) == (left, right)
+                }) {
+                    exclusions.push(DetectedContradiction {
+                        left,
+                        right,
+                        reason,
+                        severity: Severity::Critical,
+                    });
                 }
             }
             let rejected = hypothesis.parent.filter(|parent| {
-                self.hypotheses.get(parent.0).is_some_and(|known| known.status == HypothesisStatus::Rejected)
+                self.hypotheses
+                    .get(parent.0)
+                    .is_some_and(|parent_item| parent_item.status == HypothesisStatus::Rejected)
             });
             if let Some(parent) = rejected {
                 let reason =
                     format!("{id} is confirmed, and {parent}, of which it is a special case, is rejected");
                 let (left, right) = (parent.min(id).into(), parent.max(id).into());
-                found.push(DetectedContradiction { left, right, reason, severity: Severity::Critical });
+                exclusions.push(DetectedContradiction { left, right, reason, severity: Severity::Critical });
             }
         }
-        found
+        exclusions
     }
 
     /// A suggestion for resolving a contradiction: doubt the side that is less certain.

@@ -34,10 +34,10 @@ pub struct BoardDiff {
 impl ReasoningBoard {
     /// The items that differ.
     pub fn differing(&self, other: &Self) -> Vec<ItemId> {
-        let mut found = Vec::new();
+        let mut differing = Vec::new();
         macro_rules! compare {
             ($($table:ident),+) => {
-                $(found.extend(self.$table.differing(&other.$table).into_iter().map(|number| {
+                $(differing.extend(self.$table.differing(&other.$table).into_iter().map(|number| {
                     ItemId { kind: self.$table.kind, number }
                 }));)+
             };
@@ -53,15 +53,15 @@ impl ReasoningBoard {
             notes,
             experiments
         );
-        found
+        differing
     }
 
     /// The numbers of hypotheses that differ from another mind, or have other evidence.
     pub fn hypotheses_touched(&self, other: &Self) -> BTreeSet<u32> {
         let mut touched: BTreeSet<u32> = self.hypotheses.differing(&other.hypotheses).into_iter().collect();
         for number in self.evidence.differing(&other.evidence) {
-            let about = [self, other].into_iter().filter_map(|mind| mind.evidence.get(number));
-            touched.extend(about.map(|evidence| evidence.hypothesis.0));
+            let evidence_on_both = [self, other].into_iter().filter_map(|mind| mind.evidence.get(number));
+            touched.extend(evidence_on_both.map(|evidence| evidence.hypothesis.0));
         }
         touched
     }
@@ -69,18 +69,22 @@ impl ReasoningBoard {
     /// The difference between this state and a later one.
     pub fn diff(&self, later: &Self) -> BoardDiff {
         let mut items = self.differing(later);
-        let (was, is) = (self.confidences(), later.confidences());
+        let (old_confidences, new_confidences) = (self.confidences(), later.confidences());
         // New evidence changes the confidence in hypotheses that did not change themselves.
-        for (number, after) in &is {
+        for (number, new_value) in &new_confidences {
             let item = ItemId::from(HypothesisId(*number));
-            if was.get(number).is_some_and(|before| before != after) && !items.contains(&item) {
+            if old_confidences.get(number).is_some_and(|old_value| old_value != new_value)
+                && !items.contains(&item)
+            {
                 items.push(item);
             }
         }
-        let (held, holds) = (self.effective(), later.effective());
-        for (number, after) in &holds {
+        let (old_effective, new_effective) = (self.effective(), later.effective());
+        for (number, new_value) in &new_effective {
             let item = ItemId::from(BeliefId(*number));
-            if held.get(number).is_some_and(|before| before != after) && !items.contains(&item) {
+            if old_effective.get(number).is_some_and(|old_value| old_value != new_value)
+                && !items.contains(&item)
+            {
                 items.push(item);
             }
         }
@@ -89,9 +93,11 @@ impl ReasoningBoard {
             .into_iter()
             .filter_map(|item| {
                 let sentence = match item.kind {
-                    ItemKind::Hypothesis => self.hypothesis_sentence(later, item, &was, &is),
-                    ItemKind::Belief => self.belief_sentence(later, item, &held, &holds),
-                    _ => self.plain_sentence(later, item),
+                    ItemKind::Hypothesis => {
+                        self.describe_hypothesis(later, item, &old_confidences, &new_confidences)
+                    }
+                    ItemKind::Belief => self.describe_belief(later, item, &old_effective, &new_effective),
+                    _ => self.describe_item(later, item),
                 }?;
                 Some(ItemChange {
                     item,
@@ -104,17 +110,18 @@ impl ReasoningBoard {
         BoardDiff { summary: summary(&changes, self, later), changes }
     }
 
-    fn hypothesis_sentence(
+    fn describe_hypothesis(
         &self,
         later: &Self,
         item: ItemId,
-        was: &std::collections::BTreeMap<u32, f64>,
-        is: &std::collections::BTreeMap<u32, f64>,
+        old_confidences: &std::collections::BTreeMap<u32, f64>,
+        new_confidences: &std::collections::BTreeMap<u32, f64>,
     ) -> Option<String> {
         let number = item.number;
-        let (before, after) = (self.hypotheses.get(number), later.hypotheses.get(number));
-        let sure = |all: &std::collections::BTreeMap<u32, f64>| all.get(&number).copied().unwrap_or(0.5);
-        Some(match (before, after) {
+        let (old_hypothesis, suffix) = (self.hypotheses.get(number), later.hypotheses.get(number));
+        let confidence =
+            |all: &std::collections::BTreeMap<u32, f64>| all.get(&number).copied().unwrap_or(0.5);
+        Some(match (old_hypothesis, suffix) {
             (None, Some(new)) => {
                 let status = match new.status.is_open() {
                     true => String::new(),
@@ -122,25 +129,25 @@ impl ReasoningBoard {
                 };
                 format!(
                     "{item} was proposed{status} ({}): {}",
-                    format_confidence(sure(is)),
+                    format_confidence(confidence(new_confidences)),
                     clip_line(&new.statement)
                 )
             }
             (Some(old), None) => format!("{item} was taken back: {}", clip_line(&old.statement)),
             (Some(old), Some(new)) => {
                 let mut parts = Vec::new();
-                let (from, to) = (sure(was), sure(is));
-                if from != to {
-                    let verb = if to > from { "rose" } else { "fell" };
-                    let because = self.evidence_between(later, HypothesisId(number));
-                    let after = match because.is_empty() {
+                let (old_value, new_value) = (confidence(old_confidences), confidence(new_confidences));
+                if old_value != new_value {
+                    let verb = if new_value > old_value { "rose" } else { "fell" };
+                    let evidence = self.evidence_between(later, HypothesisId(number));
+                    let suffix = match evidence.is_empty() {
                         true => String::new(),
-                        false => format!(" after {}", list_names(&because)),
+                        false => format!(" after {}", list_names(&evidence)),
                     };
                     parts.push(format!(
-                        "{verb} from {} to {}{after}",
-                        format_confidence(from),
-                        format_confidence(to)
+                        "{verb} from {} to {}{suffix}",
+                        format_confidence(old_value),
+                        format_confidence(new_value)
                     ));
                 }
                 if old.status != new.status {
@@ -174,26 +181,32 @@ impl ReasoningBoard {
             .differing(&later.evidence)
             .into_iter()
             .filter(|number| {
-                let about = |mind: &Self| mind.evidence.get(*number).is_some_and(|e| e.hypothesis == id);
-                about(self) || about(later)
+                let is_about = |mind: &Self| mind.evidence.get(*number).is_some_and(|e| e.hypothesis == id);
+                is_about(self) || is_about(later)
             })
             .map(|number| EvidenceId(number).into())
             .collect()
     }
 
-    fn belief_sentence(
+    fn describe_belief(
         &self,
         later: &Self,
         item: ItemId,
-        held: &std::collections::BTreeMap<u32, f64>,
-        holds: &std::collections::BTreeMap<u32, f64>,
+        old_effective: &std::collections::BTreeMap<u32, f64>,
+        new_effective: &std::collections::BTreeMap<u32, f64>,
     ) -> Option<String> {
         let number = item.number;
-        let sure = |all: &std::collections::BTreeMap<u32, f64>| all.get(&number).copied().unwrap_or(0.0);
-        let (from, to) = (format_confidence(sure(held)), format_confidence(sure(holds)));
+        let confidence =
+            |all: &std::collections::BTreeMap<u32, f64>| all.get(&number).copied().unwrap_or(0.0);
+        let (old_value, new_value) =
+            (format_confidence(confidence(old_effective)), format_confidence(confidence(new_effective)));
         Some(match (self.beliefs.get(number), later.beliefs.get(number)) {
             (None, Some(new)) => {
-                format!("{item} was added ({}, {to}): {}", new.kind.as_str(), clip_line(&new.statement))
+                format!(
+                    "{item} was added ({}, {new_value}): {}",
+                    new.kind.as_str(),
+                    clip_line(&new.statement)
+                )
             }
             (Some(old), None) => format!("{item} was taken back: {}", clip_line(&old.statement)),
             (Some(old), Some(new)) if old.status != new.status => {
@@ -201,14 +214,18 @@ impl ReasoningBoard {
             }
             (Some(old), Some(new)) => {
                 let mut parts = Vec::new();
-                if from != to {
-                    parts.push(format!("went from {from} to {to}"));
+                if old_value != new_value {
+                    parts.push(format!("went from {old_value} to {new_value}"));
                 }
-                for on in new.depends.iter().filter(|d| !old.depends.iter().any(|known| known.on == d.on)) {
-                    parts.push(format!("now depends on {}", on.on));
+                for dependency in
+                    new.depends.iter().filter(|d| !old.depends.iter().any(|other| other.on == d.on))
+                {
+                    parts.push(format!("now depends on {}", dependency.on));
                 }
-                for on in old.depends.iter().filter(|d| !new.depends.iter().any(|known| known.on == d.on)) {
-                    parts.push(format!("no longer depends on {}", on.on));
+                for dependency in
+                    old.depends.iter().filter(|d| !new.depends.iter().any(|other| other.on == d.on))
+                {
+                    parts.push(format!("no longer depends on {}", dependency.on));
                 }
                 if parts.is_empty() {
                     parts.push("was edited".to_owned());
@@ -219,10 +236,10 @@ impl ReasoningBoard {
         })
     }
 
-    fn plain_sentence(&self, later: &Self, item: ItemId) -> Option<String> {
-        let says = |mind: &Self| mind.status_and_text(item);
+    fn describe_item(&self, later: &Self, item: ItemId) -> Option<String> {
+        let describe = |mind: &Self| mind.status_and_text(item);
         let noun = item.kind.noun();
-        Some(match (says(self), says(later)) {
+        Some(match (describe(self), describe(later)) {
             (None, Some((state, text))) => match (item.kind, state) {
                 (ItemKind::Evidence, _) => {
                     let evidence = later.evidence.get(item.number)?;
@@ -236,8 +253,8 @@ impl ReasoningBoard {
                 _ => format!("{noun} {item} was added: {text}"),
             },
             (Some((_, text)), None) => format!("{noun} {item} was taken back: {text}"),
-            (Some((from, _)), Some((to, text))) if from != to => {
-                format!("{noun} {item} is {to}, was {from}: {text}")
+            (Some((old_status, _)), Some((new_status, text))) if old_status != new_status => {
+                format!("{noun} {item} is {new_status}, was {old_status}: {text}")
             }
             (Some(_), Some((_, text))) => format!("{noun} {item} was edited: {text}"),
             (None, None) => return None,
@@ -249,40 +266,40 @@ impl ReasoningBoard {
         let number = item.number;
         Some(match item.kind {
             ItemKind::Hypothesis => {
-                let known = self.hypotheses.get(number)?;
-                (known.status.as_str(), clip_line(&known.statement))
+                let entry = self.hypotheses.get(number)?;
+                (entry.status.as_str(), clip_line(&entry.statement))
             }
             ItemKind::Evidence => {
-                let known = self.evidence.get(number)?;
-                (if known.withdrawn.is_some() { "withdrawn" } else { "in force" }, clip_line(&known.text))
+                let entry = self.evidence.get(number)?;
+                (if entry.withdrawn.is_some() { "withdrawn" } else { "in force" }, clip_line(&entry.text))
             }
             ItemKind::Belief => {
-                let known = self.beliefs.get(number)?;
-                (known.status.as_str(), clip_line(&known.statement))
+                let entry = self.beliefs.get(number)?;
+                (entry.status.as_str(), clip_line(&entry.statement))
             }
             ItemKind::Contradiction => {
-                let known = self.contradictions.get(number)?;
-                (known.status.as_str(), clip_line(&known.reason))
+                let entry = self.contradictions.get(number)?;
+                (entry.status.as_str(), clip_line(&entry.reason))
             }
             ItemKind::Gap => {
-                let known = self.gaps.get(number)?;
+                let entry = self.gaps.get(number)?;
                 let answer =
-                    known.answer.as_ref().map_or(String::new(), |answer| format!(" → {}", clip_line(answer)));
-                (known.status.as_str(), format!("{}{answer}", clip_line(&known.question)))
+                    entry.answer.as_ref().map_or(String::new(), |answer| format!(" → {}", clip_line(answer)));
+                (entry.status.as_str(), format!("{}{answer}", clip_line(&entry.question)))
             }
             ItemKind::Verification => ("planned", clip_line(&self.verifications.get(number)?.title)),
             ItemKind::Run => {
-                let known = self.runs.get(number)?;
-                (known.outcome.as_str(), clip_line(&known.reason))
+                let entry = self.runs.get(number)?;
+                (entry.outcome.as_str(), clip_line(&entry.reason))
             }
             ItemKind::Note => ("noted", clip_line(&self.notes.get(number)?.text)),
             ItemKind::Experiment => {
-                let known = self.experiments.get(number)?;
+                let entry = self.experiments.get(number)?;
                 let result =
-                    known.result.as_ref().map_or(String::new(), |result| format!(" → {}", clip_line(result)));
+                    entry.result.as_ref().map_or(String::new(), |result| format!(" → {}", clip_line(result)));
                 (
-                    known.status.as_str(),
-                    format!("branch {}: {}{result}", known.branch, clip_line(&known.success)),
+                    entry.status.as_str(),
+                    format!("branch {}: {}{result}", entry.branch, clip_line(&entry.success)),
                 )
             }
         })
@@ -313,25 +330,25 @@ fn summary(changes: &[ItemChange], before: &ReasoningBoard, after: &ReasoningBoa
         1 => parts.push(format!("1 {one}")),
         count => parts.push(format!("{count} {many}")),
     };
-    let of = |wanted: ItemKind, test: &dyn Fn(&ItemChange) -> bool| {
-        changes.iter().filter(|change| change.item.kind == wanted && test(change)).count()
+    let count_where = |kind: ItemKind, test: &dyn Fn(&ItemChange) -> bool| {
+        changes.iter().filter(|change| change.item.kind == kind && test(change)).count()
     };
     let added = |change: &ItemChange| change.before.is_none();
-    put(of(ItemKind::Hypothesis, &added), "hypothesis proposed", "hypotheses proposed");
+    put(count_where(ItemKind::Hypothesis, &added), "hypothesis proposed", "hypotheses proposed");
     let changed = |change: &ItemChange| change.before.is_some() && change.after.is_some();
-    put(of(ItemKind::Hypothesis, &changed), "hypothesis changed", "hypotheses changed");
-    put(of(ItemKind::Evidence, &added), "piece of evidence added", "pieces of evidence added");
-    put(of(ItemKind::Belief, &added), "belief added", "beliefs added");
-    put(of(ItemKind::Belief, &changed), "belief changed", "beliefs changed");
-    put(of(ItemKind::Contradiction, &added), "contradiction", "contradictions");
+    put(count_where(ItemKind::Hypothesis, &changed), "hypothesis changed", "hypotheses changed");
+    put(count_where(ItemKind::Evidence, &added), "piece of evidence added", "pieces of evidence added");
+    put(count_where(ItemKind::Belief, &added), "belief added", "beliefs added");
+    put(count_where(ItemKind::Belief, &changed), "belief changed", "beliefs changed");
+    put(count_where(ItemKind::Contradiction, &added), "contradiction", "contradictions");
     let filled = |mind: &ReasoningBoard| {
         let is_filled = |gap: &crate::item::Gap| gap.status == crate::item::GapStatus::Filled;
         mind.gaps.iter().filter(|(_, gap)| is_filled(gap)).count()
     };
     put(filled(after).saturating_sub(filled(before)), "gap filled", "gaps filled");
-    put(of(ItemKind::Gap, &added), "gap found", "gaps found");
-    put(of(ItemKind::Run, &added), "verification run", "verifications run");
-    put(of(ItemKind::Note, &added), "note added", "notes added");
+    put(count_where(ItemKind::Gap, &added), "gap found", "gaps found");
+    put(count_where(ItemKind::Run, &added), "verification run", "verifications run");
+    put(count_where(ItemKind::Note, &added), "note added", "notes added");
     put(
         changes.iter().filter(|change| change.after.is_none()).count(),
         "item taken back",
@@ -348,12 +365,12 @@ fn summary(changes: &[ItemChange], before: &ReasoningBoard, after: &ReasoningBoa
 impl ReasoningBoard {
     /// The newest item of each kind, to show where a list ends.
     pub fn newest(&self) -> Vec<ItemId> {
-        let mut found = Vec::new();
+        let mut newest = Vec::new();
         each_table!(self, table => {
             if let Some((number, _)) = table.iter().next_back() {
-                found.push(ItemId { kind: table.kind, number });
+                newest.push(ItemId { kind: table.kind, number });
             }
         });
-        found
+        newest
     }
 }

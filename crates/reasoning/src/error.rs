@@ -55,7 +55,7 @@ pub enum MindError {
     #[error("{0} cannot depend on itself")]
     Itself(ItemId),
     /// Dependencies would form a cycle.
-    #[error("this would be a cycle: {}", arrows(.0))]
+    #[error("this would be a cycle: {}", join_with_arrows(.0))]
     Cycle(Vec<ItemId>),
     /// The status of an item does not allow the change.
     #[error("{item} is {is}: {rule}")]
@@ -95,6 +95,6 @@ fn known(kind: ItemKind, newest: u32) -> String {
     }
 }
 
-fn arrows(items: &[ItemId]) -> String {
+fn join_with_arrows(items: &[ItemId]) -> String {
     items.iter().map(ToString::to_string).collect::<Vec<_>>().join(" → ")
 }

@@ -23,7 +23,7 @@ use crate::mind::ReasoningBoard;
 pub struct WeakenedBelief {
     /// The id of the belief.
     pub belief: BeliefId,
-    /// What it says.
+    /// The statement of the belief.
     pub statement: String,
     /// How many dependencies away it is.
     pub distance: usize,
@@ -53,7 +53,7 @@ pub struct Impact {
 pub struct RootBelief {
     /// The id of the root belief.
     pub belief: BeliefId,
-    /// What it says.
+    /// The statement of the belief.
     pub statement: String,
     /// Its effective confidence.
     pub confidence: f64,
@@ -64,25 +64,25 @@ pub struct RootBelief {
 }
 
 /// The effective confidence of a belief, given that of its dependencies.
-fn effective_confidence(belief: &Belief, of: impl Fn(BeliefId) -> f64) -> f64 {
+fn effective_confidence(belief: &Belief, confidence_of: impl Fn(BeliefId) -> f64) -> f64 {
     if belief.status == BeliefStatus::Retracted {
         return 0.0;
     }
-    let (mut left, mut none_stands, mut none_could) = (belief.confidence, 1.0, 1.0);
+    let (mut weighted, mut none_stands, mut none_could) = (belief.confidence, 1.0, 1.0);
     for dependency in &belief.depends {
-        let (strength, confidence) = (dependency.strength, of(dependency.on));
+        let (strength, confidence) = (dependency.strength, confidence_of(dependency.on));
         match dependency.kind {
             DependencyKind::SupportedBy => {
                 none_stands *= 1.0 - strength * confidence;
                 none_could *= 1.0 - strength;
             }
-            _ => left *= 1.0 - strength * (1.0 - confidence),
+            _ => weighted *= 1.0 - strength * (1.0 - confidence),
         }
     }
     if none_could < 1.0 {
-        left *= (1.0 - none_stands) / (1.0 - none_could);
+        weighted *= (1.0 - none_stands) / (1.0 - none_could);
     }
-    left.clamp(0.0, 1.0)
+    weighted.clamp(0.0, 1.0)
 }
 
 impl ReasoningBoard {
@@ -93,32 +93,33 @@ impl ReasoningBoard {
 
     /// The same, if one of them were wrong. Every belief is computed once, whatever the shape of the graph, without
     /// recursion.
-    fn effective_if(&self, wrong: Option<BeliefId>) -> BTreeMap<u32, f64> {
-        let mut known: BTreeMap<u32, f64> = BTreeMap::new();
+    fn effective_if(&self, wrong_belief: Option<BeliefId>) -> BTreeMap<u32, f64> {
+        let mut computed: BTreeMap<u32, f64> = BTreeMap::new();
         for (start, _) in self.beliefs.iter() {
             let mut pending = vec![start];
             // A cycle cannot be created, but a damaged store must not cause a hang: no belief is waited for twice.
             let mut waited: HashSet<u32> = HashSet::from([start]);
             while let Some(&number) = pending.last() {
-                let Some(belief) = self.beliefs.get(number).filter(|_| !known.contains_key(&number)) else {
+                let Some(belief) = self.beliefs.get(number).filter(|_| !computed.contains_key(&number))
+                else {
                     pending.pop();
                     continue;
                 };
                 let waiting = pending.len();
                 let rests = belief.depends.iter().map(|dependency| dependency.on.0);
-                let rests = rests.filter(|on| !known.contains_key(on) && self.beliefs.get(*on).is_some());
+                let rests = rests.filter(|on| !computed.contains_key(on) && self.beliefs.get(*on).is_some());
                 pending.extend(rests.filter(|on| waited.insert(*on)));
                 if pending.len() == waiting {
-                    let value = match wrong {
-                        Some(wrong) if wrong.0 == number => 0.0,
-                        _ => effective_confidence(belief, |on| known.get(&on.0).copied().unwrap_or(0.0)),
+                    let value = match wrong_belief {
+                        Some(wrong_belief) if wrong_belief.0 == number => 0.0,
+                        _ => effective_confidence(belief, |on| computed.get(&on.0).copied().unwrap_or(0.0)),
                     };
-                    known.insert(number, value);
+                    computed.insert(number, value);
                     pending.pop();
                 }
             }
         }
-        known
+        computed
     }
 
     /// Which beliefs depend directly on each.
@@ -134,34 +135,34 @@ impl ReasoningBoard {
 
     /// What is affected, and how much, if a belief is wrong.
     pub fn impact(&self, id: BeliefId) -> Result<Impact, MindError> {
-        self.beliefs.known(id.0)?;
+        self.beliefs.require(id.0)?;
         let (now, then) = (self.effective(), self.effective_if(Some(id)));
         let dependents = self.dependents();
-        let mut came: BTreeMap<u32, (u32, usize)> = BTreeMap::new();
-        let (mut seen, mut wave) = (BTreeSet::from([id.0]), vec![id.0]);
+        let mut reached_by: BTreeMap<u32, (u32, usize)> = BTreeMap::new();
+        let (mut visited, mut wave) = (BTreeSet::from([id.0]), vec![id.0]);
         let mut distance = 0;
         while !wave.is_empty() {
             distance += 1;
             let mut next = Vec::new();
-            for from in wave {
-                for &to in dependents.get(&from).into_iter().flatten() {
-                    if seen.insert(to) {
-                        came.insert(to, (from, distance));
-                        next.push(to);
+            for source in wave {
+                for &dependent in dependents.get(&source).into_iter().flatten() {
+                    if visited.insert(dependent) {
+                        reached_by.insert(dependent, (source, distance));
+                        next.push(dependent);
                     }
                 }
             }
             wave = next;
         }
-        let mut shaken: Vec<WeakenedBelief> = came
+        let mut shaken: Vec<WeakenedBelief> = reached_by
             .iter()
             .filter_map(|(number, (_, distance))| {
                 let belief = self.beliefs.get(*number)?;
                 let mut path = vec![BeliefId(*number)];
-                let mut at = *number;
-                while let Some((from, _)) = came.get(&at) {
-                    path.push(BeliefId(*from));
-                    at = *from;
+                let mut current = *number;
+                while let Some((source, _)) = reached_by.get(&current) {
+                    path.push(BeliefId(*source));
+                    current = *source;
                 }
                 path.reverse();
                 Some(WeakenedBelief {
@@ -175,7 +176,7 @@ impl ReasoningBoard {
             })
             .collect();
         shaken.sort_by(|a, b| (b.now - b.then).total_cmp(&(a.now - a.then)).then(a.belief.cmp(&b.belief)));
-        let touched: BTreeSet<u32> = seen;
+        let touched: BTreeSet<u32> = visited;
         let belonging = |number: &u32| self.beliefs.get(*number).and_then(|belief| belief.hypothesis);
         let hypotheses: BTreeSet<HypothesisId> = touched.iter().filter_map(belonging).collect();
         let waits = |item: &ItemId| touched.iter().any(|number| *item == BeliefId(*number).into());
@@ -186,7 +187,7 @@ impl ReasoningBoard {
 
     /// The beliefs on which a belief ultimately depends, the least certain first: where to look if it turns out wrong.
     pub fn roots(&self, id: BeliefId) -> Result<Vec<RootBelief>, MindError> {
-        self.beliefs.known(id.0)?;
+        self.beliefs.require(id.0)?;
         let effective = self.effective();
         // The strongest path to each, found in order of distance from the belief; strengths are at most 1, so extending a
         // path never makes it stronger.
@@ -195,10 +196,10 @@ impl ReasoningBoard {
         while let Some(number) = pending.pop() {
             let weight = best.get(&number).map_or(0.0, |(weight, _)| *weight);
             for dependency in self.beliefs.get(number).into_iter().flat_map(|belief| &belief.depends) {
-                let through = weight * dependency.strength;
-                let known = best.get(&dependency.on.0).map(|(weight, _)| *weight);
-                if known.is_none_or(|known| through > known) {
-                    best.insert(dependency.on.0, (through, number));
+                let path_strength = weight * dependency.strength;
+                let best_so_far = best.get(&dependency.on.0).map(|(weight, _)| *weight);
+                if best_so_far.is_none_or(|best_so_far| path_strength > best_so_far) {
+                    best.insert(dependency.on.0, (path_strength, number));
                     pending.push(dependency.on.0);
                 }
             }
@@ -209,10 +210,10 @@ impl ReasoningBoard {
             .filter_map(|(number, (weight, _))| {
                 let belief = self.beliefs.get(*number).filter(|belief| belief.depends.is_empty())?;
                 let mut path = vec![BeliefId(*number)];
-                let mut at = *number;
-                while let Some((_, from)) = best.get(&at).filter(|(_, from)| *from != at) {
+                let mut current = *number;
+                while let Some((_, from)) = best.get(&current).filter(|(_, from)| *from != current) {
                     path.push(BeliefId(*from));
-                    at = *from;
+                    current = *from;
                 }
                 path.reverse();
                 Some(RootBelief {
@@ -232,21 +233,21 @@ impl ReasoningBoard {
 
 /// The path from `from` to `to` along `next`, if there is one.
 pub(crate) fn find_path(from: u32, to: u32, next: impl Fn(u32) -> Vec<u32>) -> Option<Vec<u32>> {
-    let mut came: HashMap<u32, u32> = HashMap::from([(from, from)]);
+    let mut reached_from: HashMap<u32, u32> = HashMap::from([(from, from)]);
     let mut wave = vec![from];
     while let Some(number) = wave.pop() {
         if number == to {
             let mut path = vec![to];
-            let mut at = to;
-            while at != from {
-                at = came[&at];
-                path.push(at);
+            let mut current = to;
+            while current != from {
+                current = reached_from[&current];
+                path.push(current);
             }
             path.reverse();
             return Some(path);
         }
         for on in next(number) {
-            came.entry(on).or_insert_with(|| {
+            reached_from.entry(on).or_insert_with(|| {
                 wave.push(on);
                 number
             });

@@ -36,34 +36,34 @@ pub struct Picture {
 }
 
 impl ReasoningBoard {
-    /// The graph around an item, or around the newest beliefs, with at most `most` items.
-    pub fn picture(&self, around: Option<ItemId>, most: usize) -> Picture {
+    /// The graph around an item, or around the newest beliefs, with at most `max_items` items.
+    pub fn picture(&self, center: Option<ItemId>, max_items: usize) -> Picture {
         let edges = self.edges();
-        let mut beside: HashMap<ItemId, Vec<ItemId>> = HashMap::new();
+        let mut neighbours: HashMap<ItemId, Vec<ItemId>> = HashMap::new();
         for edge in &edges {
-            beside.entry(edge.from).or_default().push(edge.to);
-            beside.entry(edge.to).or_default().push(edge.from);
+            neighbours.entry(edge.from).or_default().push(edge.to);
+            neighbours.entry(edge.to).or_default().push(edge.from);
         }
         let beliefs = self.beliefs.iter().rev().map(|(number, _)| ItemId::from(BeliefId(number)));
         let mut joined: Vec<ItemId> =
-            beside.keys().copied().filter(|item| item.kind != ItemKind::Belief).collect();
+            neighbours.keys().copied().filter(|item| item.kind != ItemKind::Belief).collect();
         joined.sort();
-        let all: Vec<ItemId> = beliefs.chain(joined).collect();
-        let seeds: Vec<ItemId> = match around {
+        let all_items: Vec<ItemId> = beliefs.chain(joined).collect();
+        let seeds: Vec<ItemId> = match center {
             Some(item) => vec![item],
-            None => all.clone(),
+            None => all_items.clone(),
         };
         let mut nodes: HashSet<ItemId> = HashSet::new();
         for seed in seeds {
             let mut wave = VecDeque::from([seed]);
             while let Some(item) = wave.pop_front() {
-                if nodes.len() >= most || self.expect(item).is_err() || !nodes.insert(item) {
+                if nodes.len() >= max_items || self.expect(item).is_err() || !nodes.insert(item) {
                     continue;
                 }
-                wave.extend(beside.get(&item).into_iter().flatten());
+                wave.extend(neighbours.get(&item).into_iter().flatten());
             }
         }
-        let left_out = all.iter().filter(|item| !nodes.contains(item)).count();
+        let left_out = all_items.iter().filter(|item| !nodes.contains(item)).count();
         let edges = edges.into_iter().filter(|edge| nodes.contains(&edge.from) && nodes.contains(&edge.to));
         let edges = edges.collect();
         let mut nodes: Vec<ItemId> = nodes.into_iter().collect();
@@ -72,7 +72,7 @@ impl ReasoningBoard {
     }
 
     fn edges(&self) -> Vec<Edge> {
-        let plain = |from: ItemId, to: ItemId, how| Edge { from, to, how, strength: None, reason: None };
+        let unlabelled = |from: ItemId, to: ItemId, how| Edge { from, to, how, strength: None, reason: None };
         let mut edges = Vec::new();
         for (number, belief) in self.beliefs.iter() {
             let from = ItemId::from(BeliefId(number));
@@ -83,17 +83,20 @@ impl ReasoningBoard {
                 strength: Some(dependency.strength),
                 reason: dependency.reason.clone(),
             }));
-            edges.extend(belief.hypothesis.map(|to| plain(from, to.into(), "belongs-to")));
+            edges.extend(belief.hypothesis.map(|to| unlabelled(from, to.into(), "belongs-to")));
         }
         for (number, hypothesis) in self.hypotheses.iter() {
             let from = ItemId::from(HypothesisId(number));
-            edges.extend(hypothesis.parent.map(|to| plain(from, to.into(), "part-of")));
-            edges.extend(hypothesis.excludes.iter().map(|to| plain(from, (*to).into(), "excludes")));
+            edges.extend(hypothesis.parent.map(|to| unlabelled(from, to.into(), "part-of")));
+            edges.extend(hypothesis.excludes.iter().map(|to| unlabelled(from, (*to).into(), "excludes")));
         }
-        for (_, known) in self.contradictions.iter() {
-            if known.status == ContradictionStatus::Open {
-                let reason = Some(known.reason.clone());
-                edges.push(Edge { reason, ..plain(known.left, known.right, "contradicts") });
+        for (_, contradiction) in self.contradictions.iter() {
+            if contradiction.status == ContradictionStatus::Open {
+                let reason = Some(contradiction.reason.clone());
+                edges.push(Edge {
+                    reason,
+                    ..unlabelled(contradiction.left, contradiction.right, "contradicts")
+                });
             }
         }
         edges.retain(|edge| self.expect(edge.from).is_ok() && self.expect(edge.to).is_ok());

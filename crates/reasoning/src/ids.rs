@@ -20,7 +20,7 @@ pub enum ItemKind {
     Evidence,
     /// Something held to be true.
     Belief,
-    /// Two things that cannot both be true.
+    /// Two items that cannot both be true.
     Contradiction,
     /// Something that is not known.
     Gap,
@@ -119,13 +119,13 @@ impl FromStr for ItemId {
     type Err = MindError;
 
     fn from_str(text: &str) -> Result<Self, MindError> {
-        let wrong = || MindError::NoName(text.chars().take(40).collect());
+        let invalid = || MindError::NoName(text.chars().take(40).collect());
         let mut letters = text.chars();
-        let letter = letters.next().ok_or_else(wrong)?.to_ascii_uppercase();
-        let kind = ItemKind::ALL.into_iter().find(|kind| kind.letter() == letter).ok_or_else(wrong)?;
+        let letter = letters.next().ok_or_else(invalid)?.to_ascii_uppercase();
+        let kind = ItemKind::ALL.into_iter().find(|kind| kind.letter() == letter).ok_or_else(invalid)?;
         let digits = letters.as_str();
-        let plain = !digits.starts_with('0') && digits.bytes().all(|digit| digit.is_ascii_digit());
-        let number = digits.parse().ok().filter(|_| plain).ok_or_else(wrong)?;
+        let is_canonical = !digits.starts_with('0') && digits.bytes().all(|digit| digit.is_ascii_digit());
+        let number = digits.parse().ok().filter(|_| is_canonical).ok_or_else(invalid)?;
         Ok(Self { kind, number })
     }
 }

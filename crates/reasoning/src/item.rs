@@ -36,7 +36,7 @@ pub struct ItemOrigin {
 /// Something that may be true.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Hypothesis {
-    /// What may be true.
+    /// A statement that may be true, in one sentence.
     pub statement: String,
     /// Its present status.
     pub status: HypothesisStatus,
@@ -48,7 +48,7 @@ pub struct Hypothesis {
     /// Hypotheses that cannot be true together with it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub excludes: Vec<HypothesisId>,
-    /// Keywords.
+    /// Tags by which it can be found; without duplicates.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<String>,
     /// Why it was concluded.
@@ -124,7 +124,7 @@ pub struct Evidence {
     pub strength: f64,
     /// The kind of evidence.
     pub kind: EvidenceKind,
-    /// What was found.
+    /// What was observed, in one sentence.
     pub text: String,
     /// Where it comes from.
     pub source: EvidenceOrigin,
@@ -172,7 +172,7 @@ pub struct Belief {
     /// Its dependencies, in order of names.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub depends: Vec<Dependency>,
-    /// Keywords.
+    /// Tags by which it can be found; without duplicates.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<String>,
     /// Why it is no longer held.
@@ -199,7 +199,7 @@ pub struct Dependency {
     pub reason: Option<String>,
 }
 
-/// Two things that cannot both be true.
+/// Two items that cannot both be true.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Contradiction {
     /// One of the two items.
@@ -259,12 +259,12 @@ pub struct Gap {
 /// A note.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Note {
-    /// What it says.
+    /// The text of the note.
     pub text: String,
     /// The items it is about.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub about: Vec<ItemId>,
-    /// Keywords.
+    /// Tags by which it can be found; without duplicates.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<String>,
     /// Where it was written.

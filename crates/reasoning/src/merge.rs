@@ -1,4 +1,4 @@
-//! Three-way merge of minds: merges what a branch found out, or reverts a change.
+//! Three-way merge of minds: merges what was learned on a branch, or reverts a change.
 //!
 //! With `base` the common ancestor, `theirs` the mind to merge from and `ours` the one to merge into:
 //!
@@ -207,17 +207,17 @@ fn name<T: Clone + PartialEq>(
             continue;
         }
         // A name that was used and taken back is free for the same item.
-        let here = match ours.get(number).is_none() && number <= ours.newest() {
+        let own_number = match ours.get(number).is_none() && number <= ours.newest() {
             true => number,
             false => {
                 free += 1;
                 free
             }
         };
-        added.push((number, here));
-        if here != number {
+        added.push((number, own_number));
+        if own_number != number {
             let kind = ours.kind;
-            names.0.insert(ItemId { kind, number }, ItemId { kind, number: here });
+            names.0.insert(ItemId { kind, number }, ItemId { kind, number: own_number });
         }
     }
     added
@@ -239,36 +239,36 @@ impl Joining<'_> {
         added: &[(u32, u32)],
     ) -> Result<(), MindError> {
         for number in base.differing(theirs) {
-            let (Some(was), is) = (base.get(number), theirs.get(number)) else { continue };
-            let is = is.cloned().map(|mut item| {
+            let (Some(base_item), their_item) = (base.get(number), theirs.get(number)) else { continue };
+            let their_item = their_item.cloned().map(|mut item| {
                 item.rename(self.names);
                 item
             });
-            let here = ours.get(number);
-            if here == is.as_ref() {
+            let own_item = ours.get(number);
+            if own_item == their_item.as_ref() {
                 continue;
             }
-            if here != Some(was) {
+            if own_item != Some(base_item) {
                 self.conflicts.push(ItemId { kind: ours.kind, number });
                 if !self.take_theirs {
                     continue;
                 }
             }
             if number <= ours.newest() {
-                ours.put(number, is);
+                ours.put(number, their_item);
             }
         }
-        for (there, here) in added {
-            let Some(mut item) = theirs.get(*there).cloned() else { continue };
+        for (their_number, own_item) in added {
+            let Some(mut item) = theirs.get(*their_number).cloned() else { continue };
             item.rename(self.names);
-            if *here <= ours.newest() {
-                ours.put(*here, Some(item));
+            if *own_item <= ours.newest() {
+                ours.put(*own_item, Some(item));
                 continue;
             }
             // Numbers that were used in the base and no longer exist in ours stay empty.
-            while ours.newest() + 1 < *here {
-                let at = ours.push(item.clone())?;
-                ours.put(at, None);
+            while ours.newest() + 1 < *own_item {
+                let new_number = ours.push(item.clone())?;
+                ours.put(new_number, None);
             }
             ours.push(item)?;
         }
@@ -279,13 +279,13 @@ impl Joining<'_> {
 impl ReasoningBoard {
     /// The items that an item refers to.
     pub fn refers(&self, item: ItemId) -> Vec<ItemId> {
-        let mut found = Vec::new();
+        let mut references = Vec::new();
         each_table!(self, table => {
             if table.kind == item.kind {
-                found.extend(table.get(item.number).into_iter().flat_map(ItemReferences::refers));
+                references.extend(table.get(item.number).into_iter().flat_map(ItemReferences::refers));
             }
         });
-        found
+        references
     }
 
     /// Merges what changed between `base` and `theirs` into this mind.
@@ -335,17 +335,17 @@ impl ReasoningBoard {
     /// Restores items that remaining items refer to: a dangling reference is worse than an extra item.
     fn keep_what_is_referred_to(&self, mind: &mut Self, conflicts: &mut Vec<ItemId>) {
         loop {
-            let mut wanted: Vec<ItemId> = Vec::new();
+            let mut required: Vec<ItemId> = Vec::new();
             each_table!(&*mind, table => {
-                wanted.extend(table.iter().flat_map(|(_, item)| item.refers()));
+                required.extend(table.iter().flat_map(|(_, item)| item.refers()));
             });
-            wanted.retain(|item| mind.expect(*item).is_err() && self.expect(*item).is_ok());
-            wanted.sort();
-            wanted.dedup();
-            if wanted.is_empty() {
+            required.retain(|item| mind.expect(*item).is_err() && self.expect(*item).is_ok());
+            required.sort();
+            required.dedup();
+            if required.is_empty() {
                 return;
             }
-            for item in wanted {
+            for item in required {
                 let number = item.number;
                 match item.kind {
                     ItemKind::Hypothesis => mind.hypotheses.put(number, self.hypotheses.get(number).cloned()),

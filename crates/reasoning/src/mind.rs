@@ -108,15 +108,15 @@ impl ReasoningBoard {
     /// Checks that an item exists.
     pub fn expect(&self, item: ItemId) -> Result<(), MindError> {
         match item.kind {
-            ItemKind::Hypothesis => self.hypotheses.known(item.number).map(drop),
-            ItemKind::Evidence => self.evidence.known(item.number).map(drop),
-            ItemKind::Belief => self.beliefs.known(item.number).map(drop),
-            ItemKind::Contradiction => self.contradictions.known(item.number).map(drop),
-            ItemKind::Gap => self.gaps.known(item.number).map(drop),
-            ItemKind::Verification => self.verifications.known(item.number).map(drop),
-            ItemKind::Run => self.runs.known(item.number).map(drop),
-            ItemKind::Note => self.notes.known(item.number).map(drop),
-            ItemKind::Experiment => self.experiments.known(item.number).map(drop),
+            ItemKind::Hypothesis => self.hypotheses.require(item.number).map(drop),
+            ItemKind::Evidence => self.evidence.require(item.number).map(drop),
+            ItemKind::Belief => self.beliefs.require(item.number).map(drop),
+            ItemKind::Contradiction => self.contradictions.require(item.number).map(drop),
+            ItemKind::Gap => self.gaps.require(item.number).map(drop),
+            ItemKind::Verification => self.verifications.require(item.number).map(drop),
+            ItemKind::Run => self.runs.require(item.number).map(drop),
+            ItemKind::Note => self.notes.require(item.number).map(drop),
+            ItemKind::Experiment => self.experiments.require(item.number).map(drop),
         }
     }
 
@@ -124,15 +124,15 @@ impl ReasoningBoard {
     pub fn origin_of(&self, item: ItemId) -> Option<&ItemOrigin> {
         let number = item.number;
         match item.kind {
-            ItemKind::Hypothesis => self.hypotheses.get(number).map(|known| &known.origin),
-            ItemKind::Evidence => self.evidence.get(number).map(|known| &known.origin),
-            ItemKind::Belief => self.beliefs.get(number).map(|known| &known.origin),
-            ItemKind::Contradiction => self.contradictions.get(number).map(|known| &known.origin),
-            ItemKind::Gap => self.gaps.get(number).map(|known| &known.origin),
-            ItemKind::Verification => self.verifications.get(number).map(|known| &known.origin),
-            ItemKind::Run => self.runs.get(number).map(|known| &known.origin),
-            ItemKind::Note => self.notes.get(number).map(|known| &known.origin),
-            ItemKind::Experiment => self.experiments.get(number).map(|known| &known.origin),
+            ItemKind::Hypothesis => self.hypotheses.get(number).map(|entry| &entry.origin),
+            ItemKind::Evidence => self.evidence.get(number).map(|entry| &entry.origin),
+            ItemKind::Belief => self.beliefs.get(number).map(|entry| &entry.origin),
+            ItemKind::Contradiction => self.contradictions.get(number).map(|entry| &entry.origin),
+            ItemKind::Gap => self.gaps.get(number).map(|entry| &entry.origin),
+            ItemKind::Verification => self.verifications.get(number).map(|entry| &entry.origin),
+            ItemKind::Run => self.runs.get(number).map(|entry| &entry.origin),
+            ItemKind::Note => self.notes.get(number).map(|entry| &entry.origin),
+            ItemKind::Experiment => self.experiments.get(number).map(|entry| &entry.origin),
         }
     }
 
@@ -140,16 +140,16 @@ impl ReasoningBoard {
     pub fn text_of(&self, item: ItemId) -> String {
         let number = item.number;
         let text = match item.kind {
-            ItemKind::Hypothesis => self.hypotheses.get(number).map(|known| known.statement.clone()),
-            ItemKind::Evidence => self.evidence.get(number).map(|known| known.text.clone()),
-            ItemKind::Belief => self.beliefs.get(number).map(|known| known.statement.clone()),
-            ItemKind::Contradiction => self.contradictions.get(number).map(|known| known.reason.clone()),
-            ItemKind::Gap => self.gaps.get(number).map(|known| known.question.clone()),
-            ItemKind::Verification => self.verifications.get(number).map(|known| known.title.clone()),
-            ItemKind::Run => self.runs.get(number).map(|known| known.reason.clone()),
-            ItemKind::Note => self.notes.get(number).map(|known| known.text.clone()),
+            ItemKind::Hypothesis => self.hypotheses.get(number).map(|entry| entry.statement.clone()),
+            ItemKind::Evidence => self.evidence.get(number).map(|entry| entry.text.clone()),
+            ItemKind::Belief => self.beliefs.get(number).map(|entry| entry.statement.clone()),
+            ItemKind::Contradiction => self.contradictions.get(number).map(|entry| entry.reason.clone()),
+            ItemKind::Gap => self.gaps.get(number).map(|entry| entry.question.clone()),
+            ItemKind::Verification => self.verifications.get(number).map(|entry| entry.title.clone()),
+            ItemKind::Run => self.runs.get(number).map(|entry| entry.reason.clone()),
+            ItemKind::Note => self.notes.get(number).map(|entry| entry.text.clone()),
             ItemKind::Experiment => (self.experiments.get(number))
-                .map(|known| format!("branch {}: succeeds if {}", known.branch, known.success)),
+                .map(|entry| format!("branch {}: succeeds if {}", entry.branch, entry.success)),
         };
         text.unwrap_or_default()
     }

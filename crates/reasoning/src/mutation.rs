@@ -19,7 +19,7 @@ use crate::item::{
 pub enum BoardMutation {
     /// Proposes a hypothesis.
     ProposeHypothesis {
-        /// What may be true.
+        /// A statement that may be true, in one sentence.
         statement: String,
         /// Its probability before any evidence.
         #[serde(default = "half")]
@@ -30,7 +30,7 @@ pub enum BoardMutation {
         /// Hypotheses that cannot be true together with it.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         excludes: Vec<HypothesisId>,
-        /// Keywords.
+        /// Tags by which it can be found; without duplicates.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         tags: Vec<String>,
     },
@@ -50,7 +50,7 @@ pub enum BoardMutation {
         hypothesis: HypothesisId,
         /// From -1 (against) to 1 (for).
         strength: f64,
-        /// What was found.
+        /// What was observed, in one sentence.
         text: String,
         /// The kind of evidence.
         #[serde(default = "observation")]
@@ -83,7 +83,7 @@ pub enum BoardMutation {
         /// The hypothesis it belongs to.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         hypothesis: Option<HypothesisId>,
-        /// Keywords.
+        /// Tags by which it can be found; without duplicates.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         tags: Vec<String>,
     },
@@ -195,7 +195,7 @@ pub enum BoardMutation {
     },
     /// Adds a check.
     AddVerification {
-        /// What it shows.
+        /// What a passed check proves, in one sentence.
         title: String,
         /// How it is checked.
         check: Check,
@@ -233,12 +233,12 @@ pub enum BoardMutation {
     },
     /// Adds a note.
     AddNote {
-        /// What it says.
+        /// The text of the note.
         text: String,
         /// The items it is about.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         about: Vec<ItemId>,
-        /// Keywords.
+        /// Tags by which it can be found; without duplicates.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         tags: Vec<String>,
     },
@@ -310,7 +310,8 @@ pub struct MutationEffect {
     /// The item it created or changed.
     pub item: ItemId,
     /// What happened, each in a sentence; the first is about the item.
-    pub said: Vec<String>,
+    #[serde(rename = "said")]
+    pub messages: Vec<String>,
     /// Why this deserves a checkpoint; empty if it does not.
     pub causes: Vec<CheckpointCause>,
     /// Whether the caller should stop running checks.
@@ -318,8 +319,8 @@ pub struct MutationEffect {
 }
 
 impl MutationEffect {
-    pub(crate) fn new(item: impl Into<ItemId>, said: impl Into<String>) -> Self {
-        Self { item: item.into(), said: vec![said.into()], causes: Vec::new(), halt: false }
+    pub(crate) fn new(item: impl Into<ItemId>, message: impl Into<String>) -> Self {
+        Self { item: item.into(), messages: vec![message.into()], causes: Vec::new(), halt: false }
     }
 
     pub(crate) fn with_cause(mut self, cause: CheckpointCause) -> Self {

@@ -21,12 +21,12 @@ impl ReasoningBoard {
             ItemKind::Hypothesis => self.sort_hypotheses(&mut items),
             ItemKind::Gap => return self.gaps_in_order(),
             ItemKind::Contradiction => items.sort_by_key(|item| {
-                let known = self.contradictions.get(item.number);
-                known.is_none_or(|known| known.status != ContradictionStatus::Open)
+                let entry = self.contradictions.get(item.number);
+                entry.is_none_or(|entry| entry.status != ContradictionStatus::Open)
             }),
             ItemKind::Experiment => items.sort_by_key(|item| {
-                let known = self.experiments.get(item.number);
-                known.is_none_or(|known| known.status != ExperimentStatus::Running)
+                let entry = self.experiments.get(item.number);
+                entry.is_none_or(|entry| entry.status != ExperimentStatus::Running)
             }),
             ItemKind::Evidence | ItemKind::Run | ItemKind::Note => items.reverse(),
             ItemKind::Belief | ItemKind::Verification => {}
@@ -37,21 +37,21 @@ impl ReasoningBoard {
     fn sort_hypotheses(&self, items: &mut [ItemId]) {
         let confidences = self.confidences();
         let sure = |item: &ItemId| confidences.get(&item.number).copied().unwrap_or(0.5);
-        let rank = |item: &ItemId| match self.hypotheses.get(item.number).map(|known| known.status) {
+        let rank = |item: &ItemId| match self.hypotheses.get(item.number).map(|entry| entry.status) {
             Some(HypothesisStatus::Testing | HypothesisStatus::Active) | None => 0,
-            Some(other) => other as u8,
+            Some(status) => status as u8,
         };
         items.sort_by(|a, b| rank(a).cmp(&rank(b)).then(sure(b).total_cmp(&sure(a))).then(a.cmp(b)));
     }
 
     fn gaps_in_order(&self) -> Vec<ItemId> {
         let next: Vec<ItemId> = self.gap_actions().iter().map(|action| action.item).collect();
-        let known: std::collections::HashSet<ItemId> = next.iter().copied().collect();
-        let of = |wanted: bool| {
-            let gaps = self.gaps.iter().filter(move |(_, gap)| (gap.status == GapStatus::Open) == wanted);
+        let entry: std::collections::HashSet<ItemId> = next.iter().copied().collect();
+        let select = |is_next: bool| {
+            let gaps = self.gaps.iter().filter(move |(_, gap)| (gap.status == GapStatus::Open) == is_next);
             gaps.map(|(number, _)| ItemId { kind: ItemKind::Gap, number })
         };
-        let waiting: Vec<ItemId> = of(true).filter(|item| !known.contains(item)).collect();
-        next.into_iter().chain(waiting).chain(of(false)).collect()
+        let waiting: Vec<ItemId> = select(true).filter(|item| !entry.contains(item)).collect();
+        next.into_iter().chain(waiting).chain(select(false)).collect()
     }
 }

@@ -38,8 +38,8 @@ impl<T: Clone> Page<T> {
 
     /// A copy that is about to change.
     fn fork(&self) -> Self {
-        let before = self.stored.get().or(self.before.as_ref()).cloned();
-        Self { items: self.items.clone(), stored: OnceLock::new(), before }
+        let delta_base = self.stored.get().or(self.before.as_ref()).cloned();
+        Self { items: self.items.clone(), stored: OnceLock::new(), before: delta_base }
     }
 }
 
@@ -74,12 +74,12 @@ impl<T: Clone + PartialEq> Table<T> {
 
     /// The item with this number.
     pub fn get(&self, number: u32) -> Option<&T> {
-        let at = (number as usize).checked_sub(1)?;
-        self.pages.get(at / PAGE)?.items.get(at % PAGE)?.as_ref()
+        let index = (number as usize).checked_sub(1)?;
+        self.pages.get(index / PAGE)?.items.get(index % PAGE)?.as_ref()
     }
 
     /// The item with this number, or an error that says why there is none.
-    pub fn known(&self, number: u32) -> Result<&T, MindError> {
+    pub fn require(&self, number: u32) -> Result<&T, MindError> {
         let item = ItemId { kind: self.kind, number };
         let newest = self.newest();
         self.get(number).ok_or(match number {
@@ -90,21 +90,22 @@ impl<T: Clone + PartialEq> Table<T> {
 
     /// All items with their numbers, in order.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = (u32, &T)> {
-        self.pages.iter().enumerate().flat_map(|(page, held)| {
-            held.items
+        self.pages.iter().enumerate().flat_map(|(page, page_items)| {
+            page_items
+                .items
                 .iter()
                 .enumerate()
-                .filter_map(move |(at, item)| Some(((page * PAGE + at + 1) as u32, item.as_ref()?)))
+                .filter_map(move |(index, item)| Some(((page * PAGE + index + 1) as u32, item.as_ref()?)))
         })
     }
 
     /// Changes an existing item.
-    pub(crate) fn change<R>(&mut self, number: u32, with: impl FnOnce(&mut T) -> R) -> Result<R, MindError> {
-        self.known(number)?;
+    pub(crate) fn change<R>(&mut self, number: u32, edit: impl FnOnce(&mut T) -> R) -> Result<R, MindError> {
+        self.require(number)?;
         let slot = self.slot(number);
-        // Cannot fail: `known` has found it.
+        // Cannot fail: `require` has found it.
         let item = slot.as_mut().ok_or(MindError::TakenBack(ItemId { kind: ItemKind::Note, number }))?;
-        Ok(with(item))
+        Ok(edit(item))
     }
 
     /// Appends an item and returns its number.
@@ -136,14 +137,14 @@ impl<T: Clone + PartialEq> Table<T> {
 
     /// The slot of a number that is in use.
     fn slot(&mut self, number: u32) -> &mut Option<T> {
-        let at = number as usize - 1;
-        let page = &mut self.pages[at / PAGE];
+        let index = number as usize - 1;
+        let page = &mut self.pages[index / PAGE];
         let mut fork = page.fork();
         // A page behind a new Arc has one owner.
         fork.items.shrink_to_fit();
         *page = Arc::new(fork);
         match Arc::get_mut(page) {
-            Some(page) => &mut page.items[at % PAGE],
+            Some(page) => &mut page.items[index % PAGE],
             None => unreachable!("the page was made here"),
         }
     }
@@ -161,12 +162,12 @@ impl<T: Clone + PartialEq> Table<T> {
     /// Numbers whose items differ between two tables, skipping pages they share.
     pub(crate) fn differing(&self, other: &Self) -> Vec<u32> {
         let pages = self.pages.len().max(other.pages.len());
-        let mut found = Vec::new();
+        let mut differing_numbers = Vec::new();
         for page in (0..pages).filter(|page| !self.shares_page(other, *page)) {
             let numbers = (page * PAGE + 1) as u32..=((page + 1) * PAGE) as u32;
-            found.extend(numbers.filter(|number| self.get(*number) != other.get(*number)));
+            differing_numbers.extend(numbers.filter(|number| self.get(*number) != other.get(*number)));
         }
-        found
+        differing_numbers
     }
 }
 

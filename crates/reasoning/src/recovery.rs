@@ -30,14 +30,14 @@ pub struct RecoveryContext {
 
 struct Page {
     text: String,
-    left: usize,
+    remaining_bytes: usize,
 }
 
 impl Page {
     fn add_line(&mut self, line: &str) -> bool {
-        let fits = line.len() < self.left;
+        let fits = line.len() < self.remaining_bytes;
         if fits {
-            self.left -= line.len() + 1;
+            self.remaining_bytes -= line.len() + 1;
             self.text.push_str(line);
             self.text.push('\n');
         }
@@ -48,15 +48,15 @@ impl Page {
         /// Bytes reserved for the number of omitted items.
         const OMISSION_NOTE_BYTES: usize = 40;
         let first = lines.first().map_or(0, String::len);
-        if lines.is_empty() || self.left < title.len() + first + OMISSION_NOTE_BYTES + 4 {
+        if lines.is_empty() || self.remaining_bytes < title.len() + first + OMISSION_NOTE_BYTES + 4 {
             return;
         }
         self.add_line(&format!("\n## {title}"));
-        for (at, line) in lines.iter().enumerate() {
-            let is_last = at + 1 == lines.len();
+        for (index, line) in lines.iter().enumerate() {
+            let is_last = index + 1 == lines.len();
             let room = if is_last { line.len() } else { line.len() + OMISSION_NOTE_BYTES };
-            if room >= self.left || !self.add_line(line) {
-                self.add_line(&format!("… and {} more lines", lines.len() - at));
+            if room >= self.remaining_bytes || !self.add_line(line) {
+                self.add_line(&format!("… and {} more lines", lines.len() - index));
                 return;
             }
         }
@@ -68,28 +68,30 @@ impl ReasoningBoard {
     pub fn recovery(&self, around: &RecoveryContext, budget: usize) -> String {
         let bytes = budget.max(LEAST_BUDGET) * BYTES_PER_TOKEN;
         let closing: usize = around.closing.iter().map(|line| line.len() + 1).sum();
-        let mut page = Page { text: String::new(), left: bytes.saturating_sub(closing + 1) };
+        let mut page = Page { text: String::new(), remaining_bytes: bytes.saturating_sub(closing + 1) };
         for line in &around.heading {
             page.add_line(line);
         }
-        let asked: Vec<String> = around.prompt.iter().map(|prompt| clip_line(prompt)).collect();
-        page.add_section("Last request", &asked);
+        let prompt_lines: Vec<String> = around.prompt.iter().map(|prompt| clip_line(prompt)).collect();
+        page.add_section("Last request", &prompt_lines);
         let next: Vec<String> = self
             .next_actions()
             .iter()
             .take(5)
             .enumerate()
-            .map(|(at, action)| format!("{}. {}: {} → {}", at + 1, action.what, action.why, action.command))
+            .map(|(index, action)| {
+                format!("{}. {}: {} → {}", index + 1, action.what, action.why, action.command)
+            })
             .collect();
         page.add_section("Do next", &next);
         page.add_section("Open hypotheses", &self.open_hypotheses());
         let board = self.board(false);
         let lines = |title: &str| {
-            let found = board.iter().find(|section| section.title == title);
-            found.map(|section| section.lines.clone()).unwrap_or_default()
+            let section_found = board.iter().find(|section| section.title == title);
+            section_found.map(|section| section.lines.clone()).unwrap_or_default()
         };
         page.add_section("Contradictions", &lines("Contradictions"));
-        page.add_section("Settled", &self.settled());
+        page.add_section("Settled", &self.list_settled());
         page.add_section("Open questions", &lines("Gaps"));
         page.add_section("Experiments", &lines("Experiments"));
         page.add_section("Beliefs", &lines("Beliefs"));
@@ -97,7 +99,7 @@ impl ReasoningBoard {
         page.add_section("Last commands", &around.commands);
         page.add_section("Files changed", &around.changed);
         page.add_section("Verifications", &lines("Verifications"));
-        page.left += closing + 1;
+        page.remaining_bytes += closing + 1;
         if !around.closing.is_empty() && page.add_line("") {
             for line in &around.closing {
                 page.add_line(line);
@@ -121,12 +123,12 @@ impl ReasoningBoard {
                     .take(3)
                     .map(|(number, e)| format!("E{number} {:+} {}", e.strength, clip_line(&e.text)))
                     .collect();
-                let because = match evidence.is_empty() {
+                let reasons = match evidence.is_empty() {
                     true => String::new(),
                     false => format!(" [{}]", evidence.join("; ")),
                 };
                 format!(
-                    "{id} {} {}: {}{because}",
+                    "{id} {} {}: {}{reasons}",
                     format_confidence(sure(number)),
                     hypothesis.status.as_str(),
                     clip_line(&hypothesis.statement)
@@ -136,7 +138,7 @@ impl ReasoningBoard {
     }
 
     /// Findings that need not be established again.
-    fn settled(&self) -> Vec<String> {
+    fn list_settled(&self) -> Vec<String> {
         let concluded = self
             .hypotheses
             .iter()

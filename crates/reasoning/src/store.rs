@@ -42,34 +42,34 @@ pub struct WrittenBoard {
 }
 
 impl ReasoningBoard {
-    /// Writes what is not stored yet. `before` is the location of the previous version.
+    /// Writes what is not stored yet. `previous` is the location of the previous version.
     pub fn store(
         &self,
         sink: &(impl ObjectSink + ?Sized),
-        before: Option<&BoardLocation>,
+        previous: Option<&BoardLocation>,
     ) -> Result<WrittenBoard, MindError> {
         let mut lists = Vec::new();
         let mut all = Vec::new();
         each_table!(self, table => {
             if !table.pages.is_empty() {
                 let pieces = store_pages(sink, table)?;
-                let known = before.and_then(|place| place.lists.iter().find(|(kind, _)| *kind == table.kind));
-                let similar = known.map(|(_, piece)| piece);
+                let old_list = previous.and_then(|place| place.lists.iter().find(|(kind, _)| *kind == table.kind));
+                let similar = old_list.map(|(_, piece)| piece);
                 lists.push((table.kind, Piece::store_array(sink, pieces.iter().cloned(), similar)?));
                 all.push((table.kind, pieces));
             }
         });
-        let named = lists.iter().map(|(kind, piece)| (kind.plural().to_owned(), piece.clone()));
+        let named_lists = lists.iter().map(|(kind, piece)| (kind.plural().to_owned(), piece.clone()));
         let format = ("format".to_owned(), Piece::value(sink, &json!(FORMAT))?);
-        let root = assemble(sink, named.chain([format]), before.and_then(|place| place.root))?;
+        let root = assemble(sink, named_lists.chain([format]), previous.and_then(|place| place.root))?;
         Ok(WrittenBoard { place: BoardLocation { root: Some(root), lists }, pages: all })
     }
 
     /// Records that what was written of this mind has been committed, so that it is not written again.
     pub fn committed(&self, written: &WrittenBoard) {
         each_table!(self, table => {
-            let known = written.pages.iter().find(|(kind, _)| *kind == table.kind);
-            for (page, piece) in table.pages.iter().zip(known.map_or([].as_slice(), |(_, pieces)| pieces)) {
+            let written_pages = written.pages.iter().find(|(kind, _)| *kind == table.kind);
+            for (page, piece) in table.pages.iter().zip(written_pages.map_or([].as_slice(), |(_, pieces)| pieces)) {
                 // Fails only for a page that was stored before, as the same object.
                 let _ = page.stored.set(piece.clone());
             }
@@ -155,42 +155,42 @@ fn store_pages<T: Serialize + Clone>(
 
 fn read_table<T: DeserializeOwned + Clone + PartialEq + Send>(
     source: &(impl ObjectSource + ?Sized),
-    known: &Table<T>,
+    known_table: &Table<T>,
     pieces: Vec<Piece>,
 ) -> Result<Table<T>, MindError> {
-    let kind = known.kind;
-    let wrong = |at: usize, what: String| {
-        MindError::Unreadable(format!("page {at} of the {}: {what}", kind.plural()))
+    let kind = known_table.kind;
+    let corrupt = |page_number: usize, what: String| {
+        MindError::Unreadable(format!("page {page_number} of the {}: {what}", kind.plural()))
     };
     let count = pieces.len();
     let mut pages = Vec::with_capacity(count);
     let mut texts = Vec::new();
-    for (at, piece) in pieces.into_iter().enumerate() {
-        let same = known.pages.get(at).filter(|page| page.stored.get() == Some(&piece));
-        if let Some(page) = same.filter(|page| page.items.len() == PAGE || at + 1 == count) {
+    for (page_number, piece) in pieces.into_iter().enumerate() {
+        let unchanged = known_table.pages.get(page_number).filter(|page| page.stored.get() == Some(&piece));
+        if let Some(page) = unchanged.filter(|page| page.items.len() == PAGE || page_number + 1 == count) {
             pages.push(Ok(Arc::clone(page)));
             continue;
         }
-        let text = piece.read_text(source)?.ok_or_else(|| wrong(at, "it is not text".into()))?;
+        let text = piece.read_text(source)?.ok_or_else(|| corrupt(page_number, "it is not text".into()))?;
         texts.push(text.into_owned());
         pages.push(Err(piece));
     }
     let mut read = parse_pages::<T>(&texts).into_iter();
     let mut table = Table::new(kind);
-    for (at, page) in pages.into_iter().enumerate() {
+    for (page_number, page) in pages.into_iter().enumerate() {
         let piece = match page {
-            Ok(known) => {
-                table.pages.push(known);
+            Ok(known_table) => {
+                table.pages.push(known_table);
                 continue;
             }
             Err(piece) => piece,
         };
         // There is one text for each page that was not known.
         let items = read.next().unwrap_or_else(|| Ok(Vec::new()));
-        let items = items.map_err(|error| wrong(at, error.to_string()))?;
-        let full = items.len() == PAGE || (at + 1 == count && (1..=PAGE).contains(&items.len()));
+        let items = items.map_err(|error| corrupt(page_number, error.to_string()))?;
+        let full = items.len() == PAGE || (page_number + 1 == count && (1..=PAGE).contains(&items.len()));
         if !full {
-            return Err(wrong(at, format!("it has {} items", items.len())));
+            return Err(corrupt(page_number, format!("it has {} items", items.len())));
         }
         table.pages.push(Arc::new(Page::new(items, Some(piece))));
     }
@@ -200,16 +200,17 @@ fn read_table<T: DeserializeOwned + Clone + PartialEq + Send>(
 /// Parses the items of pages. This takes most of the time of reading a large board, so two threads do it if there are many
 /// pages.
 fn parse_pages<T: DeserializeOwned + Send>(texts: &[String]) -> Vec<serde_json::Result<Vec<Option<T>>>> {
-    let all = |texts: &[String]| texts.iter().map(|text| serde_json::from_str(text)).collect::<Vec<_>>();
+    let parse_all =
+        |texts: &[String]| texts.iter().map(|text| serde_json::from_str(text)).collect::<Vec<_>>();
     if texts.len() < MIN_PAGES_PER_THREAD {
-        return all(texts);
+        return parse_all(texts);
     }
     let (first, second) = texts.split_at(texts.len() / 2);
     std::thread::scope(|scope| {
-        let beside = scope.spawn(|| all(second));
-        let mut pages = all(first);
+        let second_half = scope.spawn(|| parse_all(second));
+        let mut pages = parse_all(first);
         // Parsing does not panic; if it does, it is repeated here.
-        pages.extend(beside.join().unwrap_or_else(|_| all(second)));
+        pages.extend(second_half.join().unwrap_or_else(|_| parse_all(second)));
         pages
     })
 }

@@ -60,19 +60,19 @@ impl ReasoningBoard {
         let effort = (gap.minutes.unwrap_or(10.0) / 10.0).max(1.0);
         let score = gap.criticality.weight() * (1.0 + held_up.len() as f64 + behind as f64) / effort;
         let plan = self.plan_for(|act| matches!(act, OnOutcome::Fill(gap) if *gap == id));
-        let mut why = format!("it is {}", gap.criticality.as_str());
+        let mut reason = format!("it is {}", gap.criticality.as_str());
         if !held_up.is_empty() {
             let names: Vec<ItemId> = held_up.into_iter().collect();
-            why.push_str(&format!(" and blocks {}", crate::diff::list_names(&names)));
+            reason.push_str(&format!(" and blocks {}", crate::diff::list_names(&names)));
         }
         if behind > 0 {
-            why.push_str(&format!(
+            reason.push_str(&format!(
                 "; {behind} more gap{} wait{} for it",
                 plural_ending(behind),
                 if behind == 1 { "s" } else { "" }
             ));
         }
-        let (what, command) = match (plan, &gap.strategy) {
+        let (action, command) = match (plan, &gap.strategy) {
             (Some(plan), _) => (
                 format!("run {plan} to answer: {}", clip_line(&gap.question)),
                 format!("stepback board verify run {plan}"),
@@ -86,25 +86,27 @@ impl ReasoningBoard {
                 format!("stepback board gap fill {id} \"…\""),
             ),
         };
-        SuggestedAction { item: id.into(), what, why, command, score }
+        SuggestedAction { item: id.into(), what: action, why: reason, command, score }
     }
 
     /// The items that a gap and the gaps behind it hold up, and the number of these gaps.
     fn held_up(&self, id: GapId) -> (BTreeSet<ItemId>, usize) {
-        let mut seen = BTreeSet::from([id]);
+        let mut visited = BTreeSet::from([id]);
         let mut wave = vec![id];
         let mut items = BTreeSet::new();
-        while let Some(at) = wave.pop() {
-            items.extend(self.gaps.get(at.0).into_iter().flat_map(|gap| gap.blocks.iter().copied()));
-            for (number, _) in
-                self.gaps.iter().filter(|(_, gap)| gap.status == GapStatus::Open && gap.after.contains(&at))
+        while let Some(current) = wave.pop() {
+            items.extend(self.gaps.get(current.0).into_iter().flat_map(|gap| gap.blocks.iter().copied()));
+            for (number, _) in self
+                .gaps
+                .iter()
+                .filter(|(_, gap)| gap.status == GapStatus::Open && gap.after.contains(&current))
             {
-                if seen.insert(GapId(number)) {
+                if visited.insert(GapId(number)) {
                     wave.push(GapId(number));
                 }
             }
         }
-        (items, seen.len() - 1)
+        (items, visited.len() - 1)
     }
 
     /// The newest check that has such a consequence and was not run yet.
@@ -128,7 +130,7 @@ impl ReasoningBoard {
             .map(|(number, hypothesis)| {
                 let id = HypothesisId(number);
                 let sure = confidences.get(&number).copied().unwrap_or(0.5);
-                let below = self
+                let descendants = self
                     .hypotheses
                     .iter()
                     .filter(|(_, h)| h.parent == Some(id) && h.status.is_open())
@@ -138,12 +140,13 @@ impl ReasoningBoard {
                 );
                 let ready = if plan.is_some() { 1.5 } else { 1.0 };
                 let bits = entropy_bits(sure);
-                let mut why =
+                let mut reason =
                     format!("at {}, testing it yields up to {bits:.2} bits", format_confidence(sure));
-                if below > 0 {
-                    why.push_str(&format!("; {below} more depend{} on it", verb_ending(below)));
+                if descendants > 0 {
+                    reason
+                        .push_str(&format!("; {descendants} more depend{} on it", verb_ending(descendants)));
                 }
-                let (what, command) = match plan {
+                let (action, command) = match plan {
                     Some(plan) => (
                         format!("run {plan} to test {id}: {}", clip_line(&hypothesis.statement)),
                         format!("stepback board verify run {plan}"),
@@ -155,10 +158,10 @@ impl ReasoningBoard {
                 };
                 SuggestedAction {
                     item: id.into(),
-                    what,
-                    why,
+                    what: action,
+                    why: reason,
                     command,
-                    score: bits * (1.0 + below as f64) * 2.0 * ready,
+                    score: bits * (1.0 + descendants as f64) * 2.0 * ready,
                 }
             })
             .collect();
@@ -169,15 +172,19 @@ impl ReasoningBoard {
     fn contradiction_actions(&self) -> Vec<SuggestedAction> {
         self.contradictions
             .iter()
-            .filter(|(_, known)| known.status == ContradictionStatus::Open)
-            .map(|(number, known)| {
+            .filter(|(_, contradiction)| contradiction.status == ContradictionStatus::Open)
+            .map(|(number, contradiction)| {
                 let id = ContradictionId(number);
                 SuggestedAction {
                     item: id.into(),
-                    what: format!("resolve {id}: {}", known.suggestion),
-                    why: format!("{} ({})", clip_line(&known.reason), known.severity.as_str()),
+                    what: format!("resolve {id}: {}", contradiction.suggestion),
+                    why: format!(
+                        "{} ({})",
+                        clip_line(&contradiction.reason),
+                        contradiction.severity.as_str()
+                    ),
                     command: format!("stepback board contradiction resolve {id} \"…\""),
-                    score: known.severity.weight() * 1.5,
+                    score: contradiction.severity.weight() * 1.5,
                 }
             })
             .collect()

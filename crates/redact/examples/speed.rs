@@ -8,21 +8,21 @@ use stepback_redact::redact;
 const SIZE: usize = 50_000_000;
 
 /// The time this thread has had a processor, so that a busy machine does not count.
-fn cpu_seconds(begun: Instant) -> f64 {
+fn cpu_seconds(started: Instant) -> f64 {
     let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     let nanoseconds = stat.split(' ').next().and_then(|field| field.parse::<f64>().ok());
-    nanoseconds.map_or(begun.elapsed().as_secs_f64(), |n| n / 1e9)
+    nanoseconds.map_or(started.elapsed().as_secs_f64(), |n| n / 1e9)
 }
 
 fn measure(name: &str, piece: &str) {
     let text = piece.repeat(SIZE / piece.len().max(1) + 1);
-    let begun = Instant::now();
-    let before = cpu_seconds(begun);
+    let started = Instant::now();
+    let cpu_before = cpu_seconds(started);
     let clean = redact(&text);
-    let took = cpu_seconds(begun) - before;
-    let speed = text.len() as f64 / 1e6 / took;
-    let found = if clean.len() == text.len() { "nothing found" } else { "secrets found" };
-    println!("{name:<28} {speed:>8.0} MB/s  {found}");
+    let cpu_used = cpu_seconds(started) - cpu_before;
+    let speed = text.len() as f64 / 1e6 / cpu_used;
+    let result = if clean.len() == text.len() { "nothing found" } else { "secrets found" };
+    println!("{name:<28} {speed:>8.0} MB/s  {result}");
 }
 
 fn main() {

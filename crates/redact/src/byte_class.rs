@@ -72,20 +72,20 @@ pub fn is(byte: u8, mask: u8) -> bool {
     CLASS[byte as usize] & mask != 0
 }
 
-/// Returns where the run of bytes of `mask` that begins at `from` ends, reading at most `most` bytes.
+/// Returns where the run of bytes of `mask` that begins at `start` ends, reading at most `limit` bytes.
 #[inline]
-pub fn run_end(bytes: &[u8], from: usize, mask: u8, most: usize) -> usize {
-    let stop = bytes.len().min(from.saturating_add(most));
-    let mut at = from;
-    while at < stop && is(bytes[at], mask) {
-        at += 1;
+pub fn run_end(bytes: &[u8], start: usize, mask: u8, limit: usize) -> usize {
+    let stop = bytes.len().min(start.saturating_add(limit));
+    let mut index = start;
+    while index < stop && is(bytes[index], mask) {
+        index += 1;
     }
-    at
+    index
 }
 
 /// Returns all classes that occur in `bytes`.
 pub fn classes(bytes: &[u8]) -> u8 {
-    bytes.iter().fold(0, |all, b| all | CLASS[*b as usize])
+    bytes.iter().fold(0, |mask, b| mask | CLASS[*b as usize])
 }
 
 /// Whether `needle` (in lower case) occurs in `bytes`, in any case.
@@ -100,12 +100,12 @@ pub fn contains(bytes: &[u8], needle: &[u8]) -> bool {
 
 /// Returns how many different bytes there are, counting no further than `enough`.
 pub fn distinct(bytes: &[u8], enough: usize) -> usize {
-    let mut seen = [0u64; 4];
+    let mut bitmap = [0u64; 4];
     let mut count = 0;
     for b in bytes {
         let (word, bit) = ((b >> 6) as usize, 1u64 << (b & 63));
-        if seen[word] & bit == 0 {
-            seen[word] |= bit;
+        if bitmap[word] & bit == 0 {
+            bitmap[word] |= bit;
             count += 1;
             if count >= enough {
                 break;

@@ -140,8 +140,8 @@ pub fn is_expression(value: &[u8]) -> bool {
     }
     // A call or an index, but not any bracket: passwords have them too.
     let called = value.iter().position(|b| matches!(b, b'(' | b'[' | b'{' | b'<'));
-    if called.is_some_and(|at| {
-        at > 0 && value[..at].iter().all(|b| byte_class::is(*b, ALNUM) || matches!(b, b'_' | b'.'))
+    if called.is_some_and(|index| {
+        index > 0 && value[..index].iter().all(|b| byte_class::is(*b, ALNUM) || matches!(b, b'_' | b'.'))
     }) {
         return true;
     }
@@ -166,7 +166,7 @@ pub fn is_expression(value: &[u8]) -> bool {
 /// Whether the value is an identifier with a number in it: parts that are words, numbers only at the ends of parts, and a
 /// part that names a type or an algorithm.
 fn is_numbered_name(value: &[u8]) -> bool {
-    let stem_end = value.iter().rposition(|b| !byte_class::is(*b, DIGIT)).map_or(0, |at| at + 1);
+    let stem_end = value.iter().rposition(|b| !byte_class::is(*b, DIGIT)).map_or(0, |index| index + 1);
     let stem = &value[..stem_end];
     if is_one_of(stem, NUMBERED) || is_one_of(value, NUMBERED) {
         return true;

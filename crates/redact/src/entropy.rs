@@ -134,7 +134,7 @@ fn judge(view: &ByteWindow<'_>, end: usize) -> Option<FoundSecret> {
 /// prefixes of secrets are in the table.
 fn has_small_prefix(text: &[u8]) -> bool {
     let joint = text.iter().take(16).position(|b| matches!(b, b'_' | b'-'));
-    joint.is_some_and(|at| text[..at].iter().all(|b| byte_class::is(*b, LOWER | DIGIT)))
+    joint.is_some_and(|index| text[..index].iter().all(|b| byte_class::is(*b, LOWER | DIGIT)))
 }
 
 fn is_random(text: &[u8]) -> bool {
@@ -166,26 +166,26 @@ fn is_random(text: &[u8]) -> bool {
 
 /// Whether the token is a line between similar lines: a block of encoded data.
 fn is_line_of_block(view: &ByteWindow<'_>, end: usize) -> bool {
-    let after = view.byte(end) == b'\n' || view.byte(end) == b'\r' || view.byte(end) == b'\\';
-    let before = matches!(view.before(), b'\n' | b'n');
-    end - view.start >= 60 && (before || after)
+    let ends_line = view.byte(end) == b'\n' || view.byte(end) == b'\r' || view.byte(end) == b'\\';
+    let begins_line = matches!(view.before(), b'\n' | b'n');
+    end - view.start >= 60 && (begins_line || ends_line)
 }
 
 /// Whether the name in front of the token says what it is.
 fn is_explained(view: &ByteWindow<'_>) -> bool {
-    let before = &view.bytes[..view.start];
-    let signs = before
+    let preceding = &view.bytes[..view.start];
+    let signs = preceding
         .iter()
         .rev()
         .take(8)
         .take_while(|b| matches!(b, b'"' | b'\'' | b'\\' | b' ' | b'=' | b':' | b'>' | b'(' | b'`'))
         .count();
-    let sign = &before[before.len() - signs..];
+    let sign = &preceding[preceding.len() - signs..];
     if !sign.iter().any(|b| matches!(b, b'=' | b':' | b'>')) {
         return false;
     }
-    let before = &before[..before.len() - signs];
-    let length = before.iter().rev().take(40).take_while(|b| byte_class::is(**b, WORD)).count();
-    let name = &before[before.len() - length..];
+    let preceding = &preceding[..preceding.len() - signs];
+    let length = preceding.iter().rev().take(40).take_while(|b| byte_class::is(**b, WORD)).count();
+    let name = &preceding[preceding.len() - length..];
     NON_SECRET_NAMES.iter().any(|word| byte_class::contains_ignoring_case(name, word.as_bytes()))
 }

@@ -17,11 +17,11 @@ pub fn after_blank(view: &ByteWindow<'_>, dashes: usize) -> Option<FoundSecret> 
         if run == b"user" || run == b"proxy-user" {
             return user_and_password(view, start);
         }
-        let named = names::classify_name(run)?;
+        let name = names::classify_name(run)?;
         if matches!(view.byte(start), b'-' | b'=' | b':') || view.has(start, b"id=") {
             return None;
         }
-        return pairs::secret_after_blank(view, &named, start);
+        return pairs::secret_after_blank(view, &name, start);
     }
     if dashes == 1 && view.byte(start) == b'-' {
         return None;
@@ -59,22 +59,22 @@ pub fn assigned_by_command(view: &ByteWindow<'_>) -> Option<FoundSecret> {
 /// Returns the secret in `NAME value`.
 fn named_word(view: &ByteWindow<'_>, name: usize) -> Option<FoundSecret> {
     let name_end = byte_class::run_end(view.bytes, name, byte_class::WORD, 80);
-    let named = names::classify_name(view.bytes.get(name..name_end)?)?;
+    let secret_name = names::classify_name(view.bytes.get(name..name_end)?)?;
     let start = view.skip_blanks(name_end);
     if start == name_end || matches!(view.byte(start), b'=' | b':' | b'|' | b'&' | b';' | b'#' | b'\\') {
         return None;
     }
-    pairs::secret_after_blank(view, &named, start)
+    pairs::secret_after_blank(view, &secret_name, start)
 }
 
 /// Whether the run is the first word of a line or of a command.
 fn begins_command(view: &ByteWindow<'_>) -> bool {
-    let before = view.bytes[..view.start].trim_ascii_end();
-    let gap = &view.bytes[before.len()..view.start];
-    match before.last() {
+    let preceding = view.bytes[..view.start].trim_ascii_end();
+    let gap = &view.bytes[preceding.len()..view.start];
+    match preceding.last() {
         None | Some(b'\n' | b';' | b'|' | b'&' | b'"' | b'\'' | b'`' | b'(' | b'{') => true,
         // `\n` inside of a JSON string: the `n` belongs to the escape.
-        Some(b'n' | b't' | b'r') => before.len() >= 2 && before[before.len() - 2] == b'\\',
+        Some(b'n' | b't' | b'r') => preceding.len() >= 2 && preceding[preceding.len() - 2] == b'\\',
         // Line numbers of a listing, as in `12  ENV` and `12: ENV`, and steps, as in `[2/5] ENV`.
         Some(b':' | b']' | b'>' | b'+') => true,
         _ => gap.contains(&b'\n') || gap.contains(&b'\t'),
@@ -162,20 +162,20 @@ pub fn pgpass(view: &ByteWindow<'_>) -> Option<FoundSecret> {
     if !matches!(view.run(), b"5432" | b"5433" | b"6432") || view.before() != b':' {
         return None;
     }
-    let mut at = view.end;
+    let mut index = view.end;
     for _ in 0..2 {
-        let field = at + 1;
-        at = field;
-        while at < field + 64
-            && (byte_class::is(view.byte(at), byte_class::WORD) || matches!(view.byte(at), b'*' | b'.'))
+        let field = index + 1;
+        index = field;
+        while index < field + 64
+            && (byte_class::is(view.byte(index), byte_class::WORD) || matches!(view.byte(index), b'*' | b'.'))
         {
-            at += 1;
+            index += 1;
         }
-        if at == field || view.byte(at) != b':' {
+        if index == field || view.byte(index) != b':' {
             return None;
         }
     }
-    let start = at + 1;
+    let start = index + 1;
     let length = view
         .bytes
         .get(start..)?
@@ -194,15 +194,15 @@ fn line_before<'a>(view: &ByteWindow<'a>) -> &'a [u8] {
 
 /// Whether one of the programs is called earlier on the line.
 fn command_before(view: &ByteWindow<'_>, programs: &[&[u8]]) -> bool {
-    let before = line_before(view);
-    for at in (0..before.len()).rev() {
-        let byte = before[at];
+    let preceding = line_before(view);
+    for index in (0..preceding.len()).rev() {
+        let byte = preceding[index];
         if matches!(byte, b'\n' | b';' | b'|') {
             return false;
         }
-        let begins = |program: &&[u8]| program[0] == byte && before[at..].starts_with(program);
-        let apart = byte == b' ' || at == 0 || !byte_class::is(before[at - 1], ALNUM);
-        if apart && programs.iter().any(begins) {
+        let is_called = |program: &&[u8]| program[0] == byte && preceding[index..].starts_with(program);
+        let apart = byte == b' ' || index == 0 || !byte_class::is(preceding[index - 1], ALNUM);
+        if apart && programs.iter().any(is_called) {
             return true;
         }
     }

@@ -43,10 +43,10 @@ pub fn credentials(view: &ByteWindow<'_>) -> Option<FoundSecret> {
 
 /// Whether the scheme is the value of an `Authorization` header.
 fn follows_authorization(view: &ByteWindow<'_>) -> bool {
-    let before = view.bytes[..view.start].trim_ascii_end();
-    let name = before.iter().rposition(|b| byte_class::is(*b, WORD)).map_or(0, |last| last + 1);
-    let separator = &before[name..];
-    before[..name].to_ascii_lowercase().ends_with(b"authorization")
+    let preceding = view.bytes[..view.start].trim_ascii_end();
+    let name = preceding.iter().rposition(|b| byte_class::is(*b, WORD)).map_or(0, |last| last + 1);
+    let separator = &preceding[name..];
+    preceding[..name].to_ascii_lowercase().ends_with(b"authorization")
         && separator.len() <= 12
         && separator.iter().any(|b| matches!(b, b':' | b'=' | b','))
 }

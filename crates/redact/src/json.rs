@@ -21,15 +21,15 @@ pub fn redact_value(value: &mut Value) -> usize {
     redact_nested(value, None)
 }
 
-fn redact_nested(value: &mut Value, named: Option<&SecretName>) -> usize {
+fn redact_nested(value: &mut Value, name: Option<&SecretName>) -> usize {
     match value {
-        Value::String(text) => redact_string(text, named),
+        Value::String(text) => redact_string(text, name),
         Value::Array(items) => {
             let mut replaced = 0;
             let mut flag = None;
             for item in items {
                 let next = item.as_str().and_then(flag_name);
-                replaced += redact_nested(item, flag.as_ref().or(named));
+                replaced += redact_nested(item, flag.as_ref().or(name));
                 flag = next;
             }
             replaced
@@ -44,16 +44,16 @@ fn flag_name(text: &str) -> Option<SecretName> {
 }
 
 fn redact_object(map: &mut Map<String, Value>) -> usize {
-    let beside = ["name", "key", "Name", "Key"]
+    let sibling = ["name", "key", "Name", "Key"]
         .iter()
         .find_map(|name| map.get(*name)?.as_str())
         .and_then(|name| names::classify_name(name.as_bytes()));
     let mut replaced = 0;
     for (name, value) in map.iter_mut() {
-        let named = names::classify_name(name.as_bytes());
+        let own_name = names::classify_name(name.as_bytes());
         let is_value = matches!(name.as_str(), "value" | "Value");
-        let named = named.or(if is_value { beside } else { None });
-        replaced += redact_nested(value, named.as_ref());
+        let own_name = own_name.or(if is_value { sibling } else { None });
+        replaced += redact_nested(value, own_name.as_ref());
     }
     // Names are text too, but hardly ever a secret, so the object is rebuilt only if one is.
     if map.keys().any(|name| matches!(redact_counting(name).0, Cow::Owned(_))) {
@@ -69,15 +69,15 @@ fn redact_object(map: &mut Map<String, Value>) -> usize {
     replaced
 }
 
-fn redact_string(text: &mut String, named: Option<&SecretName>) -> usize {
-    if let Some(named) = named.filter(|named| !is_only_context(named))
-        && values::is_secret(named, text.as_bytes(), ValueNotation::QuotedData)
+fn redact_string(text: &mut String, name: Option<&SecretName>) -> usize {
+    if let Some(name) = name.filter(|name| !is_only_context(name))
+        && values::is_secret(name, text.as_bytes(), ValueNotation::QuotedData)
     {
-        *text = format!("[redacted:{}]", named.kind);
+        *text = format!("[redacted:{}]", name.kind);
         return 1;
     }
-    if let Some(SecretName { family: names::Family::SetCookie | names::Family::Authorization, .. }) = named {
-        return in_header(text, named.map_or("", |named| named.kind));
+    if let Some(SecretName { family: names::Family::SetCookie | names::Family::Authorization, .. }) = name {
+        return redact_header(text, name.map_or("", |name| name.kind));
     }
     let (clean, replaced) = redact_counting(text);
     if let Cow::Owned(clean) = clean {
@@ -86,12 +86,12 @@ fn redact_string(text: &mut String, named: Option<&SecretName>) -> usize {
     replaced
 }
 
-fn is_only_context(named: &SecretName) -> bool {
-    matches!(named.family, names::Family::SetCookie | names::Family::Authorization)
+fn is_only_context(name: &SecretName) -> bool {
+    matches!(name.family, names::Family::SetCookie | names::Family::Authorization)
 }
 
 /// Passes a header's value to the text scanner in the form it has in a request.
-fn in_header(text: &mut String, kind: &str) -> usize {
+fn redact_header(text: &mut String, kind: &str) -> usize {
     let name = if kind == "cookie" { "Set-Cookie: " } else { "Authorization: " };
     let line = format!("{name}{text}");
     let (clean, replaced) = redact_counting(&line);

@@ -50,17 +50,17 @@ impl<'a> Parts<'a> {
     fn split(name: &'a [u8]) -> Self {
         let mut this = Self { parts: [b""; MAX_PARTS], count: 0 };
         let mut start = 0;
-        for at in 0..name.len() {
-            let byte = name[at];
+        for index in 0..name.len() {
+            let byte = name[index];
             if byte == b'_' || byte == b'-' {
-                this.push(&name[start..at]);
-                start = at + 1;
-            } else if at > start && byte_class::is(byte, UPPER) {
-                let after_lower = byte_class::is(name[at - 1], LOWER | DIGIT);
-                let before_lower = name.get(at + 1).is_some_and(|b| byte_class::is(*b, LOWER));
+                this.push(&name[start..index]);
+                start = index + 1;
+            } else if index > start && byte_class::is(byte, UPPER) {
+                let after_lower = byte_class::is(name[index - 1], LOWER | DIGIT);
+                let before_lower = name.get(index + 1).is_some_and(|b| byte_class::is(*b, LOWER));
                 if after_lower || before_lower {
-                    this.push(&name[start..at]);
-                    start = at;
+                    this.push(&name[start..index]);
+                    start = index;
                 }
             }
         }
@@ -193,22 +193,24 @@ pub fn classify_name(name: &[u8]) -> Option<SecretName> {
         return None;
     }
     let parts = Parts::split(name);
-    let mut all = parts.all();
-    while let [rest @ .., last] = all {
+    let mut name_parts = parts.all();
+    while let [rest @ .., last] = name_parts {
         let number = last.iter().all(|b| byte_class::is(*b, DIGIT));
         if rest.is_empty() || !(number || is_one_of(last, DISTINGUISHING_SUFFIXES)) {
             break;
         }
-        all = rest;
+        name_parts = rest;
     }
-    let (last, before) = all.split_last()?;
-    let (mut family, mut kind) = classify_ending(trim_number(last), before)?;
+    let (last, preceding) = name_parts.split_last()?;
+    let (mut family, mut kind) = classify_ending(trim_number(last), preceding)?;
     match family {
-        Family::Token if kind == "token" && before.iter().any(|p| is_one_of(p, OTHER_TOKENS)) => return None,
-        Family::Token if before.iter().any(|p| is_one_of(p, OTHER_KEYS)) => return None,
+        Family::Token if kind == "token" && preceding.iter().any(|p| is_one_of(p, OTHER_TOKENS)) => {
+            return None;
+        }
+        Family::Token if preceding.iter().any(|p| is_one_of(p, OTHER_KEYS)) => return None,
         Family::Password | Family::Secret | Family::Token => {
-            if let Some(known) = vendors::kind(parts.all(), family) {
-                kind = known;
+            if let Some(vendor_kind) = vendors::kind(parts.all(), family) {
+                kind = vendor_kind;
             }
         }
         _ => {}
@@ -241,7 +243,7 @@ pub fn may_announce(name: &[u8]) -> bool {
 }
 
 fn trim_number(part: &[u8]) -> &[u8] {
-    let end = part.iter().rposition(|b| !byte_class::is(*b, DIGIT)).map_or(part.len(), |at| at + 1);
+    let end = part.iter().rposition(|b| !byte_class::is(*b, DIGIT)).map_or(part.len(), |index| index + 1);
     &part[..end]
 }
 
@@ -249,46 +251,48 @@ fn ends_with(part: &[u8], word: &str) -> bool {
     part.len() >= word.len() && part[part.len() - word.len()..].eq_ignore_ascii_case(word.as_bytes())
 }
 
-fn classify_ending(last: &[u8], before: &[&[u8]]) -> Option<(Family, &'static str)> {
-    let previous = before.last().copied().unwrap_or(b"");
-    let is = |words: &[&str]| is_one_of(last, words);
+fn classify_ending(last: &[u8], preceding: &[&[u8]]) -> Option<(Family, &'static str)> {
+    let previous = preceding.last().copied().unwrap_or(b"");
+    let is_any = |words: &[&str]| is_one_of(last, words);
     Some(match last.first()? | 0x20 {
         _ if ends_with(last, "password") || ends_with(last, "passwd") => (Family::Password, "password"),
-        b'p' if is(&["pwd", "passcode", "passwort"]) => (Family::Password, "password"),
-        b'p' if is(&["pass", "pw"]) && !is_one_of(previous, &["first", "second", "render", "by"]) => {
+        b'p' if is_any(&["pwd", "passcode", "passwort"]) => (Family::Password, "password"),
+        b'p' if is_any(&["pass", "pw"]) && !is_one_of(previous, &["first", "second", "render", "by"]) => {
             (Family::Password, "password")
         }
-        b'p' if is(&["passphrase"]) => (Family::Phrase, "passphrase"),
-        b'p' if is(&["phrase"]) && is_one_of(previous, &["seed", "recovery", "secret", "mnemonic"]) => {
+        b'p' if is_any(&["passphrase"]) => (Family::Phrase, "passphrase"),
+        b'p' if is_any(&["phrase"]) && is_one_of(previous, &["seed", "recovery", "secret", "mnemonic"]) => {
             (Family::Phrase, "wallet-mnemonic")
         }
-        b'p' if is(&["pat"]) && !before.is_empty() => (Family::Token, "token"),
-        b'm' if is(&["mnemonic"]) => (Family::Phrase, "wallet-mnemonic"),
-        b's' if is(&["secrets"]) && !before.is_empty() => (Family::Secret, "secret"),
-        b's' if is(&["sig"]) && before.is_empty() => (Family::Signature, "azure-sas-signature"),
-        b's' if is(&["signature"]) && is_one_of(previous, &["amz", "goog"]) => {
+        b'p' if is_any(&["pat"]) && !preceding.is_empty() => (Family::Token, "token"),
+        b'm' if is_any(&["mnemonic"]) => (Family::Phrase, "wallet-mnemonic"),
+        b's' if is_any(&["secrets"]) && !preceding.is_empty() => (Family::Secret, "secret"),
+        b's' if is_any(&["sig"]) && preceding.is_empty() => (Family::Signature, "azure-sas-signature"),
+        b's' if is_any(&["signature"]) && is_one_of(previous, &["amz", "goog"]) => {
             (Family::Signature, "presigned-url-signature")
         }
-        b's' if is(&["string"]) && is_one_of(previous, &["connection"]) => {
+        b's' if is_any(&["string"]) && is_one_of(previous, &["connection"]) => {
             (Family::Secret, "connection-string")
         }
-        b'c' if is(&["credentials", "credential", "creds"]) => (Family::Secret, "credentials"),
-        b'c' if is(&["cookie"]) && is_one_of(previous, &["set"]) => (Family::SetCookie, "cookie"),
-        b'c' if is(&["cookie"]) && before.is_empty() => (Family::Cookies, "cookie"),
+        b'c' if is_any(&["credentials", "credential", "creds"]) => (Family::Secret, "credentials"),
+        b'c' if is_any(&["cookie"]) && is_one_of(previous, &["set"]) => (Family::SetCookie, "cookie"),
+        b'c' if is_any(&["cookie"]) && preceding.is_empty() => (Family::Cookies, "cookie"),
         // Agents use a plain "session" for their own sessions; only the names of cookies count.
-        b's' if is(&["session"]) && is_one_of(previous, &["gitlab", "rails", "laravel"]) => {
+        b's' if is_any(&["session"]) && is_one_of(previous, &["gitlab", "rails", "laravel"]) => {
             (Family::Token, "session-cookie")
         }
-        b's' if is(&["sessid"]) => (Family::Token, "session-cookie"),
-        b'p' if is(&["phpsessid"]) => (Family::Token, "session-cookie"),
-        b'j' if is(&["jsessionid"]) => (Family::Token, "session-cookie"),
-        b'j' if is(&["jwt"]) => (Family::Token, "token"),
-        b'd' if is(&["dsn"]) => (Family::Secret, "dsn"),
-        b'd' if is(&["data"]) && is_one_of(previous, &["key"]) => (Family::Token, "kubernetes-client-key"),
-        b'a' if is(&["authorization"]) => (Family::Authorization, "authorization"),
-        b'a' if is(&["auth"]) => (Family::EncodedPair, "docker-auth"),
-        b'k' if is(&["key"]) => {
-            if !is_one_of(previous, SECRET_KEYS) && !before.iter().any(|part| vendors::is_vendor(part)) {
+        b's' if is_any(&["sessid"]) => (Family::Token, "session-cookie"),
+        b'p' if is_any(&["phpsessid"]) => (Family::Token, "session-cookie"),
+        b'j' if is_any(&["jsessionid"]) => (Family::Token, "session-cookie"),
+        b'j' if is_any(&["jwt"]) => (Family::Token, "token"),
+        b'd' if is_any(&["dsn"]) => (Family::Secret, "dsn"),
+        b'd' if is_any(&["data"]) && is_one_of(previous, &["key"]) => {
+            (Family::Token, "kubernetes-client-key")
+        }
+        b'a' if is_any(&["authorization"]) => (Family::Authorization, "authorization"),
+        b'a' if is_any(&["auth"]) => (Family::EncodedPair, "docker-auth"),
+        b'k' if is_any(&["key"]) => {
+            if !is_one_of(previous, SECRET_KEYS) && !preceding.iter().any(|part| vendors::is_vendor(part)) {
                 return None;
             }
             let private = is_one_of(previous, &["private", "priv"]);
@@ -299,7 +303,7 @@ fn classify_ending(last: &[u8], before: &[&[u8]]) -> Option<(Family, &'static st
         _ if ends_with(last, "apikey") || ends_with(last, "secretkey") || ends_with(last, "accesskey") => {
             (Family::Token, "api-key")
         }
-        b'p' if is(&["privatekey"]) => (Family::Token, "private-key"),
+        b'p' if is_any(&["privatekey"]) => (Family::Token, "private-key"),
         _ => return None,
     })
 }

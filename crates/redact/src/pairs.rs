@@ -28,69 +28,70 @@ pub fn secret(view: &ByteWindow<'_>) -> Option<FoundSecret> {
         return None;
     }
     let (value, tight, key_quoted) = separator(view)?;
-    let named = names::classify_name(view.run())?;
-    let place = if tight && view.byte(value) == b'>' {
+    let name = names::classify_name(view.run())?;
+    let location = if tight && view.byte(value) == b'>' {
         element_value(view)
     } else {
-        value_at(view, &named, value, tight, key_quoted)
+        value_at(view, &name, value, tight, key_quoted)
     }?;
-    judge(view, &named, place)
+    judge(view, &name, location)
 }
 
-/// Returns the secret that `named` announces at `start`, for names that are followed only by a space.
-pub fn secret_after_blank(view: &ByteWindow<'_>, named: &SecretName, start: usize) -> Option<FoundSecret> {
-    let shouted = SecretName { is_uppercase: true, ..*named };
-    let place = value_at(view, &shouted, start, true, true)?;
-    judge(view, &shouted, place)
+/// Returns the secret that `name` announces at `start`, for names that are followed only by a space.
+pub fn secret_after_blank(view: &ByteWindow<'_>, name: &SecretName, start: usize) -> Option<FoundSecret> {
+    let shouted = SecretName { is_uppercase: true, ..*name };
+    let location = value_at(view, &shouted, start, true, true)?;
+    judge(view, &shouted, location)
 }
 
-fn judge(view: &ByteWindow<'_>, named: &SecretName, mut place: ValueLocation) -> Option<FoundSecret> {
-    if named.family == Family::Authorization {
-        place.start = headers::after_scheme(view, place.start, place.end)?;
+fn judge(view: &ByteWindow<'_>, name: &SecretName, mut location: ValueLocation) -> Option<FoundSecret> {
+    if name.family == Family::Authorization {
+        location.start = headers::after_scheme(view, location.start, location.end)?;
     }
-    let value = view.bytes.get(place.start..place.end)?;
-    if !values::is_secret(named, value, place.notation) {
+    let value = view.bytes.get(location.start..location.end)?;
+    if !values::is_secret(name, value, location.notation) {
         return None;
     }
-    if named.family == Family::SetCookie {
+    if name.family == Family::SetCookie {
         let equals = value.iter().position(|b| *b == b'=')?;
-        place.end = place.start + value.iter().position(|b| *b == b';').unwrap_or(value.len());
-        place.start += equals + 1;
-        return (place.start < place.end).then(|| FoundSecret::new(place.start, place.end, named.kind));
+        location.end = location.start + value.iter().position(|b| *b == b';').unwrap_or(value.len());
+        location.start += equals + 1;
+        return (location.start < location.end)
+            .then(|| FoundSecret::new(location.start, location.end, name.kind));
     }
-    let kind = own_kind(view, place.start, place.end).unwrap_or(named.kind);
-    Some(FoundSecret::new(place.start, place.end, kind))
+    let kind = own_kind(view, location.start, location.end).unwrap_or(name.kind);
+    Some(FoundSecret::new(location.start, location.end, kind))
 }
 
 /// Returns the kind of the value by its own shape, which is more exact than the name.
 pub fn own_kind(view: &ByteWindow<'_>, start: usize, end: usize) -> Option<&'static str> {
     let run_end = byte_class::run_end(view.bytes, start, WORD, LONGEST_VALUE);
-    let own = ByteWindow {
+    let own_view = ByteWindow {
         start,
         end: run_end,
         classes: byte_class::classes(&view.bytes[start..run_end]),
         ..*view
     };
-    prefixes::token_at(&own, start)
-        .or_else(|| structural::token(&own))
-        .filter(|found| found.start == start && found.end == end)
-        .map(|found| found.kind)
+    prefixes::token_at(&own_view, start)
+        .or_else(|| structural::token(&own_view))
+        .filter(|secret| secret.start == start && secret.end == end)
+        .map(|secret| secret.kind)
 }
 
 /// Returns where the value begins, whether only `=` precedes it, and whether the name was in quotes.
 fn separator(view: &ByteWindow<'_>) -> Option<(usize, bool, bool)> {
-    let mut at = view.end;
-    let (slashes, quote) = quote_at(view, at);
+    let mut index = view.end;
+    let (slashes, quote) = quote_at(view, index);
     let key_quoted = quote != 0;
     if key_quoted {
-        at += slashes + 1;
-        if view.byte(at) == b']' {
-            at += 1;
+        index += slashes + 1;
+        if view.byte(index) == b']' {
+            index += 1;
         }
-    } else if view.byte(at) == b'>' && view.before() == b'<' {
-        return Some((at, true, true));
+    } else if view.byte(index) == b'>' && view.before() == b'<' {
+        return Some((index, true, true));
     }
-    let sign = view.skip_blanks(at);
+    let sign = view.skip_blanks(index);
     let value = match (view.byte(sign), view.byte(sign + 1)) {
         (b'=', b'=' | b'~') | (b':', b':') => return None,
         (b'=', b'>') | (b':', b'=') => sign + 2,
@@ -98,17 +99,17 @@ fn separator(view: &ByteWindow<'_>) -> Option<(usize, bool, bool)> {
         _ => return None,
     };
     let start = view.skip_blanks(value);
-    let tight = sign == at && start == value && view.byte(sign) == b'=';
+    let tight = sign == index && start == value && view.byte(sign) == b'=';
     Some((start, tight, key_quoted))
 }
 
-/// Returns how many backslashes and which quote are at `at`; 0 for none.
-fn quote_at(view: &ByteWindow<'_>, at: usize) -> (usize, u8) {
+/// Returns how many backslashes and which quote are at `index`; 0 for none.
+fn quote_at(view: &ByteWindow<'_>, index: usize) -> (usize, u8) {
     let mut slashes = 0;
-    while slashes < 15 && view.byte(at + slashes) == b'\\' {
+    while slashes < 15 && view.byte(index + slashes) == b'\\' {
         slashes += 1;
     }
-    match view.byte(at + slashes) {
+    match view.byte(index + slashes) {
         quote @ (b'"' | b'\'') => (slashes, quote),
         b'`' if slashes == 0 => (0, b'`'),
         _ => (0, 0),
@@ -117,7 +118,7 @@ fn quote_at(view: &ByteWindow<'_>, at: usize) -> (usize, u8) {
 
 fn value_at(
     view: &ByteWindow<'_>,
-    named: &SecretName,
+    name: &SecretName,
     start: usize,
     tight: bool,
     key_quoted: bool,
@@ -128,17 +129,17 @@ fn value_at(
     let start = start + usize::from(literal);
     let (slashes, quote) = quote_at(view, start);
     if quote != 0 {
-        let data = key_quoted || named.is_uppercase;
-        let written = if data { ValueNotation::QuotedData } else { ValueNotation::QuotedCode };
-        return quoted_value(view, start + slashes + 1, slashes, quote, written);
+        let data = key_quoted || name.is_uppercase;
+        let notation = if data { ValueNotation::QuotedData } else { ValueNotation::QuotedCode };
+        return quoted_value(view, start + slashes + 1, slashes, quote, notation);
     }
     if !tight
         && !key_quoted
-        && let Some(place) = after_type(view, start)
+        && let Some(location) = after_type(view, start)
     {
-        return Some(place);
+        return Some(location);
     }
-    let end = bare_end(view, named, start, tight)?;
+    let end = bare_end(view, name, start, tight)?;
     Some(ValueLocation {
         start,
         end,
@@ -152,21 +153,21 @@ fn quoted_value(
     start: usize,
     slashes: usize,
     quote: u8,
-    written: ValueNotation,
+    notation: ValueNotation,
 ) -> Option<ValueLocation> {
-    let (mut before, mut blanks, mut signs) = (0, 0, 0);
-    for at in start..view.bytes.len().min(start + LONGEST_VALUE) {
-        let byte = view.bytes[at];
+    let (mut last_byte, mut blanks, mut signs) = (0, 0, 0);
+    for index in start..view.bytes.len().min(start + LONGEST_VALUE) {
+        let byte = view.bytes[index];
         if byte == quote {
-            let closes = if slashes == 0 { before % 2 == 0 } else { before == slashes };
+            let closes = if slashes == 0 { last_byte % 2 == 0 } else { last_byte == slashes };
             if closes {
-                return Some(ValueLocation { start, end: at - before.min(slashes), notation: written });
+                return Some(ValueLocation { start, end: index - last_byte.min(slashes), notation });
             }
-            if before < slashes {
+            if last_byte < slashes {
                 return None;
             }
         }
-        before = if byte == b'\\' { before + 1 } else { 0 };
+        last_byte = if byte == b'\\' { last_byte + 1 } else { 0 };
         blanks += usize::from(byte == b' ');
         signs += usize::from(matches!(byte, b'=' | b':'));
         if byte == b'\n' || blanks > 32 || signs > 32 {
@@ -178,39 +179,39 @@ fn quoted_value(
 
 /// Returns the value in `name: Type = "value"`.
 fn after_type(view: &ByteWindow<'_>, start: usize) -> Option<ValueLocation> {
-    let mut at = start;
-    while at < start + 40 {
-        match view.byte(at) {
-            b'=' if at > start => break,
+    let mut index = start;
+    while index < start + 40 {
+        match view.byte(index) {
+            b'=' if index > start => break,
             b if byte_class::is(b, ALNUM) || matches!(b, b'&' | b'\'' | b'_' | b'<' | b'>' | b'?' | b' ') => {
-                at += 1
+                index += 1
             }
             _ => return None,
         }
     }
-    let value = view.skip_blanks(at + 1);
+    let value = view.skip_blanks(index + 1);
     let (slashes, quote) = quote_at(view, value);
-    if at >= start + 40 || quote == 0 {
+    if index >= start + 40 || quote == 0 {
         return None;
     }
     quoted_value(view, value + slashes + 1, slashes, quote, ValueNotation::QuotedCode)
 }
 
 /// Returns where a value without quotes ends; `None` if it continues as an expression.
-fn bare_end(view: &ByteWindow<'_>, named: &SecretName, start: usize, tight: bool) -> Option<usize> {
-    let environment = tight && named.is_uppercase;
-    let cookie = matches!(named.family, Family::Cookies | Family::SetCookie | Family::Authorization);
+fn bare_end(view: &ByteWindow<'_>, name: &SecretName, start: usize, tight: bool) -> Option<usize> {
+    let environment = tight && name.is_uppercase;
+    let cookie = matches!(name.family, Family::Cookies | Family::SetCookie | Family::Authorization);
     let stop = view.bytes.len().min(start + LONGEST_VALUE);
-    let mut at = start;
+    let mut index = start;
     let mut signs = 0;
-    while at < stop {
-        signs += usize::from(matches!(view.bytes[at], b'=' | b':'));
+    while index < stop {
+        signs += usize::from(matches!(view.bytes[index], b'=' | b':'));
         if signs > if cookie { 64 } else { MAX_SIGNS } {
             return None;
         }
-        match view.bytes[at] {
+        match view.bytes[index] {
             b'\n' | b'\r' | b'"' | b'\'' | b'\\' | b'`' => break,
-            b' ' if cookie && at < start + 2048 => {}
+            b' ' if cookie && index < start + 2048 => {}
             _ if cookie => {}
             b' ' | b'\t' | b';' => break,
             _ if environment => {}
@@ -219,16 +220,16 @@ fn bare_end(view: &ByteWindow<'_>, named: &SecretName, start: usize, tight: bool
             b'(' | b'[' | b'{' | b'<' => return None,
             _ => {}
         }
-        at += 1;
+        index += 1;
     }
-    if at == start + LONGEST_VALUE {
+    if index == start + LONGEST_VALUE {
         return None;
     }
     // Punctuation at the end of a sentence or bracket is not part of a value, nor is the space before a line end.
-    while at > start && matches!(view.bytes[at - 1], b'.' | b',' | b')' | b' ' | b'\t') {
-        at -= 1;
+    while index > start && matches!(view.bytes[index - 1], b'.' | b',' | b')' | b' ' | b'\t') {
+        index -= 1;
     }
-    Some(at)
+    Some(index)
 }
 
 /// Returns the value in `<name>value</name>`.

@@ -42,23 +42,23 @@ pub fn putty_key(view: &ByteWindow<'_>) -> Option<FoundSecret> {
     if end == count { None } else { find_body(view, end, "putty-private-key") }
 }
 
-fn find_body(view: &ByteWindow<'_>, from: usize, kind: &'static str) -> Option<FoundSecret> {
-    let mut at = from;
-    while at < from + HEADERS {
-        at = separator_end(view.bytes, at);
-        match header_end(view.bytes, at) {
-            Some(end) => at = end,
+fn find_body(view: &ByteWindow<'_>, start: usize, kind: &'static str) -> Option<FoundSecret> {
+    let mut index = start;
+    while index < start + HEADERS {
+        index = separator_end(view.bytes, index);
+        match header_end(view.bytes, index) {
+            Some(end) => index = end,
             None => break,
         }
     }
-    let end = line_end(view.bytes, at)?;
-    Some(FoundSecret { start: at, end, kind, then: AfterSecret::DropKey })
+    let end = line_end(view.bytes, index)?;
+    Some(FoundSecret { start: index, end, kind, then: AfterSecret::DropKey })
 }
 
 /// Returns the end of a header such as `Proc-Type: 4,ENCRYPTED`.
-fn header_end(bytes: &[u8], at: usize) -> Option<usize> {
-    let name = byte_class::run_end(bytes, at, ALNUM | JOINER, 24);
-    if name == at || bytes.get(name..name + 2) != Some(b": ") {
+fn header_end(bytes: &[u8], start: usize) -> Option<usize> {
+    let name = byte_class::run_end(bytes, start, ALNUM | JOINER, 24);
+    if name == start || bytes.get(name..name + 2) != Some(b": ") {
         return None;
     }
     let rest = bytes.get(name..)?;
@@ -66,22 +66,22 @@ fn header_end(bytes: &[u8], at: usize) -> Option<usize> {
     Some(name + end)
 }
 
-/// Returns how far the body continues from `at`, which is inside it.
-pub fn body_continues(bytes: &[u8], at: usize) -> Option<usize> {
-    let end = base64_end(bytes, at);
-    if end > at {
+/// Returns how far the body continues from `index`, which is inside it.
+pub fn body_continues(bytes: &[u8], index: usize) -> Option<usize> {
+    let end = base64_end(bytes, index);
+    if end > index {
         return Some(end);
     }
-    let next = separator_end(bytes, at);
-    if next == at { None } else { line_end(bytes, next) }
+    let next = separator_end(bytes, index);
+    if next == index { None } else { line_end(bytes, next) }
 }
 
-fn base64_end(bytes: &[u8], at: usize) -> usize {
-    let mut end = at;
+fn base64_end(bytes: &[u8], index: usize) -> usize {
+    let mut end = index;
     loop {
-        end = byte_class::run_end(bytes, end, BASE64, 4096 - (end - at).min(4096));
+        end = byte_class::run_end(bytes, end, BASE64, 4096 - (end - index).min(4096));
         // Some JSON encoders escape the slash.
-        if end - at < 4000 && bytes.get(end..end + 2) == Some(b"\\/") {
+        if end - index < 4000 && bytes.get(end..end + 2) == Some(b"\\/") {
             end += 2;
         } else {
             return end;
@@ -89,33 +89,33 @@ fn base64_end(bytes: &[u8], at: usize) -> usize {
     }
 }
 
-/// Returns the end of the line of a key that begins at `at`: long enough, or the last one before the frame.
-fn line_end(bytes: &[u8], at: usize) -> Option<usize> {
-    let end = base64_end(bytes, at);
-    if end - at >= MIN_LINE_CHARS {
+/// Returns the end of the line of a key that begins at `index`: long enough, or the last one before the frame.
+fn line_end(bytes: &[u8], index: usize) -> Option<usize> {
+    let end = base64_end(bytes, index);
+    if end - index >= MIN_LINE_CHARS {
         return Some(end);
     }
-    if end == at {
+    if end == index {
         return None;
     }
-    let after = separator_end(bytes, end);
-    let rest = bytes.get(after..).unwrap_or(b"");
-    let checksum = byte_class::is(bytes[at], PAD) && end - at == 5;
+    let next_line = separator_end(bytes, end);
+    let rest = bytes.get(next_line..).unwrap_or(b"");
+    let checksum = byte_class::is(bytes[index], PAD) && end - index == 5;
     let followed = rest.starts_with(b"-----END")
         || rest.starts_with(b"Private-MAC")
-        || after > end && rest.first() == Some(&b'=') && byte_class::run_end(rest, 0, BASE64, 6) == 5;
+        || next_line > end && rest.first() == Some(&b'=') && byte_class::run_end(rest, 0, BASE64, 6) == 5;
     (followed || checksum).then_some(end)
 }
 
 /// Returns the end of a separator between two lines of a key: line ends, plain or escaped, and what quoting, numbering,
 /// marking and joining lines adds to them.
-fn separator_end(bytes: &[u8], from: usize) -> usize {
-    let mut at = from;
-    while at < from + MAX_SEPARATOR_BYTES {
-        let rest = &bytes[at..];
+fn separator_end(bytes: &[u8], start: usize) -> usize {
+    let mut index = start;
+    while index < start + MAX_SEPARATOR_BYTES {
+        let rest = &bytes[index..];
         let step = match rest {
             [b' ' | b'\t' | b'\n' | b'\r' | b'"' | b'\'' | b'|' | b'>' | b',', ..] => 1,
-            [b'-', next, ..] if at > from && *next != b'-' => 1,
+            [b'-', next, ..] if index > start && *next != b'-' => 1,
             [b'\\', ..] => escape_length(rest),
             [0xe2, 0x86, 0x92, ..] => 3,
             _ => line_number_length(rest),
@@ -123,9 +123,9 @@ fn separator_end(bytes: &[u8], from: usize) -> usize {
         if step == 0 {
             break;
         }
-        at += step;
+        index += step;
     }
-    at
+    index
 }
 
 /// Returns the length of an escaped line end, tab, quote or arrow.

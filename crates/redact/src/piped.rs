@@ -64,14 +64,14 @@ pub fn written(view: &ByteWindow<'_>) -> Option<FoundSecret> {
 /// Returns the here-string of the command in which the run is an option that makes it read a password.
 pub fn here_string(view: &ByteWindow<'_>, dashes: usize) -> Option<FoundSecret> {
     let run = view.run();
-    let reads = match dashes {
+    let reads_password = match dashes {
         2 => {
             matches!(run, b"password-stdin" | b"passphrase-stdin" | b"token-stdin" | b"with-token" | b"stdin")
         }
         1 => run.len() <= 4 && run.contains(&b'S') && follows_sudo(view),
         _ => false,
     };
-    if !reads {
+    if !reads_password {
         return None;
     }
     let line = line_after(view, view.end);
@@ -81,28 +81,28 @@ pub fn here_string(view: &ByteWindow<'_>, dashes: usize) -> Option<FoundSecret> 
     literal(view, view.end + begin, view.end + begin + length)
 }
 
-/// The rest of the command line after `at`: up to its end, or to the next command that is not part of the pipeline. A line
+/// The rest of the command line after `start`: up to its end, or to the next command that is not part of the pipeline. A line
 /// end may be escaped, in a command inside of JSON.
-fn line_after<'a>(view: &ByteWindow<'a>, at: usize) -> &'a [u8] {
-    let rest = &view.bytes[at..view.bytes.len().min(at + LONGEST_LINE)];
-    let ends = |rest: &[u8]| {
+fn line_after<'a>(view: &ByteWindow<'a>, start: usize) -> &'a [u8] {
+    let rest = &view.bytes[start..view.bytes.len().min(start + LONGEST_LINE)];
+    let is_end = |rest: &[u8]| {
         matches!(rest[0], b'\n' | b'\r' | b';') || rest.starts_with(b"&&") || rest.starts_with(b"||")
     };
-    &rest[..outside_quotes(rest, ends).unwrap_or(rest.len())]
+    &rest[..outside_quotes(rest, is_end).unwrap_or(rest.len())]
 }
 
-/// Returns the first place outside of quotes where `found` is true. Quotes may be escaped.
-fn outside_quotes(text: &[u8], found: impl Fn(&[u8]) -> bool) -> Option<usize> {
+/// Returns the first index outside of quotes where `is_match` holds. Quotes may be escaped.
+fn outside_quotes(text: &[u8], is_match: impl Fn(&[u8]) -> bool) -> Option<usize> {
     let mut quote = 0;
-    for at in 0..text.len() {
-        match text[at] {
+    for index in 0..text.len() {
+        match text[index] {
             byte @ (b'"' | b'\'') if quote == 0 => quote = byte,
             byte if byte == quote => quote = 0,
             b'\n' => quote = 0,
             _ => {}
         }
-        if quote == 0 && found(&text[at..]) {
-            return Some(at);
+        if quote == 0 && is_match(&text[index..]) {
+            return Some(index);
         }
     }
     None
@@ -110,10 +110,10 @@ fn outside_quotes(text: &[u8], found: impl Fn(&[u8]) -> bool) -> Option<usize> {
 
 /// The length of the first word of a shell command, with its quotes.
 fn word_length(text: &[u8]) -> usize {
-    let ends = |rest: &[u8]| {
+    let is_end = |rest: &[u8]| {
         rest[0].is_ascii_whitespace() || matches!(rest[0], b'|' | b'&' | b';' | b'<' | b'>' | b')')
     };
-    outside_quotes(text, ends).unwrap_or(text.len())
+    outside_quotes(text, is_end).unwrap_or(text.len())
 }
 
 fn is_echo_option(word: &[u8]) -> bool {

@@ -57,28 +57,28 @@ const fn build() -> Index {
 
 /// Whether some prefix may begin with the three bytes at `at`.
 #[inline]
-pub fn may_begin(view: &ByteWindow<'_>, at: usize) -> bool {
-    let bit = hash(view.byte(at), view.byte(at + 1), view.byte(at + 2));
+pub fn may_begin(view: &ByteWindow<'_>, index: usize) -> bool {
+    let bit = hash(view.byte(index), view.byte(index + 1), view.byte(index + 2));
     INDEX.beginnings[bit >> 6] >> (bit & 63) & 1 == 1
 }
 
 /// Returns the token that begins at `at`, if there is one.
 #[inline]
-pub fn token_at(view: &ByteWindow<'_>, at: usize) -> Option<FoundSecret> {
-    if may_begin(view, at) { search(view, at, view.byte(at)) } else { None }
+pub fn token_at(view: &ByteWindow<'_>, start: usize) -> Option<FoundSecret> {
+    if may_begin(view, start) { search(view, start, view.byte(start)) } else { None }
 }
 
 #[inline(never)]
-fn search(view: &ByteWindow<'_>, at: usize, first: u8) -> Option<FoundSecret> {
+fn search(view: &ByteWindow<'_>, index: usize, first: u8) -> Option<FoundSecret> {
     let rows = INDEX.starts[first as usize] as usize..INDEX.starts[first as usize + 1] as usize;
-    INDEX.order[rows].iter().find_map(|row| match_rule(view, at, &RULES[*row as usize]))
+    INDEX.order[rows].iter().find_map(|row| match_rule(view, index, &RULES[*row as usize]))
 }
 
-fn match_rule(view: &ByteWindow<'_>, at: usize, rule: &Rule) -> Option<FoundSecret> {
-    if !view.has(at, rule.prefix) {
+fn match_rule(view: &ByteWindow<'_>, index: usize, rule: &Rule) -> Option<FoundSecret> {
+    if !view.has(index, rule.prefix) {
         return None;
     }
-    let body = at + rule.prefix.len();
+    let body = index + rule.prefix.len();
     let mut end = byte_class::run_end(view.bytes, body, rule.chars, rule.most + 1);
     if rule.chars & DOT != 0 {
         // The full stop of a sentence is not part of the token.
@@ -94,7 +94,7 @@ fn match_rule(view: &ByteWindow<'_>, at: usize, rule: &Rule) -> Option<FoundSecr
     if !is_plausible(text) {
         return None;
     }
-    let start = if rule.keep_prefix { body } else { at };
+    let start = if rule.keep_prefix { body } else { index };
     Some(FoundSecret::new(start, end, rule.kind))
 }
 
@@ -110,7 +110,7 @@ pub fn is_plausible(text: &[u8]) -> bool {
 }
 
 /// Whether the text is joined words: `SomeLongName`, `some-Long_name`. Random letters can have as few changes of case by
-/// chance, but then have many capitals, or letters in a row that cannot be pronounced.
+/// chance, but then have many capitals, or a run of letters that cannot be pronounced.
 fn is_joined_words(text: &[u8]) -> bool {
     let humps =
         text.windows(2).filter(|w| byte_class::is(w[0], LOWER) && byte_class::is(w[1], UPPER)).count();

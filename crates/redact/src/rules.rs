@@ -7,9 +7,9 @@ use crate::{entropy, flags, headers, pairs, pem, piped, prefixes, structural, ur
 /// Returns the secret that the run is, contains or announces.
 #[inline]
 pub fn run(mut view: ByteWindow<'_>) -> Option<FoundSecret> {
-    let whole = view.start;
-    let before = view.before();
-    if matches!(before, b'\\' | b'%' | b'[' | b';') {
+    let run_start = view.start;
+    let preceding_byte = view.before();
+    if matches!(preceding_byte, b'\\' | b'%' | b'[' | b';') {
         view.start += residue_length(&view);
     }
     let undashed = view.start;
@@ -17,16 +17,16 @@ pub fn run(mut view: ByteWindow<'_>) -> Option<FoundSecret> {
         view.start += 1;
     }
     let dashes = view.start - undashed;
-    if view.start == view.end || is_ordinary(&view, before, dashes) {
+    if view.start == view.end || is_ordinary(&view, preceding_byte, dashes) {
         return None;
     }
-    examine_run(&view, dashes, undashed == whole)
+    examine_run(&view, dashes, undashed == run_start)
 }
 
 /// Whether a few bytes are enough to know that the run is an ordinary word. Nearly all are, so this determines the speed
 /// of the scanner; it must return false wherever one of the checks below could match.
 #[inline]
-fn is_ordinary(view: &ByteWindow<'_>, before: u8, dashes: usize) -> bool {
+fn is_ordinary(view: &ByteWindow<'_>, preceding_byte: u8, dashes: usize) -> bool {
     let length = view.end - view.start;
     if dashes > 0 || length >= 23 || prefixes::may_begin(view, view.start) {
         return false;
@@ -40,10 +40,10 @@ fn is_ordinary(view: &ByteWindow<'_>, before: u8, dashes: usize) -> bool {
                 && last != b'N'
         }
         b'.' => length != 14 && length != 17 && !(length >= 8 && view.bytes[view.start] == b'e'),
-        b'/' | b'+' => length > 1 && byte_class::is(before, PLUS_SLASH | DOT),
+        b'/' | b'+' => length > 1 && byte_class::is(preceding_byte, PLUS_SLASH | DOT),
         b':' => view.byte(view.end + 1) == b':',
         b'"' | b'\'' | b'`' => !matches!(view.byte(view.end + 1), b' ' | b'\t' | b':' | b'=' | b']'),
-        b'>' => before != b'<',
+        b'>' => preceding_byte != b'<',
         b'=' | b'\\' | b'~' => false,
         _ => true,
     }
@@ -52,12 +52,12 @@ fn is_ordinary(view: &ByteWindow<'_>, before: u8, dashes: usize) -> bool {
 #[inline(never)]
 fn examine_run(view: &ByteWindow<'_>, dashes: usize, at_start: bool) -> Option<FoundSecret> {
     let next = view.byte(view.end);
-    if let Some(found) = prefixes::token_at(view, view.start).or_else(|| structural::token(view)) {
-        return Some(found);
+    if let Some(secret) = prefixes::token_at(view, view.start).or_else(|| structural::token(view)) {
+        return Some(secret);
     }
     // Checked before what the run announces: replacing only the value would leave the run to the next pass.
-    if let Some(found) = entropy::token(view) {
-        return Some(found);
+    if let Some(secret) = entropy::token(view) {
+        return Some(secret);
     }
     let announced = match next {
         b' ' | b'\t' => before_blank(view, dashes),
@@ -73,9 +73,9 @@ fn examine_run(view: &ByteWindow<'_>, dashes: usize, at_start: bool) -> Option<F
     if dashes == 1
         && at_start
         && view.bytes[view.start] == b'p'
-        && let Some(found) = flags::attached_password(view)
+        && let Some(secret) = flags::attached_password(view)
     {
-        return Some(found);
+        return Some(secret);
     }
     None
 }

@@ -27,21 +27,21 @@ enum State {
 pub(crate) struct Output {
     pub bytes: Vec<u8>,
     /// How far the buffer is copied or dropped.
-    pub done: usize,
+    pub written_to: usize,
     pub replaced: usize,
 }
 
 impl Output {
     pub fn copy_to(&mut self, buffer: &[u8], end: usize) {
-        if end > self.done {
-            self.bytes.extend_from_slice(&buffer[self.done..end]);
-            self.done = end;
+        if end > self.written_to {
+            self.bytes.extend_from_slice(&buffer[self.written_to..end]);
+            self.written_to = end;
         }
     }
 
     fn drop_to(&mut self, buffer: &[u8], start: usize, end: usize) {
         self.copy_to(buffer, start);
-        self.done = self.done.max(end);
+        self.written_to = self.written_to.max(end);
     }
 
     fn replace(&mut self, buffer: &[u8], start: usize, end: usize, kind: &str) {
@@ -143,19 +143,19 @@ impl Scanner {
                 (pos, self.floor) = (end, end);
                 continue;
             }
-            let from = start.saturating_sub(BEHIND).max(self.floor);
+            let window_start = start.saturating_sub(BEHIND).max(self.floor);
             let view = ByteWindow {
-                bytes: &buffer[from..buffer.len().min(start + AHEAD)],
-                start: start - from,
-                end: pos - from,
+                bytes: &buffer[window_start..buffer.len().min(start + AHEAD)],
+                start: start - window_start,
+                end: pos - window_start,
                 classes,
             };
             // Text next to a mark was checked together with what the mark replaced, and was kept.
-            if let Some(found) = rules::run(view).filter(|found| !view.has(found.end, MARK)) {
-                out.replace(buffer, from + found.start, from + found.end, found.kind);
-                pos = from + found.end;
+            if let Some(secret) = rules::run(view).filter(|secret| !view.has(secret.end, MARK)) {
+                out.replace(buffer, window_start + secret.start, window_start + secret.end, secret.kind);
+                pos = window_start + secret.end;
                 self.floor = pos;
-                match found.then {
+                match secret.then {
                     AfterSecret::Scan => continue,
                     AfterSecret::DropRun(mask) => self.state = State::DropRun(mask),
                     AfterSecret::DropKey => self.state = State::DropKey,

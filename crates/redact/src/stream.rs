@@ -22,7 +22,7 @@ pub struct Stream {
     /// The bytes that decisions may still depend on.
     held: Vec<u8>,
     /// How many bytes at the start of `held` were already returned.
-    done: usize,
+    returned: usize,
     replaced: usize,
 }
 
@@ -35,20 +35,20 @@ impl Default for Stream {
 impl Stream {
     /// Creates an empty stream.
     pub fn new() -> Self {
-        Self { scanner: Scanner::new(), held: Vec::new(), done: 0, replaced: 0 }
+        Self { scanner: Scanner::new(), held: Vec::new(), returned: 0, replaced: 0 }
     }
 
     /// Adds the next chunk and returns the output that is final by now.
     pub fn push(&mut self, chunk: &[u8]) -> Vec<u8> {
         self.held.extend_from_slice(chunk);
         let out = self.advance(false);
-        let spent = self.scanner.spent().min(self.done);
+        let spent = self.scanner.spent().min(self.returned);
         // Moving the held bytes for every small chunk would cost more than the scan.
         if spent > crate::window::AHEAD || spent * 2 > self.held.len() {
             self.held.drain(..spent);
             self.held.shrink_to(4 * crate::window::AHEAD);
             self.scanner.shift(spent);
-            self.done -= spent;
+            self.returned -= spent;
         }
         out
     }
@@ -64,10 +64,10 @@ impl Stream {
     }
 
     fn advance(&mut self, last: bool) -> Vec<u8> {
-        let mut out = Output { done: self.done, ..Output::default() };
+        let mut out = Output { written_to: self.returned, ..Output::default() };
         self.scanner.scan(&self.held, last, &mut out);
         out.copy_to(&self.held, self.scanner.pos);
-        self.done = out.done;
+        self.returned = out.written_to;
         self.replaced += out.replaced;
         out.bytes
     }

@@ -9,28 +9,30 @@ pub fn token(view: &ByteWindow<'_>) -> Option<FoundSecret> {
     let length = view.end - view.start;
     let next = view.byte(view.end);
     match length {
-        1 if next == b'/' => asana(view),
-        8..=13 if next == b':' => telegram(view),
-        14 if next == b'.' => terraform(view),
-        17 if next == b'.' => airtable(view),
+        1 if next == b'/' => find_asana_token(view),
+        8..=13 if next == b':' => find_telegram_token(view),
+        14 if next == b'.' => find_terraform_token(view),
+        17 if next == b'.' => find_airtable_token(view),
         _ => None,
     }
-    .or_else(|| if length >= 8 && next == b'.' && view.run().starts_with(b"eyJ") { jwt(view) } else { None })
-    .or_else(|| if (23..=28).contains(&length) && next == b'.' { discord(view) } else { None })
-    .or_else(|| if next == b'~' && length >= 4 { azure_client_secret(view) } else { None })
-    .or_else(|| if (36..=40).contains(&length) { hexadecimal_with_tail(view) } else { None })
-    .or_else(|| if length == 11 && next == b':' { firebase(view) } else { None })
+    .or_else(|| {
+        if length >= 8 && next == b'.' && view.run().starts_with(b"eyJ") { find_jwt(view) } else { None }
+    })
+    .or_else(|| if (23..=28).contains(&length) && next == b'.' { find_discord_token(view) } else { None })
+    .or_else(|| if next == b'~' && length >= 4 { find_azure_client_secret(view) } else { None })
+    .or_else(|| if (36..=40).contains(&length) { find_hexadecimal_with_tail(view) } else { None })
+    .or_else(|| if length == 11 && next == b':' { find_firebase_key(view) } else { None })
 }
 
-fn bounded_run_end(view: &ByteWindow<'_>, from: usize, mask: u8, least: usize, most: usize) -> Option<usize> {
-    let end = byte_class::run_end(view.bytes, from, mask, most + 1);
-    (end - from >= least && end - from <= most && !byte_class::is(view.byte(end), WORD)).then_some(end)
+fn bounded_run_end(view: &ByteWindow<'_>, start: usize, mask: u8, min: usize, max: usize) -> Option<usize> {
+    let end = byte_class::run_end(view.bytes, start, mask, max + 1);
+    (end - start >= min && end - start <= max && !byte_class::is(view.byte(end), WORD)).then_some(end)
 }
 
 /// A JWT: three parts of base64url, the first of which is an object.
-fn jwt(view: &ByteWindow<'_>) -> Option<FoundSecret> {
-    let all = WORD | DOT;
-    let end = byte_class::run_end(view.bytes, view.start, all, 12 * 1024);
+fn find_jwt(view: &ByteWindow<'_>) -> Option<FoundSecret> {
+    let mask = WORD | DOT;
+    let end = byte_class::run_end(view.bytes, view.start, mask, 12 * 1024);
     let mut parts = view.bytes[view.start..end].splitn(3, |b| *b == b'.');
     let (head, payload) = (parts.next()?, parts.next()?);
     let signature = parts.next()?;
@@ -38,19 +40,19 @@ fn jwt(view: &ByteWindow<'_>) -> Option<FoundSecret> {
     if head.len() < 16 || payload.len() < 8 || !signed || !is_plausible(head) {
         return None;
     }
-    let mut found = FoundSecret::new(view.start, end, "jwt");
+    let mut secret = FoundSecret::new(view.start, end, "jwt");
     if end - view.start == 12 * 1024 {
-        found.then = AfterSecret::DropRun(all);
+        secret.then = AfterSecret::DropRun(mask);
     } else {
-        while view.bytes[found.end - 1] == b'.' {
-            found.end -= 1;
+        while view.bytes[secret.end - 1] == b'.' {
+            secret.end -= 1;
         }
     }
-    Some(found)
+    Some(secret)
 }
 
 /// `123456789:AA…`, the id of a bot and its token, in URLs with `bot` before it.
-fn telegram(view: &ByteWindow<'_>) -> Option<FoundSecret> {
+fn find_telegram_token(view: &ByteWindow<'_>) -> Option<FoundSecret> {
     let body = view.end + 1;
     let number = view.run().strip_prefix(b"bot").unwrap_or(view.run());
     let is_number = (8..=10).contains(&number.len()) && number.iter().all(|b| byte_class::is(*b, DIGIT));
@@ -63,7 +65,7 @@ fn telegram(view: &ByteWindow<'_>) -> Option<FoundSecret> {
 }
 
 /// The id of a bot in base64, the time, and a signature.
-fn discord(view: &ByteWindow<'_>) -> Option<FoundSecret> {
+fn find_discord_token(view: &ByteWindow<'_>) -> Option<FoundSecret> {
     if !matches!(view.byte(view.start), b'M' | b'N' | b'O') {
         return None;
     }
@@ -73,13 +75,13 @@ fn discord(view: &ByteWindow<'_>) -> Option<FoundSecret> {
     is_plausible(rest).then(|| FoundSecret::new(view.start, end, "discord-bot-token"))
 }
 
-fn exactly_until_dot(view: &ByteWindow<'_>, from: usize, length: usize) -> Option<usize> {
-    let end = byte_class::run_end(view.bytes, from, WORD, length + 1);
-    (end - from == length && view.byte(end) == b'.').then_some(end)
+fn exactly_until_dot(view: &ByteWindow<'_>, start: usize, length: usize) -> Option<usize> {
+    let end = byte_class::run_end(view.bytes, start, WORD, length + 1);
+    (end - start == length && view.byte(end) == b'.').then_some(end)
 }
 
 /// `….atlasv1.…`
-fn terraform(view: &ByteWindow<'_>) -> Option<FoundSecret> {
+fn find_terraform_token(view: &ByteWindow<'_>) -> Option<FoundSecret> {
     if !view.has(view.end, b".atlasv1.") {
         return None;
     }
@@ -88,7 +90,7 @@ fn terraform(view: &ByteWindow<'_>) -> Option<FoundSecret> {
 }
 
 /// `pat` and fourteen characters, a dot, and a digest.
-fn airtable(view: &ByteWindow<'_>) -> Option<FoundSecret> {
+fn find_airtable_token(view: &ByteWindow<'_>) -> Option<FoundSecret> {
     if !view.run().starts_with(b"pat") {
         return None;
     }
@@ -97,7 +99,7 @@ fn airtable(view: &ByteWindow<'_>) -> Option<FoundSecret> {
 }
 
 /// `1/`, the id of a user, and a digest.
-fn asana(view: &ByteWindow<'_>) -> Option<FoundSecret> {
+fn find_asana_token(view: &ByteWindow<'_>) -> Option<FoundSecret> {
     let number = view.end + 1;
     let colon = byte_class::run_end(view.bytes, number, DIGIT, 20);
     if !(12..20).contains(&(colon - number)) || view.byte(colon) != b':' {
@@ -108,7 +110,7 @@ fn asana(view: &ByteWindow<'_>) -> Option<FoundSecret> {
 }
 
 /// The secret of an Azure application has `8Q~` after its first three characters.
-fn azure_client_secret(view: &ByteWindow<'_>) -> Option<FoundSecret> {
+fn find_azure_client_secret(view: &ByteWindow<'_>) -> Option<FoundSecret> {
     let run = view.run();
     if run.len() > 6 || !matches!(run, [.., b'7' | b'8', b'Q']) {
         return None;
@@ -123,7 +125,7 @@ fn azure_client_secret(view: &ByteWindow<'_>) -> Option<FoundSecret> {
 }
 
 /// Mailchimp's `…-us12` and New Relic's `…NRAL`.
-fn hexadecimal_with_tail(view: &ByteWindow<'_>) -> Option<FoundSecret> {
+fn find_hexadecimal_with_tail(view: &ByteWindow<'_>) -> Option<FoundSecret> {
     let run = view.run();
     let all_hex = |bytes: &[u8]| bytes.iter().all(|b| byte_class::is(*b, HEX));
     if let Some((key, tail)) = run.split_at_checked(32) {
@@ -138,7 +140,7 @@ fn hexadecimal_with_tail(view: &ByteWindow<'_>) -> Option<FoundSecret> {
 }
 
 /// `AAAA…:APA91b…`, the key of a Firebase server.
-fn firebase(view: &ByteWindow<'_>) -> Option<FoundSecret> {
+fn find_firebase_key(view: &ByteWindow<'_>) -> Option<FoundSecret> {
     if !view.run().starts_with(b"AAAA") {
         return None;
     }
@@ -152,7 +154,7 @@ pub fn is_encoded_pair(text: &[u8]) -> bool {
     if trimmed.len() < 6 || trimmed.len() > 2048 || trimmed.len() % 4 == 1 {
         return false;
     }
-    let (mut bits, mut held, mut colon) = (0u32, 0, false);
+    let (mut bits, mut pending_bits, mut has_colon) = (0u32, 0, false);
     for b in trimmed {
         let value = match b {
             b'A'..=b'Z' => b - b'A',
@@ -163,18 +165,18 @@ pub fn is_encoded_pair(text: &[u8]) -> bool {
             _ => return false,
         };
         bits = bits << 6 | u32::from(value);
-        held += 6;
-        if held >= 8 {
-            held -= 8;
-            let byte = (bits >> held) as u8;
-            colon |= byte == b':';
+        pending_bits += 6;
+        if pending_bits >= 8 {
+            pending_bits -= 8;
+            let byte = (bits >> pending_bits) as u8;
+            has_colon |= byte == b':';
             // A password may have letters of any language, a name has none of them.
-            if byte.is_ascii_control() || !byte.is_ascii() && !colon {
+            if byte.is_ascii_control() || !byte.is_ascii() && !has_colon {
                 return false;
             }
         }
     }
-    colon
+    has_colon
         && byte_class::classes(trimmed) & (UPPER | DIGIT) != 0
         && trimmed.iter().all(|b| byte_class::is(*b, BASE64 | WORD))
 }

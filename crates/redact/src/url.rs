@@ -30,13 +30,14 @@ pub fn password(view: &ByteWindow<'_>) -> Option<FoundSecret> {
     };
     let password = &user_info[colon + 1..];
     let hidden = is_placeholder(password) && !password.iter().all(|b| byte_class::is(*b, byte_class::ALNUM));
-    if password.is_empty() || byte_class::contains(user_info, MARK) || hidden || is_a_stand_in(password) {
+    if password.is_empty() || byte_class::contains(user_info, MARK) || hidden || is_example_password(password)
+    {
         return None;
     }
     Some(FoundSecret::new(start + colon + 1, start + user_info.len(), "url-password"))
 }
 
-fn is_a_stand_in(password: &[u8]) -> bool {
+fn is_example_password(password: &[u8]) -> bool {
     matches!(password[0], b'$' | b'{' | b'<' | b'*' | b'[' | b'%' | b'(') && is_placeholder(password)
         || byte_class::distinct(password, 2) < 2
         || code::is_dull(password)
@@ -52,11 +53,11 @@ fn token_as_user(view: &ByteWindow<'_>, start: usize, user: &[u8], host: &[u8]) 
     {
         return Some(FoundSecret::new(start, end, "sentry-dsn"));
     }
-    let own = crate::pairs::own_kind(view, start, end);
-    if own.is_some()
+    let own_kind = crate::pairs::own_kind(view, start, end);
+    if own_kind.is_some()
         || user.len() >= 24 && user.iter().all(|b| byte_class::is(*b, byte_class::WORD)) && is_plausible(user)
     {
-        return Some(FoundSecret::new(start, end, own.unwrap_or("url-token")));
+        return Some(FoundSecret::new(start, end, own_kind.unwrap_or("url-token")));
     }
     None
 }

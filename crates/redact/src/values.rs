@@ -68,52 +68,52 @@ fn has_filler(value: &[u8]) -> bool {
     ];
     // Bits of the low five bits of the words' first letters.
     const FIRST_LETTER_BITS: u32 = {
-        let (mut bits, mut at) = (0u32, 0);
-        while at < FILLERS.len() {
-            bits |= 1 << (FILLERS[at].as_bytes()[0] & 31);
-            at += 1;
+        let (mut bits, mut index) = (0u32, 0);
+        while index < FILLERS.len() {
+            bits |= 1 << (FILLERS[index].as_bytes()[0] & 31);
+            index += 1;
         }
         bits
     };
-    value.iter().enumerate().any(|(at, byte)| {
+    value.iter().enumerate().any(|(index, byte)| {
         FIRST_LETTER_BITS >> (byte & 31) & 1 == 1
             && FILLERS.iter().any(|word| {
                 let word = word.as_bytes();
-                value[at..].get(..word.len()).is_some_and(|text| text.eq_ignore_ascii_case(word))
+                value[index..].get(..word.len()).is_some_and(|text| text.eq_ignore_ascii_case(word))
             })
     })
 }
 
-/// Whether `value` is a secret, if `named` precedes it.
-pub fn is_secret(named: &SecretName, value: &[u8], written: ValueNotation) -> bool {
+/// Whether `value` is a secret, if `name` precedes it.
+pub fn is_secret(name: &SecretName, value: &[u8], notation: ValueNotation) -> bool {
     if value.len() < 4 || value.len() > LONGEST_VALUE || byte_class::contains(value, MARK) {
         return false;
     }
-    if matches!(named.family, Family::Cookies | Family::SetCookie) {
+    if matches!(name.family, Family::Cookies | Family::SetCookie) {
         return is_cookie(value);
     }
     if value.iter().any(|b| b.is_ascii_control()) || is_placeholder(value) {
         return false;
     }
     // Base64 can look like a path.
-    if named.family == Family::EncodedPair && is_encoded_pair(value) {
+    if name.family == Family::EncodedPair && is_encoded_pair(value) {
         return true;
     }
     if code::is_dull(value) || code::is_location(value) {
         return false;
     }
-    let quoted = matches!(written, ValueNotation::QuotedData | ValueNotation::QuotedCode);
-    let data = written == ValueNotation::QuotedData || named.is_uppercase && written == ValueNotation::Tight;
+    let quoted = matches!(notation, ValueNotation::QuotedData | ValueNotation::QuotedCode);
+    let data = notation == ValueNotation::QuotedData || name.is_uppercase && notation == ValueNotation::Tight;
     if !(quoted || data && is_plain_word(value)) && code::is_expression(value) {
         return false;
     }
     let classes = byte_class::classes(value);
     let blank = value.contains(&b' ');
-    match named.family {
+    match name.family {
         Family::Phrase => is_phrase(value) || !blank && is_password(value, data),
         Family::Password | Family::Secret if blank => false,
         Family::Password => is_password(value, data),
-        Family::Secret if named.kind == "connection-string" || named.kind == "dsn" => {
+        Family::Secret if name.kind == "connection-string" || name.kind == "dsn" => {
             value.len() >= 16
                 && !code::is_label(value)
                 && byte_class::contains_ignoring_case(value, b"password=")
@@ -139,8 +139,8 @@ fn is_password(value: &[u8], data: bool) -> bool {
     }
     let small = value.iter().all(|b| byte_class::is(*b, LOWER) || *b == b'-');
     let first_only = value[1..].iter().all(|b| byte_class::is(*b, LOWER));
-    let plain = value.iter().all(|b| byte_class::is(*b, LOWER | UPPER | byte_class::JOINER));
-    data && plain && value.len() >= 6 && (small || !first_only && !value.contains(&b'_'))
+    let is_letters_only = value.iter().all(|b| byte_class::is(*b, LOWER | UPPER | byte_class::JOINER));
+    data && is_letters_only && value.len() >= 6 && (small || !first_only && !value.contains(&b'_'))
         || value.len() >= 24 && is_drawn(value)
 }
 
@@ -173,14 +173,15 @@ fn is_padded(value: &[u8]) -> bool {
 /// Whether the value is words and numbers with separators: `gpt-4-turbo-2024-04-09`.
 fn is_words(value: &[u8]) -> bool {
     let mut parts = 0;
-    let whole = value.split(|b| !byte_class::is(*b, ALNUM)).filter(|part| !part.is_empty()).all(|part| {
-        parts += 1;
-        let letters = part.iter().all(|b| byte_class::is(*b, LOWER))
-            || part.iter().all(|b| byte_class::is(*b, UPPER))
-            || byte_class::is(part[0], UPPER) && part[1..].iter().all(|b| byte_class::is(*b, LOWER));
-        part.len() <= 14 && (letters || part.len() <= 5 || part.iter().all(|b| byte_class::is(*b, DIGIT)))
-    });
-    whole && parts >= 2
+    let are_all_words =
+        value.split(|b| !byte_class::is(*b, ALNUM)).filter(|part| !part.is_empty()).all(|part| {
+            parts += 1;
+            let letters = part.iter().all(|b| byte_class::is(*b, LOWER))
+                || part.iter().all(|b| byte_class::is(*b, UPPER))
+                || byte_class::is(part[0], UPPER) && part[1..].iter().all(|b| byte_class::is(*b, LOWER));
+            part.len() <= 14 && (letters || part.len() <= 5 || part.iter().all(|b| byte_class::is(*b, DIGIT)))
+        });
+    are_all_words && parts >= 2
 }
 
 /// Whether the case of letters changes too often for words.
@@ -193,7 +194,7 @@ fn is_drawn(value: &[u8]) -> bool {
 }
 
 fn ends_in_number(value: &[u8]) -> bool {
-    let stem = value.iter().rposition(|b| !byte_class::is(*b, DIGIT)).map_or(0, |at| at + 1);
+    let stem = value.iter().rposition(|b| !byte_class::is(*b, DIGIT)).map_or(0, |index| index + 1);
     stem < value.len()
         && value[..stem].iter().all(|b| byte_class::is(*b, LOWER | UPPER) || matches!(b, b'_' | b'-'))
 }

@@ -36,8 +36,8 @@ impl<'a> ByteWindow<'a> {
 
     /// Returns the byte at `at`, or 0 if there is none.
     #[inline]
-    pub fn byte(&self, at: usize) -> u8 {
-        self.bytes.get(at).copied().unwrap_or(0)
+    pub fn byte(&self, index: usize) -> u8 {
+        self.bytes.get(index).copied().unwrap_or(0)
     }
 
     /// Returns the byte before the run, or 0.
@@ -48,17 +48,17 @@ impl<'a> ByteWindow<'a> {
 
     /// Whether `text` is at `at`.
     #[inline]
-    pub fn has(&self, at: usize, text: &[u8]) -> bool {
-        self.bytes.get(at..).is_some_and(|rest| rest.starts_with(text))
+    pub fn has(&self, index: usize, text: &[u8]) -> bool {
+        self.bytes.get(index..).is_some_and(|rest| rest.starts_with(text))
     }
 
-    /// Returns the end of the blanks (no line ends) that begin at `at`.
-    pub fn skip_blanks(&self, mut at: usize) -> usize {
-        let stop = at + 64;
-        while at < stop && matches!(self.byte(at), b' ' | b'\t') {
-            at += 1;
+    /// Returns the end of the blanks (no line ends) that begin at `index`.
+    pub fn skip_blanks(&self, mut index: usize) -> usize {
+        let stop = index + 64;
+        while index < stop && matches!(self.byte(index), b' ' | b'\t') {
+            index += 1;
         }
-        at
+        index
     }
 }
 
@@ -93,13 +93,13 @@ impl FoundSecret {
     }
 }
 
-/// Returns the end of the mark of an earlier replacement that begins at `at`.
-pub fn mark_end(bytes: &[u8], at: usize) -> Option<usize> {
-    let rest = bytes.get(at..)?.strip_prefix(MARK)?;
+/// Returns the end of the mark of an earlier replacement that begins at `index`.
+pub fn mark_end(bytes: &[u8], index: usize) -> Option<usize> {
+    let rest = bytes.get(index..)?.strip_prefix(MARK)?;
     let kind = rest
         .iter()
         .take(48)
         .take_while(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || **b == b'-')
         .count();
-    (kind > 0 && rest.get(kind) == Some(&b']')).then_some(at + MARK.len() + kind + 1)
+    (kind > 0 && rest.get(kind) == Some(&b']')).then_some(index + MARK.len() + kind + 1)
 }

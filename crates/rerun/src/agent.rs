@@ -12,7 +12,7 @@ use stepback_engine::Workspace;
 use stepback_model::path::RelPath;
 use stepback_model::record::LaunchCommand;
 use stepback_model::record::StepRow;
-use stepback_worktree::anchored_path::Beneath;
+use stepback_worktree::anchored_path::AnchoredDir;
 use stepback_worktree::anchored_write::make_dirs;
 
 use crate::RerunError;
@@ -43,11 +43,11 @@ const API_KEY_VARIABLES: [&str; 3] = ["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GE
 
 /// Creates the directory that the agent worked in, below the files of the rerun. What was recorded may come from another user,
 /// so neither `..` nor a link among the files may lead out.
-fn directory_below(work: &Path, below: &Path) -> std::io::Result<PathBuf> {
-    let path = RelPath::parse(below.as_os_str().as_bytes()).map_err(std::io::Error::other)?;
-    make_dirs(&mut Beneath::open(work)?, &path, 0o777)?;
+fn directory_below(work: &Path, relative: &Path) -> std::io::Result<PathBuf> {
+    let path = RelPath::parse(relative.as_os_str().as_bytes()).map_err(std::io::Error::other)?;
+    make_dirs(&mut AnchoredDir::open(work)?, &path, 0o777)?;
     // Joining an empty path would leave a slash at the end, and agents name folders after this path.
-    Ok(if path.is_root() { work.to_path_buf() } else { work.join(below) })
+    Ok(if path.is_root() { work.to_path_buf() } else { work.join(relative) })
 }
 
 /// Prepares a recorded agent: settings, command, environment.
@@ -72,13 +72,13 @@ pub(crate) fn prepare_agent<'a>(
 
     let started = request.recorded.session.info.started.clone().unwrap_or_default();
     let directories = map_directories(run_env, &started, &work, &own_home, &temp);
-    let below = Path::new(&started.directory).strip_prefix(run_env.original_root).unwrap_or(Path::new(""));
-    let directory = directory_below(&work, below).map_err(io_error("make a directory for the rerun"))?;
+    let relative = Path::new(&started.directory).strip_prefix(run_env.original_root).unwrap_or(Path::new(""));
+    let directory = directory_below(&work, relative).map_err(io_error("make a directory for the rerun"))?;
     let goes_on = match resume_session {
         None if request.prompt > 0 || history::has_history(agent, request, from, original)? => {
             Some(history::write_history(agent, request, from, original, run_env, &own_home, &directory)?)
         }
-        other => other,
+        resumed => resumed,
     };
     let argv: Vec<OsString> =
         build_command(agent, request, &started, goes_on.as_deref()).into_iter().map(OsString::from).collect();
@@ -87,18 +87,20 @@ pub(crate) fn prepare_agent<'a>(
         return Err(RerunError::AgentNotInstalled { agent, program });
     }
     let environment = build_environment(agent, run_env, request, &own_home, &temp, &aside);
-    let place = SettingsPaths::from_home(&own_home, &work);
+    let paths = SettingsPaths::from_home(&own_home, &work);
     let routes = install::find_routes(
         agent,
-        &hooked_command(&argv, &directory, &environment, &place, run_env, &aside),
+        &hooked_command(&argv, &directory, &environment, &paths, run_env, &aside),
     );
     if routes.is_empty() {
         return Err(RerunError::NoRoute(agent));
     }
-    let inside = move |told: &[(Route, String)], _: &Isolation| -> Result<SandboxedCommand, RerunError> {
-        let run = hooked_command(&argv, &directory, &environment, &place, run_env, &aside);
+    let build_command = move |proxy_addresses: &[(Route, String)],
+                              _: &Isolation|
+          -> Result<SandboxedCommand, RerunError> {
+        let run = hooked_command(&argv, &directory, &environment, &paths, run_env, &aside);
         let mut plan = install::plan_run(agent, &run)?;
-        install::route_through_proxy(agent, &run, told, &mut plan)?;
+        install::route_through_proxy(agent, &run, proxy_addresses, &mut plan)?;
         for (path, bytes) in &plan.files {
             fs::write(path, bytes).map_err(io_error("write the agent's settings"))?;
         }
@@ -115,7 +117,7 @@ pub(crate) fn prepare_agent<'a>(
     Ok(PreparedAgent {
         agent: agent.name(),
         routes,
-        build_command: Box::new(inside),
+        build_command: Box::new(build_command),
         directories,
         proxy_records: true,
     })
@@ -140,14 +142,14 @@ fn map_directories(
     home: &Path,
     temp: &Path,
 ) -> Directories {
-    let mut all = vec![("{workspace}", run_env.original_root.to_path_buf(), work.to_path_buf())];
-    let then = |text: &str| (!text.is_empty()).then(|| PathBuf::from(text));
-    let own = then(&started.home).unwrap_or_else(|| run_env.host.home.to_path_buf());
-    all.push(("{home}", own, home.to_path_buf()));
-    if let Some(then) = then(&started.temp) {
-        all.push(("{temp}", then, temp.to_path_buf()));
+    let mut directories = vec![("{workspace}", run_env.original_root.to_path_buf(), work.to_path_buf())];
+    let recorded_dir = |text: &str| (!text.is_empty()).then(|| PathBuf::from(text));
+    let recorded_home = recorded_dir(&started.home).unwrap_or_else(|| run_env.host.home.to_path_buf());
+    directories.push(("{home}", recorded_home, home.to_path_buf()));
+    if let Some(recorded_dir) = recorded_dir(&started.temp) {
+        directories.push(("{temp}", recorded_dir, temp.to_path_buf()));
     }
-    Directories { all }
+    Directories { all: directories }
 }
 
 fn build_command(
@@ -156,10 +158,10 @@ fn build_command(
     started: &LaunchCommand,
     resume: Option<&str>,
 ) -> Vec<String> {
-    let said =
+    let prompt_text =
         request.recorded.prompts.get(request.prompt).map(|prompt| prompt.text.as_str()).unwrap_or_default();
     let changed = request.changes.iter().find_map(|change| match change {
-        RerunChange::Prompt { nth, new, .. } if *nth == request.prompt => Some(new.as_str()),
+        RerunChange::Prompt { index, new, .. } if *index == request.prompt => Some(new.as_str()),
         _ => None,
     });
     let mut tools: Vec<String> = request.recorded.calls.iter().map(|call| call.tool.clone()).collect();
@@ -170,8 +172,8 @@ fn build_command(
     RerunCommand {
         agent,
         argv: &started.argv,
-        recorded_prompt: said,
-        prompt: changed.unwrap_or(said),
+        recorded_prompt: prompt_text,
+        prompt: changed.unwrap_or(prompt_text),
         resume,
         tools: &tools,
         model,
@@ -187,13 +189,13 @@ fn build_environment(
     temp: &Path,
     aside: &Path,
 ) -> Vec<(OsString, OsString)> {
-    let mut all: Vec<(OsString, OsString)> = run_env.host.environment.to_vec();
+    let mut variables: Vec<(OsString, OsString)> = run_env.host.environment.to_vec();
     // Its model server is on the sandbox's own loopback, which no network proxy can reach.
     let left_out = || REMOVED_VARIABLES.iter().chain(&install::PROXY_BLOCKING_VARIABLES);
-    all.retain(|(name, _)| !left_out().any(|left| name == left));
+    variables.retain(|(name, _)| !left_out().any(|name_left_out| name == name_left_out));
     let mut set = |name: &str, value: OsString| {
-        all.retain(|(known, _)| known != name);
-        all.push((name.into(), value));
+        variables.retain(|(name_set, _)| name_set != name);
+        variables.push((name.into(), value));
     };
     set("HOME", home.into());
     set("TMPDIR", temp.into());
@@ -207,7 +209,7 @@ fn build_environment(
             set(key, "a-recording-needs-no-key".into());
         }
     }
-    all
+    variables
 }
 
 /// Returns the path of a command's program.

@@ -92,31 +92,32 @@ pub(crate) fn prepare_agent<'a>(
     let base = base.and_then(|(_, value)| value.to_str()).filter(|base| !base.is_empty());
     let upstream = base.unwrap_or("https://api.anthropic.com").to_owned();
     let routes = vec![Route { name: NAME.to_owned(), upstream }];
-    let inside =
-        move |told: &[(Route, String)], strength: &Isolation| -> Result<SandboxedCommand, RerunError> {
-            if *strength != Isolation::Namespaces && beginning.tools == ToolHandling::Real {
-                // It is not known what a command would do outside of the rerun.
-                beginning.tools = ToolHandling::Deny;
-            }
-            beginning.base_url = told.first().map(|(_, url)| url.clone()).unwrap_or_default();
-            let file = aside.join("beginning.json");
-            let text = serde_json::to_vec(&beginning).unwrap_or_default();
-            fs::write(&file, text).map_err(io_error("write into the rerun's directory"))?;
-            let words = [run_env.host.program, Path::new("agent"), Path::new(RERUN_OPTION), &file];
-            let text = |word: &std::ffi::OsString| word.to_string_lossy().into_owned();
-            let mut env: Vec<(String, String)> =
-                run_env.host.environment.iter().map(|(name, value)| (text(name), text(value))).collect();
-            // Commands need a temporary directory, and in the sandbox there is no other one.
-            for (name, dir) in [("STEPBACK_HOME", run_env.host.store), ("TMPDIR", &temp)] {
-                env.retain(|(known, _)| known != name);
-                env.push((name.to_owned(), dir.display().to_string()));
-            }
-            Ok(SandboxedCommand {
-                argv: words.iter().map(|word| word.display().to_string()).collect(),
-                env,
-                directory: run_env.scratch.root.clone(),
-            })
-        };
+    let inside = move |proxy_addresses: &[(Route, String)],
+                       strength: &Isolation|
+          -> Result<SandboxedCommand, RerunError> {
+        if *strength != Isolation::Namespaces && beginning.tools == ToolHandling::Real {
+            // It is not known what a command would do outside of the rerun.
+            beginning.tools = ToolHandling::Deny;
+        }
+        beginning.base_url = proxy_addresses.first().map(|(_, url)| url.clone()).unwrap_or_default();
+        let file = aside.join("beginning.json");
+        let text = serde_json::to_vec(&beginning).unwrap_or_default();
+        fs::write(&file, text).map_err(io_error("write into the rerun's directory"))?;
+        let words = [run_env.host.program, Path::new("agent"), Path::new(RERUN_OPTION), &file];
+        let text = |word: &std::ffi::OsString| word.to_string_lossy().into_owned();
+        let mut env: Vec<(String, String)> =
+            run_env.host.environment.iter().map(|(name, value)| (text(name), text(value))).collect();
+        // Commands need a temporary directory, and in the sandbox there is no other one.
+        for (name, dir) in [("STEPBACK_HOME", run_env.host.store), ("TMPDIR", &temp)] {
+            env.retain(|(variable, _)| variable != name);
+            env.push((name.to_owned(), dir.display().to_string()));
+        }
+        Ok(SandboxedCommand {
+            argv: words.iter().map(|word| word.display().to_string()).collect(),
+            env,
+            directory: run_env.scratch.root.clone(),
+        })
+    };
     Ok(PreparedAgent {
         agent: NAME,
         routes,
@@ -145,11 +146,14 @@ fn build_run_spec(
     let mut prompt = None;
     let number = from.step.number;
     if resume_session.is_some() {
-        prompt = recorded_session.prompts.get(request.prompt).map(|said| said.text.clone());
-    } else if let Some(said) = recorded_session.prompts.iter().find(|said| said.number == number) {
+        prompt =
+            recorded_session.prompts.get(request.prompt).map(|recorded_prompt| recorded_prompt.text.clone());
+    } else if let Some(recorded_prompt) =
+        recorded_session.prompts.iter().find(|recorded_prompt| recorded_prompt.number == number)
+    {
         // The rerun sends it again.
         stepback_builtin_agent::take_back_prompt(&mut history);
-        prompt = Some(said.text.clone());
+        prompt = Some(recorded_prompt.text.clone());
     }
     let memory = remembered.map(|hash| stepback_model::json::load(original.store(), hash));
     let mut memory = match memory.transpose().map_err(|_| damaged())? {
@@ -161,12 +165,16 @@ fn build_run_spec(
         Some(Value::Object(environment)) => environment,
         _ => Map::new(),
     };
-    let asked = recorded_session
+    let request_summary = recorded_session
         .exchanges
         .first()
         .and_then(|exchange| Some(semantics::asked(exchange.request.wire?, &exchange.request)));
-    let mut model =
-        recorded_session.session.info.model.clone().or_else(|| asked.and_then(|asked| asked.model));
+    let mut model = recorded_session
+        .session
+        .info
+        .model
+        .clone()
+        .or_else(|| request_summary.and_then(|request_summary| request_summary.model));
     let mut system = None;
     for change in request.changes {
         match change {
@@ -175,7 +183,7 @@ fn build_run_spec(
             RerunChange::Memory { path, value } if resume_session.is_none() => {
                 set_memory(&mut memory, path, value.clone())
             }
-            RerunChange::Prompt { nth, new, .. } if *nth == request.prompt => {
+            RerunChange::Prompt { index, new, .. } if *index == request.prompt => {
                 prompt = prompt.map(|_| new.clone());
             }
             RerunChange::Memory { .. }
@@ -202,8 +210,8 @@ fn build_run_spec(
         },
         decided: DecidedCalls::default(),
         // Messages from before that point are part of the conversation already.
-        told: (recorded_session.injections.iter().filter(|said| said.number > number))
-            .map(|said| (said.call.clone(), said.text.clone()))
+        told: (recorded_session.injections.iter().filter(|injection| injection.number > number))
+            .map(|injection| (injection.call.clone(), injection.text.clone()))
             .collect(),
         until: request.until,
         max_steps: request.max_steps,
@@ -212,7 +220,7 @@ fn build_run_spec(
 }
 
 fn recorded_calls(recorded_session: &RecordedSession) -> Vec<RecordedToolCall> {
-    let known = |call: &ToolCall| {
+    let recorded_call = |call: &ToolCall| {
         let result = serde_json::from_value(call.output.clone()?).ok()?;
         Some(RecordedToolCall {
             steps: call.steps,
@@ -221,7 +229,7 @@ fn recorded_calls(recorded_session: &RecordedSession) -> Vec<RecordedToolCall> {
             result,
         })
     };
-    recorded_session.calls.iter().filter_map(known).collect()
+    recorded_session.calls.iter().filter_map(recorded_call).collect()
 }
 
 /// Sets a value in the memory; creates missing objects on the path.
@@ -261,8 +269,8 @@ impl BuiltinRunSpec {
         let original = workspace.engine.open_known_workspace(&self.original).ok();
         let mut recorded = self.recorded;
         let recall = |tool: &str, input: &Value| {
-            let at = recorded.iter().position(|call| call.tool == tool && call.input == *input)?;
-            let call = recorded.remove(at);
+            let index = recorded.iter().position(|call| call.tool == tool && call.input == *input)?;
+            let call = recorded.remove(index);
             apply_recorded_changes(original.as_ref()?, workspace, call.steps)?;
             Some(call.result)
         };
@@ -302,6 +310,6 @@ fn apply_recorded_changes(
         let stored = original.store().step_numbered(original.record.id, number).ok()??;
         original.load_state(&stored).ok()
     };
-    let (before, after) = (state(steps.0)?, state(steps.1?)?);
-    original.update_materialized_dir(&before, &after, &workspace.root).ok()?.map(|_| ())
+    let (state_before, state_after) = (state(steps.0)?, state(steps.1?)?);
+    original.update_materialized_dir(&state_before, &state_after, &workspace.root).ok()?.map(|_| ())
 }

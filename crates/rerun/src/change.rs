@@ -26,7 +26,7 @@ pub enum RerunChange {
     /// Use another prompt.
     Prompt {
         /// Index of the prompt, counted from 0.
-        nth: usize,
+        index: usize,
         /// The recorded prompt.
         old: String,
         /// The new prompt.
@@ -70,67 +70,68 @@ pub enum ChangeError {
     )]
     UnknownPath(String),
     /// There is no such prompt.
-    #[error("there is no prompt[{nth}]: the session has {have}, counted from 0")]
+    #[error("there is no prompt[{index}]: the session has {count}, counted from 0")]
     NoPrompt {
         /// The requested index.
-        nth: usize,
+        index: usize,
         /// How many prompts there are.
-        have: usize,
+        count: usize,
     },
     /// The step is not a tool call.
     #[error("step #{number} of this session is not a tool call; calls are {calls}")]
-    NoCall {
+    NotAToolCall {
         /// The number of the step.
         number: u64,
         /// The steps that are calls.
         calls: String,
     },
     /// The path does not exist.
-    #[error("{path} does not exist; there is {there}")]
-    NoPath {
+    #[error("{path} does not exist; there is {available}")]
+    PathNotFound {
         /// The path.
         path: String,
         /// What exists at that level.
-        there: String,
+        available: String,
     },
     /// The value has the wrong type.
-    #[error("{path} must be {wanted}")]
+    #[error("{path} must be {expected}")]
     WrongType {
         /// The path.
         path: String,
         /// The required type.
-        wanted: &'static str,
+        expected: &'static str,
     },
 }
 
 impl RerunChange {
-    /// Parses `PATH=VALUE`. The value is JSON if it parses as such, otherwise a text.
+    /// Parses `PATH=VALUE`. The value is JSON if it parses as such, otherwise a string.
     pub fn parse(text: &str, recorded: &RecordedSession) -> Result<Self, ChangeError> {
         let (path, value) = text.split_once('=').ok_or_else(|| ChangeError::InvalidForm(text.to_owned()))?;
         let (path, literal) = (path.trim(), value);
         let value: Value = serde_json::from_str(literal).unwrap_or_else(|_| Value::from(literal));
-        let plain = || value.as_str().unwrap_or(literal).to_owned();
+        let as_text = || value.as_str().unwrap_or(literal).to_owned();
         match path {
-            "model" => return Ok(Self::Model(plain())),
-            "system" => return Ok(Self::System(plain())),
+            "model" => return Ok(Self::Model(as_text())),
+            "system" => return Ok(Self::System(as_text())),
             _ => {}
         }
-        if let Some(nth) = prompt_index(path) {
-            let old = recorded.prompts.get(nth).map(|prompt| prompt.text.clone());
-            let old = old.ok_or(ChangeError::NoPrompt { nth, have: recorded.prompts.len() })?;
-            return Ok(Self::Prompt { nth, old, new: plain() });
+        if let Some(index) = prompt_index(path) {
+            let old = recorded.prompts.get(index).map(|prompt| prompt.text.clone());
+            let old = old.ok_or(ChangeError::NoPrompt { index, count: recorded.prompts.len() })?;
+            return Ok(Self::Prompt { index, old, new: as_text() });
         }
-        if let Some(rest) = path.strip_prefix("memory.").filter(|rest| !rest.is_empty()) {
-            return Ok(Self::Memory { path: rest.split('.').map(str::to_owned).collect(), value });
+        if let Some(remaining) = path.strip_prefix("memory.").filter(|remaining| !remaining.is_empty()) {
+            return Ok(Self::Memory { path: remaining.split('.').map(str::to_owned).collect(), value });
         }
         let unknown = || ChangeError::UnknownPath(path.to_owned());
-        let (number, rest) =
-            path.strip_prefix('#').and_then(|rest| rest.split_once('.')).ok_or_else(unknown)?;
+        let (number, remaining) =
+            path.strip_prefix('#').and_then(|remaining| remaining.split_once('.')).ok_or_else(unknown)?;
         let number: u64 = number.parse().map_err(|_| unknown())?;
         let call =
             recorded.calls.iter().position(|call| call.steps.0 == number || call.steps.1 == Some(number));
-        let call = call.ok_or_else(|| ChangeError::NoCall { number, calls: list_calls(recorded) })?;
-        let (side, inner) = rest.split_once('.').map_or((rest, None), |(side, inner)| (side, Some(inner)));
+        let call = call.ok_or_else(|| ChangeError::NotAToolCall { number, calls: list_calls(recorded) })?;
+        let (side, inner) =
+            remaining.split_once('.').map_or((remaining, None), |(side, inner)| (side, Some(inner)));
         match side {
             "input" => {
                 let mut input = recorded.calls[call].input.clone();
@@ -143,7 +144,7 @@ impl RerunChange {
             "output" => {
                 let output = recorded.calls[call].output.clone().unwrap_or_default();
                 let part = inner.map(|inner| text_at_path(output, inner, path)).transpose()?;
-                Ok(Self::Output { call, part, text: plain() })
+                Ok(Self::Output { call, part, text: as_text() })
             }
             _ => Err(unknown()),
         }
@@ -152,11 +153,11 @@ impl RerunChange {
 
 /// Returns the text at a path into an output.
 fn text_at_path(mut output: Value, inner: &str, path: &str) -> Result<String, ChangeError> {
-    let found = value_at_path(&mut output, inner, path)?;
-    let text = found.as_str().filter(|text| !text.is_empty());
+    let value = value_at_path(&mut output, inner, path)?;
+    let text = value.as_str().filter(|text| !text.is_empty());
     text.map(str::to_owned).ok_or(ChangeError::WrongType {
         path: path.to_owned(),
-        wanted: "a text; to replace the whole result, omit the part after .output",
+        expected: "a string; to replace the whole result, omit the part after .output",
     })
 }
 
@@ -169,31 +170,31 @@ fn prompt_index(path: &str) -> Option<usize> {
 }
 
 fn list_calls(recorded: &RecordedSession) -> String {
-    let shown: Vec<String> =
+    let listed: Vec<String> =
         recorded.calls.iter().take(8).map(|call| format!("#{} ({})", call.steps.0, call.tool)).collect();
-    let more = if recorded.calls.len() > shown.len() { ", …" } else { "" };
-    if shown.is_empty() { "none".to_owned() } else { format!("{}{more}", shown.join(", ")) }
+    let ellipsis = if recorded.calls.len() > listed.len() { ", …" } else { "" };
+    if listed.is_empty() { "none".to_owned() } else { format!("{}{ellipsis}", listed.join(", ")) }
 }
 
 /// Returns the value at the path `inner`: `a.b[2].c`.
 fn value_at_path<'v>(value: &'v mut Value, inner: &str, path: &str) -> Result<&'v mut Value, ChangeError> {
     let words = inner.replace('[', ".").replace(']', "");
-    let mut at = value;
+    let mut current = value;
     for word in words.split('.') {
-        let there = match &*at {
+        let available = match &*current {
             Value::Object(fields) => fields.keys().cloned().collect::<Vec<_>>().join(", "),
             Value::Array(items) => format!("a list of {}", items.len()),
             Value::Null => "nothing".to_owned(),
             _ => "a plain value, which has no parts".to_owned(),
         };
-        let next = match at {
+        let child = match current {
             Value::Object(fields) => fields.get_mut(word),
             Value::Array(items) => word.parse::<usize>().ok().and_then(|index| items.get_mut(index)),
             _ => None,
         };
-        at = next.ok_or_else(|| ChangeError::NoPath { path: path.to_owned(), there })?;
+        current = child.ok_or_else(|| ChangeError::PathNotFound { path: path.to_owned(), available })?;
     }
-    Ok(at)
+    Ok(current)
 }
 
 #[cfg(test)]
@@ -235,7 +236,7 @@ mod tests {
     #[test]
     fn paths_lead_to_what_they_name() {
         assert_eq!(parse("model=x-1"), Ok(RerunChange::Model("x-1".into())));
-        let prompt = RerunChange::Prompt { nth: 0, old: "do it".into(), new: "do = that".into() };
+        let prompt = RerunChange::Prompt { index: 0, old: "do it".into(), new: "do = that".into() };
         assert_eq!(parse("prompt=do = that"), Ok(prompt.clone()));
         assert_eq!(parse("prompt[0]=\"do = that\""), Ok(prompt));
         let input = json!({ "command": "ls -a", "options": [{ "deep": true }] });

@@ -34,7 +34,7 @@ pub(crate) fn has_history(
     let lines = conversation::texts(original.store(), state.conversation).map_err(EngineError::from)?;
     Ok(parse_messages(agent, &lines)
         .iter()
-        .any(|said| said.role == MessageRole::Assistant && said.worker.is_none()))
+        .any(|message| message.role == MessageRole::Assistant && message.worker.is_none()))
 }
 
 /// Writes the conversation as it was at `from` into `home`; returns the session, or the file, to continue.
@@ -48,16 +48,16 @@ pub(crate) fn write_history(
     directory: &Path,
 ) -> Result<String, RerunError> {
     let info = &request.recorded.session.info;
-    let cannot = |why: String| {
+    let cannot_restore = |reason: String| {
         RerunError::NotApplicable(format!(
-            "the conversation cannot continue from that prompt: {why}; start with an earlier one"
+            "the conversation cannot continue from that prompt: {reason}; start with an earlier one"
         ))
     };
     let state = WorkspaceState::load(original.store(), from.step.state).map_err(EngineError::from)?;
     let lines = conversation::texts(original.store(), state.conversation).map_err(EngineError::from)?;
     let home = AgentDirs::from_home(home);
     let transcript =
-        info.transcript.as_ref().map(Path::new).ok_or_else(|| cannot("it was not stored".into()))?;
+        info.transcript.as_ref().map(Path::new).ok_or_else(|| cannot_restore("it was not stored".into()))?;
     // Forks are written beside the original if an agent has no better place; so the original is copied into this home first.
     let path = match agent {
         Agent::Opencode => home.opencode_db(),
@@ -73,9 +73,9 @@ pub(crate) fn write_history(
             }
         }
     };
-    let place = TranscriptLocation { agent, path, session: info.external.clone().unwrap_or_default() };
-    let then = info.directory.as_ref().map_or(run_env.original_root, Path::new);
-    let source = ForkSource { location: &place, cwd: then, home: &home, lines: &lines };
+    let location = TranscriptLocation { agent, path, session: info.external.clone().unwrap_or_default() };
+    let recorded_dir = info.directory.as_ref().map_or(run_env.original_root, Path::new);
+    let source = ForkSource { location: &location, cwd: recorded_dir, home: &home, lines: &lines };
     let fork = fork::plan(
         &source,
         &fork::ForkOptions {
@@ -86,7 +86,7 @@ pub(crate) fn write_history(
             mode: ForkMode::Interactive,
         },
     )
-    .map_err(|error| cannot(error.to_string()))?;
+    .map_err(|error| cannot_restore(error.to_string()))?;
     for write in &fork.writes {
         if let Some(dir) = write.path.parent() {
             fs::create_dir_all(dir).map_err(io_error("make a directory for the conversation"))?;
@@ -94,11 +94,11 @@ pub(crate) fn write_history(
         fs::write(&write.path, &write.bytes).map_err(io_error("write the conversation"))?;
     }
     if let Some(prepare) = &fork.prepare {
-        run_import(&prepare.command, run_env, directory).map_err(cannot)?;
+        run_import(&prepare.command, run_env, directory).map_err(cannot_restore)?;
     }
     // Gemini CLI finds a conversation by its file if it does not know the directory.
     let by_file = fork.command.iter().position(|word| word == "--session-file");
-    let file = by_file.and_then(|at| fork.command.get(at + 1));
+    let file = by_file.and_then(|index| fork.command.get(index + 1));
     Ok(file.cloned().unwrap_or(fork.session))
 }
 
@@ -106,7 +106,7 @@ pub(crate) fn write_history(
 fn run_import(command: &[String], run_env: &RunEnv<'_>, directory: &Path) -> Result<(), String> {
     let home = run_env.host.dir.join("home");
     let Some((program, arguments)) = command.split_first() else { return Ok(()) };
-    let done = Command::new(program)
+    let output = Command::new(program)
         .args(arguments)
         .current_dir(directory)
         .envs(run_env.host.environment.iter().map(|(name, value)| (name, value)))
@@ -116,8 +116,8 @@ fn run_import(command: &[String], run_env: &RunEnv<'_>, directory: &Path) -> Res
         .stdin(Stdio::null())
         .output()
         .map_err(|error| error.to_string())?;
-    match done.status.success() {
+    match output.status.success() {
         true => Ok(()),
-        false => Err(String::from_utf8_lossy(&done.stderr).trim().to_owned()),
+        false => Err(String::from_utf8_lossy(&output.stderr).trim().to_owned()),
     }
 }

@@ -200,23 +200,23 @@ pub fn rerun(
     if recorded.exchanges.is_empty() {
         return Err(RerunError::NoCalls);
     }
-    let who = match Agent::parse(&recorded.session.agent) {
+    let rerun_agent = match Agent::parse(&recorded.session.agent) {
         Some(agent) => RerunAgent::Agent(agent),
         None if recorded.session.agent == stepback_builtin_agent::NAME => RerunAgent::BuiltIn,
         None => return Err(RerunError::UnknownAgent(recorded.session.agent.clone())),
     };
-    check_changes(who, &changes)?;
-    let number = options.from.as_ref().map(|from| from.step.number);
+    check_changes(rerun_agent, &changes)?;
+    let number = options.from.as_ref().map(|start| start.step.number);
     if let Some(number) = number.filter(|number| recorded.step(*number).is_none()) {
         let id = recorded.session.id.short();
         return Err(RerunError::NotApplicable(format!("#{number} is not a step of session {id}")));
     }
     let prompt = number.and_then(|number| recorded.prompt_at(number)).unwrap_or(0);
-    let said = recorded.prompts.get(prompt).ok_or(RerunError::NoPrompt)?;
-    let prompted = recorded.step(said.number).ok_or(RerunError::NoPrompt)?.clone();
+    let recorded_prompt = recorded.prompts.get(prompt).ok_or(RerunError::NoPrompt)?;
+    let prompted = recorded.step(recorded_prompt.number).ok_or(RerunError::NoPrompt)?.clone();
     // Agents other than the built-in one can only be started with a prompt.
-    let from = match (who, &options.from) {
-        (RerunAgent::BuiltIn, Some(from)) if recorded.step(from.step.number).is_some() => from.clone(),
+    let start = match (rerun_agent, &options.from) {
+        (RerunAgent::BuiltIn, Some(start)) if recorded.step(start.step.number).is_some() => start.clone(),
         _ => prompted,
     };
     let request = RerunRequest {
@@ -242,7 +242,7 @@ pub fn rerun(
     let mut rerun = Rerun {
         branch,
         of: recorded.session.id,
-        from: from.step.id,
+        from: start.step.id,
         // What a user types can hold a secret too.
         changes: options.set.iter().map(|change| stepback_redact::redact(change).into_owned()).collect(),
         status: RerunStatus::Pending,
@@ -252,7 +252,7 @@ pub fn rerun(
     };
     workspace.record_rerun(&rerun)?;
     drop(lock);
-    let ran = run_in_scratch(workspace, who, &request, &from, host, &mut rerun, on_started);
+    let ran = run_in_scratch(workspace, rerun_agent, &request, &start, host, &mut rerun, on_started);
     let (ran, state) = match ran {
         Ok(ran) => ran,
         Err(error) => {
@@ -267,7 +267,7 @@ pub fn rerun(
     (rerun.status, rerun.reason) = rerun_status(&ran, options);
     let tip = workspace.create_rerun_branch(&rerun, &state)?;
     workspace.record_rerun(&rerun)?;
-    Ok(RerunResult { rerun, run: ran, tip, from })
+    Ok(RerunResult { rerun, run: ran, tip, from: start })
 }
 
 /// The agent whose session is rerun.
@@ -280,9 +280,9 @@ enum RerunAgent {
 }
 
 /// Refuses changes that would have no effect.
-fn check_changes(who: RerunAgent, changes: &[RerunChange]) -> Result<(), RerunError> {
+fn check_changes(rerun_agent: RerunAgent, changes: &[RerunChange]) -> Result<(), RerunError> {
     let memory = changes.iter().any(|change| matches!(change, RerunChange::Memory { .. }));
-    match who {
+    match rerun_agent {
         RerunAgent::Agent(agent) if memory => Err(RerunError::NotApplicable(format!(
             "{} has no memory that stepback can change; only the built-in agent has",
             agent.title()
@@ -293,9 +293,9 @@ fn check_changes(who: RerunAgent, changes: &[RerunChange]) -> Result<(), RerunEr
 
 fn run_in_scratch(
     workspace: &Workspace,
-    who: RerunAgent,
+    rerun_agent: RerunAgent,
     request: &RerunRequest<'_>,
-    from: &StepRow,
+    start: &StepRow,
     host: &RerunHost<'_>,
     rerun: &mut Rerun,
     on_started: &mut dyn FnMut(&Rerun),
@@ -303,7 +303,7 @@ fn run_in_scratch(
     let work = make_apart(host.dir)
         .map_err(|source| RerunError::Io { what: "make the scratch directory", source })?;
     let lock = workspace.lock_shared()?;
-    workspace.materialize(&workspace.load_state(from)?, &work, true)?;
+    workspace.materialize(&workspace.load_state(start)?, &work, true)?;
     drop(lock);
     let work = work
         .canonicalize()
@@ -315,7 +315,7 @@ fn run_in_scratch(
     workspace.record_rerun(rerun)?;
     on_started(rerun);
     let run_env = RunEnv { host, scratch: &scratch, original_root: &workspace.root };
-    let mut ran = run_prompts(who, request, from, workspace, &run_env)?;
+    let mut ran = run_prompts(rerun_agent, request, start, workspace, &run_env)?;
     let label = Some(format!("{} ends", rerun.branch));
     let last =
         scratch.create_checkpoint(Annotation { label, ..Annotation::default() }, Trigger::Automatic)?;
@@ -330,33 +330,33 @@ fn run_in_scratch(
 
 /// Gives an agent one prompt after the other, as the user did.
 fn run_prompts(
-    who: RerunAgent,
+    rerun_agent: RerunAgent,
     request: &RerunRequest<'_>,
-    from: &StepRow,
+    start: &StepRow,
     original: &Workspace,
     run_env: &RunEnv<'_>,
 ) -> Result<RunResult, RerunError> {
-    let one = |request: &RerunRequest<'_>, goes_on: Option<&Session>| {
-        let ready = match who {
+    let run_prompt = |request: &RerunRequest<'_>, continued: Option<&Session>| {
+        let ready = match rerun_agent {
             RerunAgent::Agent(agent) => {
-                let session = goes_on.and_then(|session| session.info.external.clone());
-                agent::prepare_agent(agent, request, from, original, run_env, session)?
+                let session = continued.and_then(|session| session.info.external.clone());
+                agent::prepare_agent(agent, request, start, original, run_env, session)?
             }
-            RerunAgent::BuiltIn => builtin::prepare_agent(request, from, original, run_env, goes_on)?,
+            RerunAgent::BuiltIn => builtin::prepare_agent(request, start, original, run_env, continued)?,
         };
         run::run_agent(ready, request, run_env)
     };
-    let begun = Instant::now();
-    let mut ran = one(request, None)?;
+    let started = Instant::now();
+    let mut ran = run_prompt(request, None)?;
     for prompt in request.prompt + 1..request.recorded.prompts.len() {
         let session = ran.session.as_ref().filter(|session| session.info.external.is_some());
         let (RunEnd::Exited(0), Some(session)) = (&ran.ended, session) else { break };
-        let timeout = request.timeout.map(|limit| limit.saturating_sub(begun.elapsed()));
-        let then = one(&RerunRequest { prompt, timeout, ..*request }, Some(session))?;
+        let timeout = request.timeout.map(|limit| limit.saturating_sub(started.elapsed()));
+        let next_run = run_prompt(&RerunRequest { prompt, timeout, ..*request }, Some(session))?;
         ran = RunResult {
-            counts: ran.counts.merge(then.counts),
-            session: then.session.or(ran.session),
-            ..then
+            counts: ran.counts.merge(next_run.counts),
+            session: next_run.session.or(ran.session),
+            ..next_run
         };
     }
     Ok(ran)

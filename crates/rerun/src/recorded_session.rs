@@ -89,7 +89,7 @@ impl RecordedSession {
             prompts: Vec::new(),
             injections: Vec::new(),
         };
-        let mut asked: HashMap<String, Value> = HashMap::new();
+        let mut requests: HashMap<String, Value> = HashMap::new();
         let mut order: Vec<String> = Vec::new();
         let mut answered: HashMap<String, Exchange> = HashMap::new();
         let mut waiting: Vec<(u64, String)> = Vec::new();
@@ -100,20 +100,21 @@ impl RecordedSession {
             match step.kind {
                 StepKind::ModelStart => {
                     if let Some(id) = &call {
-                        let said = waiting.drain(..);
-                        let said = said.map(|(number, text)| Injection { number, call: id.clone(), text });
-                        recorded.injections.extend(said);
+                        let injections = waiting.drain(..);
+                        let injections =
+                            injections.map(|(number, text)| Injection { number, call: id.clone(), text });
+                        recorded.injections.extend(injections);
                     }
                     if let (Some(id), Some(input)) = (call, load_detail(workspace, stored)?.remove("input")) {
                         order.push(id.clone());
-                        asked.insert(id, input);
+                        requests.insert(id, input);
                     }
                 }
                 StepKind::ModelEnd => {
                     let Some(id) = call else { continue };
                     let output = load_detail(workspace, stored)?.remove("output");
-                    let both = asked.remove(&id).zip(output);
-                    let exchange = both.and_then(|(request, response)| {
+                    let request_and_output = requests.remove(&id).zip(output);
+                    let exchange = request_and_output.and_then(|(request, response)| {
                         stepback_agents::model_call_inbox::parse_exchange(&id, &request, &response)
                     });
                     answered.extend(exchange.map(|exchange| (id, exchange)));
@@ -182,15 +183,16 @@ impl RecordedSession {
     /// but to the next model call.
     fn add_message(&mut self, input: &Value, text: String) -> Option<String> {
         let call = input["call"].as_str();
-        let call = self.calls.iter_mut().rev().find(|known| call.is_some() && known.id.as_deref() == call);
-        let told = match (call, self.prompts.last_mut()) {
+        let call =
+            self.calls.iter_mut().rev().find(|candidate| call.is_some() && candidate.id.as_deref() == call);
+        let reply = match (call, self.prompts.last_mut()) {
             // A call that was refused has ended by then.
             (Some(call), _) if input["with"] == "start" => &mut call.before.told,
             (Some(call), _) => &mut call.after.told,
             (None, Some(prompt)) if input["with"] == "prompt" => &mut prompt.messages,
             _ => return Some(text),
         };
-        told.push(text);
+        reply.push(text);
         None
     }
 
@@ -210,7 +212,7 @@ impl RecordedSession {
 
     /// Returns all calls with the decisions about them.
     pub fn decided_calls(&self) -> Vec<DecidedCall> {
-        let of = |call: &ToolCall| DecidedCall {
+        let decided = |call: &ToolCall| DecidedCall {
             number: call.steps.0,
             id: call.id.clone(),
             tool: call.tool.clone(),
@@ -218,7 +220,7 @@ impl RecordedSession {
             before: call.before.clone(),
             after: call.after.clone(),
         };
-        self.calls.iter().map(of).collect()
+        self.calls.iter().map(decided).collect()
     }
 
     /// Returns the step with this number.

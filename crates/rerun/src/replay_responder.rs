@@ -58,8 +58,8 @@ impl ReplayCounts {
     /// Returns the sum of this tally and that of a later run.
     #[must_use]
     pub fn merge(self, then: Self) -> Self {
-        let before = self.recorded + self.live + self.refused;
-        let later = then.parted.map(|parted| Divergence { call: before + parted.call, ..parted });
+        let calls_before = self.recorded + self.live + self.refused;
+        let later = then.parted.map(|parted| Divergence { call: calls_before + parted.call, ..parted });
         Self {
             recorded: self.recorded + then.recorded,
             live: self.live + then.live,
@@ -122,10 +122,10 @@ impl Directories {
     /// Returns the directories whose path differs, the longest first.
     fn moved_paths(&self) -> Vec<(String, String)> {
         let text = |path: &PathBuf| path.display().to_string();
-        let all = self.all.iter().map(|(_, then, now)| (text(then), text(now)));
+        let all = self.all.iter().map(|(_, recorded, present)| (text(recorded), text(present)));
         let mut moved: Vec<(String, String)> =
-            all.filter(|(then, now)| then != now && then.len() > 1).collect();
-        moved.sort_by_key(|(then, _)| std::cmp::Reverse(then.len()));
+            all.filter(|(recorded, present)| recorded != present && recorded.len() > 1).collect();
+        moved.sort_by_key(|(recorded, _)| std::cmp::Reverse(recorded.len()));
         moved
     }
 
@@ -189,8 +189,8 @@ impl Replayer {
 
     /// Makes the model get the recorded results of calls, whatever their results in the rerun are.
     #[must_use]
-    pub fn with_recorded_results(mut self, wanted: bool) -> Self {
-        if wanted {
+    pub fn with_recorded_results(mut self, enabled: bool) -> Self {
+        if enabled {
             let results = recorded_results(self.state().recording.exchanges());
             self.results = results;
         }
@@ -208,7 +208,7 @@ impl Replayer {
 
     /// Applies the changes that a request contains. Returns whether it made any.
     fn change_request(&self, wire: Wire, request: &mut ModelRequest) -> bool {
-        let before = (request.path.clone(), request.body.clone());
+        let original = (request.path.clone(), request.body.clone());
         for change in &self.changes {
             match change {
                 WireChange::Model(model) => {
@@ -224,30 +224,30 @@ impl Replayer {
                 WireChange::Input { .. } => {}
             }
         }
-        before != (request.path.clone(), request.body.clone())
+        original != (request.path.clone(), request.body.clone())
     }
 
     /// Returns a recorded answer, with paths mapped to the directories of the rerun and with changed inputs.
     fn adapt_response(&self, wire: Wire, exchange: &Exchange) -> Response {
-        let said = semantics::answered(wire, &exchange.response);
-        let before = calls_in(&semantics::asked(wire, &exchange.request).messages).count();
-        let mut nth = before;
+        let summary = semantics::answered(wire, &exchange.response);
+        let calls_before = calls_in(&semantics::asked(wire, &exchange.request).messages).count();
+        let mut call_number = calls_before;
         let changed = edit::answer(wire, &exchange.response, &mut |part, text| {
-            let mut told = text.to_owned();
+            let mut text_now = text.to_owned();
             if let AnswerText::Input { id, name } = &part {
-                let own = calls_in(&said.said).nth(nth - before);
+                let own_call = calls_in(&summary.content).nth(call_number - calls_before);
                 for change in &self.changes {
-                    if let (WireChange::Input { call, input }, Some(own)) = (change, own)
-                        && call.matches(*id, name, &own.input, nth)
+                    if let (WireChange::Input { call, input }, Some(own_call)) = (change, own_call)
+                        && call.matches(*id, name, &own_call.input, call_number)
                     {
-                        told = input.to_string();
+                        text_now = input.to_string();
                     }
                 }
-                nth += 1;
+                call_number += 1;
             }
             let in_document = matches!(part, AnswerText::Input { .. });
-            let told = self.map_paths(&told, in_document);
-            (told != text).then_some(told)
+            let text_now = self.map_paths(&text_now, in_document);
+            (text_now != text).then_some(text_now)
         });
         changed.unwrap_or_else(|| exchange.response.clone())
     }
@@ -258,14 +258,17 @@ impl Replayer {
             true => Value::from(path).to_string().trim_matches('"').to_owned(),
             false => path.to_owned(),
         };
-        let moved: Vec<(String, String)> =
-            self.moved_paths.iter().map(|(then, now)| (escaped(then), escaped(now))).collect();
+        let moved: Vec<(String, String)> = self
+            .moved_paths
+            .iter()
+            .map(|(recorded, present)| (escaped(recorded), escaped(present)))
+            .collect();
         replace_paths(text, &moved)
     }
 
-    fn answer_recorded(&self, state: &mut ReplayState, wire: Wire, at: usize) -> Decision {
+    fn answer_recorded(&self, state: &mut ReplayState, wire: Wire, index: usize) -> Decision {
         state.counts.recorded += 1;
-        let response = self.adapt_response(wire, &state.recording.exchanges()[at]);
+        let response = self.adapt_response(wire, &state.recording.exchanges()[index]);
         Decision::Recorded { response, timing: self.timing }
     }
 
@@ -274,17 +277,17 @@ impl Replayer {
         &self,
         state: &ReplayState,
         wire: Wire,
-        at: usize,
+        index: usize,
         request: &ModelRequest,
     ) -> MatchResult {
-        let recorded = semantics::asked(wire, &state.recording.exchanges()[at].request).system;
-        let present = semantics::asked(wire, request).system;
-        if !self.changes_instructions || recorded == present {
-            return MatchResult::Same(at);
+        let recorded = semantics::asked(wire, &state.recording.exchanges()[index].request).system;
+        let instructions = semantics::asked(wire, request).system;
+        if !self.changes_instructions || recorded == instructions {
+            return MatchResult::Same(index);
         }
         let path = "system".to_owned();
-        let difference = RequestDifference { path, recorded: Some(recorded), present: Some(present) };
-        MatchResult::Different { nearest: Some(at), differences: vec![difference] }
+        let difference = RequestDifference { path, recorded: Some(recorded), present: Some(instructions) };
+        MatchResult::Different { nearest: Some(index), differences: vec![difference] }
     }
 
     fn refuse(state: &mut ReplayState, status: u16, message: String) -> Decision {
@@ -309,8 +312,8 @@ impl Responder for Replayer {
             restore_results(&mut request.body, &self.results);
         }
         let is_changed = self.change_request(wire, request);
-        let mut known = request.clone();
-        stepback_redact::redact_value(&mut known.body);
+        let mut normalized = request.clone();
+        stepback_redact::redact_value(&mut normalized.body);
         let mut state = self.state();
         let state = &mut *state;
         state.request_count += 1;
@@ -330,11 +333,11 @@ impl Responder for Replayer {
                 OnDifference::Nearest => {}
             }
         }
-        let found = match state.recording.find(&known) {
-            MatchResult::Same(at) => self.check_instructions(state, wire, at, &known),
+        let match_result = match state.recording.find(&normalized) {
+            MatchResult::Same(at) => self.check_instructions(state, wire, at, &normalized),
             other => other,
         };
-        match found {
+        match match_result {
             MatchResult::Same(at) | MatchResult::Background(Some(at)) => {
                 self.answer_recorded(state, wire, at)
             }
@@ -360,8 +363,8 @@ impl Responder for Replayer {
     }
 }
 
-fn calls_in(said: &[ContentPart]) -> impl Iterator<Item = &semantics::WireCall> {
-    said.iter().filter_map(|said| match said {
+fn calls_in(parts: &[ContentPart]) -> impl Iterator<Item = &semantics::WireCall> {
+    parts.iter().filter_map(|parts| match parts {
         ContentPart::Call(call) => Some(call),
         _ => None,
     })
@@ -370,7 +373,7 @@ fn calls_in(said: &[ContentPart]) -> impl Iterator<Item = &semantics::WireCall> 
 impl CallMatcher {
     fn matches(&self, id: Option<&str>, name: &str, input: &Value, nth: usize) -> bool {
         match (&self.id, id) {
-            (Some(own), Some(id)) => own == id,
+            (Some(own_id), Some(id)) => own_id == id,
             _ => self.name == name && self.nth == nth && self.input == *input,
         }
     }
@@ -397,24 +400,24 @@ fn to_wire_change(recorded: &RecordedSession, change: &RerunChange) -> Option<Wi
 }
 
 /// Returns the model's call that led to a recorded tool call.
-fn find_call(recorded: &RecordedSession, wanted: &ToolCall) -> Option<CallMatcher> {
+fn find_call(recorded: &RecordedSession, recorded_call: &ToolCall) -> Option<CallMatcher> {
     let mut by_input = None;
     for exchange in &recorded.exchanges {
         let Some(wire) = exchange.request.wire else { continue };
-        let before = calls_in(&semantics::asked(wire, &exchange.request).messages).count();
+        let calls_before = calls_in(&semantics::asked(wire, &exchange.request).messages).count();
         let answered = semantics::answered(wire, &exchange.response);
-        for (at, call) in calls_in(&answered.said).enumerate() {
-            let found = || CallMatcher {
+        for (index, call) in calls_in(&answered.content).enumerate() {
+            let matcher = || CallMatcher {
                 id: call.id.clone(),
                 name: call.name.clone(),
                 input: call.input.clone(),
-                nth: before + at,
+                nth: calls_before + index,
             };
-            if call.id.is_some() && call.id == wanted.id {
-                return Some(found());
+            if call.id.is_some() && call.id == recorded_call.id {
+                return Some(matcher());
             }
-            if by_input.is_none() && call.input == wanted.input {
-                by_input = Some(found());
+            if by_input.is_none() && call.input == recorded_call.input {
+                by_input = Some(matcher());
             }
         }
     }
@@ -423,15 +426,18 @@ fn find_call(recorded: &RecordedSession, wanted: &ToolCall) -> Option<CallMatche
 
 /// Replaces the result of a call in a request, if the request has one.
 fn set_result(wire: Wire, request: &mut ModelRequest, call: &CallMatcher, part: Option<&str>, text: &str) {
-    let said = semantics::asked(wire, request).messages;
-    let mut results = said.iter().filter_map(|said| match said {
+    let messages = semantics::asked(wire, request).messages;
+    let mut results = messages.iter().filter_map(|messages| match messages {
         ContentPart::Result { id, text, .. } => Some((id.clone(), text.clone())),
         _ => None,
     });
     let by_id = results.clone().find(|(id, _)| call.id.is_some() && *id == call.id);
     // An agent that generates its own ids generates others every time; the position in the conversation stays the same.
     let by_place = || {
-        calls_in(&said).nth(call.nth).filter(|own| own.name == call.name).and_then(|_| results.nth(call.nth))
+        calls_in(&messages)
+            .nth(call.nth)
+            .filter(|own_call| own_call.name == call.name)
+            .and_then(|_| results.nth(call.nth))
     };
     let Some((id, old)) = by_id.or_else(by_place) else { return };
     let new = match part {
@@ -460,26 +466,26 @@ pub(crate) fn recorded_results(exchanges: &[Exchange]) -> HashMap<String, Value>
     results
 }
 
-fn collect_results(value: &Value, found: &mut HashMap<String, Value>) {
+fn collect_results(value: &Value, results: &mut HashMap<String, Value>) {
     if let Some(id) = result_call_id(value) {
-        found.insert(id.to_owned(), value.clone());
+        results.insert(id.to_owned(), value.clone());
         return;
     }
     match value {
-        Value::Array(items) => items.iter().for_each(|item| collect_results(item, found)),
-        Value::Object(fields) => fields.values().for_each(|field| collect_results(field, found)),
+        Value::Array(items) => items.iter().for_each(|item| collect_results(item, results)),
+        Value::Object(fields) => fields.values().for_each(|field| collect_results(field, results)),
         _ => {}
     }
 }
 
-fn restore_results(value: &mut Value, known: &HashMap<String, Value>) {
-    if let Some(recorded) = result_call_id(value).and_then(|id| known.get(id)) {
+fn restore_results(value: &mut Value, results: &HashMap<String, Value>) {
+    if let Some(recorded) = result_call_id(value).and_then(|id| results.get(id)) {
         *value = recorded.clone();
         return;
     }
     match value {
-        Value::Array(items) => items.iter_mut().for_each(|item| restore_results(item, known)),
-        Value::Object(fields) => fields.values_mut().for_each(|field| restore_results(field, known)),
+        Value::Array(items) => items.iter_mut().for_each(|item| restore_results(item, results)),
+        Value::Object(fields) => fields.values_mut().for_each(|field| restore_results(field, results)),
         _ => {}
     }
 }
@@ -487,24 +493,26 @@ fn restore_results(value: &mut Value, known: &HashMap<String, Value>) {
 /// Replaces paths that stand alone or at the start of longer ones. If several match, the first is used.
 fn replace_paths(text: &str, moved: &[(String, String)]) -> String {
     let mut out = String::with_capacity(text.len());
-    let (mut rest, mut before) = (text, None);
+    let (mut rest, mut previous_char) = (text, None);
     while let Some(next) = rest.chars().next() {
-        let begins = !before.is_some_and(|c: char| c.is_alphanumeric() || "_-.~".contains(c));
-        let found = moved.iter().filter(|_| begins).find(|(then, _)| {
-            let after = rest.strip_prefix(then.as_str());
-            after.is_some_and(|after| !after.starts_with(|c: char| c.is_alphanumeric() || "_-".contains(c)))
+        let may_begin = !previous_char.is_some_and(|c: char| c.is_alphanumeric() || "_-.~".contains(c));
+        let replacement = moved.iter().filter(|_| may_begin).find(|(recorded, _)| {
+            let following = rest.strip_prefix(recorded.as_str());
+            following.is_some_and(|following| {
+                !following.starts_with(|c: char| c.is_alphanumeric() || "_-".contains(c))
+            })
         });
-        let length = match found {
-            Some((then, now)) => {
-                out.push_str(now);
-                then.len()
+        let length = match replacement {
+            Some((recorded, present)) => {
+                out.push_str(present);
+                recorded.len()
             }
             None => {
                 out.push(next);
                 next.len_utf8()
             }
         };
-        before = rest[..length].chars().next_back();
+        previous_char = rest[..length].chars().next_back();
         rest = &rest[length..];
     }
     out

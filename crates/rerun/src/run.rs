@@ -149,7 +149,7 @@ pub(crate) fn run_agent(
             .recorded
             .prompts
             .get(request.prompt)
-            .map_or_else(Vec::new, |said| said.messages.clone()),
+            .map_or_else(Vec::new, |prompt_messages| prompt_messages.messages.clone()),
     };
     let text = serde_json::to_vec(&policy).unwrap_or_default();
     fs::write(run_dir(run_env).join("policy.json"), text).map_err(io_error("write the policy"))?;
@@ -168,8 +168,8 @@ pub(crate) fn run_agent(
     };
     let (recorder, notes) = ModelCallSink::new(writer);
     let sink: Arc<dyn Sink> = if records { Arc::new(recorder) } else { Arc::new(DiscardingSink) };
-    let (proxies, told) = start_proxies(routes, &mut fence, &sink, &replayer, run_env)?;
-    let inside = inside(&told, &fence.isolation)?;
+    let (proxies, addresses) = start_proxies(routes, &mut fence, &sink, &replayer, run_env)?;
+    let inside = inside(&addresses, &fence.isolation)?;
 
     let strength = fence.isolation.clone();
     let namespace = fence.namespace();
@@ -216,7 +216,7 @@ fn start_proxies(
     replayer: &Arc<Replayer>,
     run_env: &RunEnv<'_>,
 ) -> Result<(Vec<Proxy>, RouteAddresses), RerunError> {
-    let (mut proxies, mut told) = (Vec::new(), Vec::new());
+    let (mut proxies, mut addresses) = (Vec::new(), Vec::new());
     for (route, socket) in routes.into_iter().zip(std::mem::take(&mut sandbox.sockets)) {
         let address = socket.local_addr().map_err(io_error("open a socket"))?;
         let listen = match sandbox.isolation {
@@ -227,16 +227,16 @@ fn start_proxies(
             listen,
             upstreams: Upstreams { default: Some(route.upstream.clone()), ..Upstreams::default() },
             sink: sink.clone(),
-            answers: Some(replayer.clone()),
+            responder: Some(replayer.clone()),
             limits: ProxyLimits::default(),
             certificates: run_env.host.certificates.map(Path::to_path_buf),
             access: ProxyAccess::default(),
         })
         .map_err(io_error("start the proxy"))?;
         proxies.push(proxy);
-        told.push((route, format!("http://{address}")));
+        addresses.push((route, format!("http://{address}")));
     }
-    Ok((proxies, told))
+    Ok((proxies, addresses))
 }
 
 fn wait_for_end(
@@ -246,7 +246,7 @@ fn wait_for_end(
     replayer: &Replayer,
     notes: &Receiver<()>,
 ) -> Result<RunEnd, RerunError> {
-    let begun = Instant::now();
+    let started = Instant::now();
     let limited = request.until.is_some() || request.max_steps.is_some();
     let mut parted_at: Option<Instant> = None;
     loop {
@@ -269,7 +269,7 @@ fn wait_for_end(
         if run_env.host.interrupted.load(Ordering::Relaxed) {
             return Ok(RunEnd::Interrupted);
         }
-        if request.timeout.is_some_and(|limit| begun.elapsed() > limit) {
+        if request.timeout.is_some_and(|limit| started.elapsed() > limit) {
             return Ok(RunEnd::TimedOut);
         }
         if parted && parted_at.get_or_insert_with(Instant::now).elapsed() > GRACE {
@@ -288,15 +288,19 @@ fn has_reached_limit(request: &RerunRequest<'_>, run_env: &RunEnv<'_>) -> Result
     let steps =
         run_env.scratch.store().steps(run_env.scratch.record.id, &query).map_err(EngineError::from)?;
     let kind = request.until.is_some_and(|kind| steps.iter().any(|stored| stored.step.kind == kind));
-    Ok(kind || request.max_steps.is_some_and(|most| steps.len() as u64 >= most))
+    Ok(kind || request.max_steps.is_some_and(|max_steps| steps.len() as u64 >= max_steps))
 }
 
 /// Kills everything that was started: the agent's process group, and processes that left it but not the namespace.
 fn kill_all(child: &Child, namespace: Option<&Path>) {
     let Some(group) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) else { return };
     let _ = kill_process_group(group, Signal::KILL);
-    let own = fs::read_link("/proc/self/ns/net").ok();
-    let Some(namespace) = namespace.filter(|theirs| own.as_deref() != Some(theirs)) else { return };
+    let own_namespace = fs::read_link("/proc/self/ns/net").ok();
+    let Some(namespace) =
+        namespace.filter(|other_namespace| own_namespace.as_deref() != Some(other_namespace))
+    else {
+        return;
+    };
     sandbox::kill_namespace(namespace, rustix::process::getpid());
 }
 

@@ -114,10 +114,10 @@ pub struct SandboxProcess {
 impl SandboxProcess {
     /// Starts `program`, stepback's own, as the process inside. The command's output goes to `output`.
     pub fn start(program: &Path, allow: &SandboxAllow, output: &File) -> io::Result<Self> {
-        let (mut channel, theirs) = UnixStream::pair()?;
+        let (mut channel, child_end) = UnixStream::pair()?;
         let child = Command::new(program)
             .arg(SANDBOX_ARGUMENT)
-            .stdin(Stdio::from(OwnedFd::from(theirs)))
+            .stdin(Stdio::from(OwnedFd::from(child_end)))
             .stdout(output.try_clone()?)
             .stderr(output.try_clone()?)
             .process_group(0)
@@ -128,14 +128,14 @@ impl SandboxProcess {
         match report {
             SandboxReport::Ready { files } => {
                 fence.sockets = handed.into_iter().map(TcpListener::from).collect();
-                if let Some(why) = files {
-                    fence.isolation = Isolation::Network { why };
+                if let Some(reason) = files {
+                    fence.isolation = Isolation::Network { why: reason };
                 }
             }
-            SandboxReport::Impossible { why } => {
-                fence.isolation = Isolation::Policy { why };
-                let own = || TcpListener::bind("127.0.0.1:0");
-                fence.sockets = (0..allow.sockets).map(|_| own()).collect::<io::Result<_>>()?;
+            SandboxReport::Impossible { why: reason } => {
+                fence.isolation = Isolation::Policy { why: reason };
+                let bind_own = || TcpListener::bind("127.0.0.1:0");
+                fence.sockets = (0..allow.sockets).map(|_| bind_own()).collect::<io::Result<_>>()?;
             }
         }
         Ok(fence)
@@ -187,10 +187,10 @@ fn start_guard(channel: &UnixStream) -> io::Result<()> {
 /// Waits until the process that started the sandbox is gone, even if it was killed, and kills what is left in this network
 /// namespace.
 fn run_guard() -> io::Result<std::convert::Infallible> {
-    let own = fs::read_link("/proc/self/ns/net")?;
+    let own_namespace = fs::read_link("/proc/self/ns/net")?;
     // No data is sent; this returns when the other end is closed.
     while matches!(io::stdin().read(&mut [0; 64]), Ok(1..)) {}
-    kill_namespace(&own, rustix::process::getpid());
+    kill_namespace(&own_namespace, rustix::process::getpid());
     std::process::exit(0)
 }
 
@@ -198,17 +198,18 @@ fn run_guard() -> io::Result<std::convert::Infallible> {
 pub(crate) fn kill_namespace(namespace: &Path, except: Pid) {
     // A process that is started during one scan is found in the next.
     for _ in 0..100 {
-        let mut found = false;
+        let mut killed_any = false;
         for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
             let id = entry.file_name().to_str().and_then(|name| name.parse().ok()).and_then(Pid::from_raw);
-            let theirs = fs::read_link(entry.path().join("ns/net"));
-            if let (Some(id), true) = (id, theirs.is_ok_and(|theirs| theirs == namespace))
+            let other_namespace = fs::read_link(entry.path().join("ns/net"));
+            if let (Some(id), true) =
+                (id, other_namespace.is_ok_and(|other_namespace| other_namespace == namespace))
                 && id != except
             {
-                found |= kill_process(id, Signal::KILL).is_ok();
+                killed_any |= kill_process(id, Signal::KILL).is_ok();
             }
         }
-        if !found {
+        if !killed_any {
             break;
         }
         std::thread::sleep(Duration::from_millis(2));
@@ -250,11 +251,11 @@ fn run_inside() -> io::Result<std::convert::Infallible> {
 /// Leaves the network and, if possible, makes files read-only. Returns why if files could not be protected.
 fn enter_namespaces(allow: &SandboxAllow) -> io::Result<Option<String>> {
     let (user, group) = (rustix::process::geteuid(), rustix::process::getegid());
-    let both = UnshareFlags::NEWNET | UnshareFlags::NEWNS;
+    let net_and_mounts = UnshareFlags::NEWNET | UnshareFlags::NEWNS;
     if rustix::process::geteuid().is_root() {
-        unshare(both)?;
+        unshare(net_and_mounts)?;
     } else {
-        unshare(both | UnshareFlags::NEWUSER)?;
+        unshare(net_and_mounts | UnshareFlags::NEWUSER)?;
         fs::write("/proc/self/setgroups", "deny")?;
         fs::write("/proc/self/uid_map", format!("{0} {0} 1", user.as_raw()))?;
         fs::write("/proc/self/gid_map", format!("{0} {0} 1", group.as_raw()))?;
@@ -272,8 +273,8 @@ fn enable_loopback() -> io::Result<()> {
     let socket = std::net::UdpSocket::bind("0.0.0.0:0")?;
     // SAFETY: all zeros is a valid `ifreq`, which is plain data.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-    for (to, from) in request.ifr_name.iter_mut().zip(b"lo\0") {
-        *to = *from as libc::c_char;
+    for (target, source) in request.ifr_name.iter_mut().zip(b"lo\0") {
+        *target = *source as libc::c_char;
     }
     request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short;
     // SAFETY: the request is an `ifreq` that names an interface and its flags, as this call expects, and outlives it.
@@ -321,7 +322,7 @@ fn set_read_only(dir: &Path, on: bool) -> io::Result<()> {
         userns_fd: 0,
     };
     // SAFETY: the path ends in NUL, the attributes are as large as is said, and both outlive the call.
-    let done = unsafe {
+    let result = unsafe {
         libc::syscall(
             libc::SYS_mount_setattr,
             libc::AT_FDCWD,
@@ -331,7 +332,7 @@ fn set_read_only(dir: &Path, on: bool) -> io::Result<()> {
             size_of::<libc::mount_attr>(),
         )
     };
-    match done {
+    match result {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
@@ -370,7 +371,7 @@ fn send_report(channel: &mut UnixStream, report: &SandboxReport, sockets: &[TcpL
     write_line(channel, report)
 }
 
-fn receive_report(channel: &mut UnixStream, most: usize) -> io::Result<(SandboxReport, Vec<OwnedFd>)> {
+fn receive_report(channel: &mut UnixStream, max_sockets: usize) -> io::Result<(SandboxReport, Vec<OwnedFd>)> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_PASSED_SOCKETS))];
     let mut attached = RecvAncillaryBuffer::new(&mut space);
     let mut byte = [0];
@@ -382,7 +383,7 @@ fn receive_report(channel: &mut UnixStream, most: usize) -> io::Result<(SandboxR
     let mut sockets = Vec::new();
     for message in attached.drain() {
         if let RecvAncillaryMessage::ScmRights(handed) = message {
-            sockets.extend(handed.take(most));
+            sockets.extend(handed.take(max_sockets));
         }
     }
     Ok((read_line(channel)?, sockets))

@@ -125,15 +125,15 @@ fn is_scratch(dir: &Path) -> bool {
 
 /// Removes a directory and its content, even if it is read-only.
 fn remove_tree(dir: &Path) -> io::Result<()> {
-    let gone = |done: io::Result<()>| match done {
+    let ignore_missing = |result: io::Result<()>| match result {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        other => other,
+        other_result => other_result,
     };
-    if gone(fs::remove_dir_all(dir)).is_ok() {
+    if ignore_missing(fs::remove_dir_all(dir)).is_ok() {
         return Ok(());
     }
     make_writable(dir);
-    gone(fs::remove_dir_all(dir))
+    ignore_missing(fs::remove_dir_all(dir))
 }
 
 /// Makes every directory below `dir` writable for its owner. Links are not followed.

@@ -103,7 +103,7 @@ pub fn compare(seal: &Seal, store: &dyn Store) -> Result<SealComparison, SealErr
     // Steps that are not where they were, by digest. Two steps have the same one only by design.
     let numbers: HashMap<ShortDigest, u64> =
         sealed.iter().map(|(number, step)| (step.digest, *number)).collect();
-    let mut found: HashSet<u64> = HashSet::with_capacity(sealed.len());
+    let mut matched: HashSet<u64> = HashSet::with_capacity(sealed.len());
     let mut others: Vec<(u64, SessionId, ShortDigest)> = Vec::new();
     let mut heads: HashMap<SessionId, StepLink> = HashMap::new();
     let mut comparison = SealComparison { sealed_steps: sealed.len() as u64, ..SealComparison::default() };
@@ -113,7 +113,7 @@ pub fn compare(seal: &Seal, store: &dyn Store) -> Result<SealComparison, SealErr
         let number = entry.number;
         match sealed.get(&number) {
             Some(step) if step.digest == digest => {
-                found.insert(number);
+                matched.insert(number);
                 let head = heads.entry(entry.session).or_insert(StepLink::START);
                 *head = head.next(full);
             }
@@ -124,25 +124,25 @@ pub fn compare(seal: &Seal, store: &dyn Store) -> Result<SealComparison, SealErr
     let findings = &mut comparison.findings;
     let mut rest = Vec::new();
     for (number, session, digest) in others {
-        match numbers.get(&digest).filter(|before| found.insert(**before)) {
-            Some(before) => findings.push(SealFinding {
+        match numbers.get(&digest).filter(|sealed_number| matched.insert(**sealed_number)) {
+            Some(sealed_number) => findings.push(SealFinding {
                 kind: SealFindingKind::Renumbered,
                 session: Some(session),
-                step: *before,
+                step: *sealed_number,
                 now: Some(number),
             }),
             None => rest.push((number, session)),
         }
     }
     for (number, session) in rest {
-        let (kind, session) = match sealed.get(&number).filter(|_| found.insert(number)) {
+        let (kind, session) = match sealed.get(&number).filter(|_| matched.insert(number)) {
             Some(step) => (SealFindingKind::Altered, step.session),
             None => (SealFindingKind::Added, session),
         };
         findings.push(SealFinding { kind, session: Some(session), step: number, now: None });
     }
     for (number, step) in &sealed {
-        if !found.contains(number) {
+        if !matched.contains(number) {
             let (kind, session) = (SealFindingKind::Removed, Some(step.session));
             findings.push(SealFinding { kind, session, step: *number, now: None });
         }
@@ -167,13 +167,18 @@ fn compare_operations(
 ) -> Result<(), SealError> {
     let operations = &seal.operations;
     let now = seal_operations(store, seal.workspace, operations.count)?;
-    let all = store.operations(seal.workspace)?.len() as u64;
-    comparison.operations_since = all.saturating_sub(now.count);
+    let operation_count = store.operations(seal.workspace)?.len() as u64;
+    comparison.operations_since = operation_count.saturating_sub(now.count);
     if now == *operations {
         return Ok(());
     }
-    let (before, after) = (parse_digests(&operations.digests)?, parse_digests(&now.digests)?);
-    let first = before.iter().zip(&after).take_while(|(before, after)| before == after).count() as u64;
+    let (sealed_digests, present_digests) =
+        (parse_digests(&operations.digests)?, parse_digests(&now.digests)?);
+    let first = sealed_digests
+        .iter()
+        .zip(&present_digests)
+        .take_while(|(sealed_digests, present_digests)| sealed_digests == present_digests)
+        .count() as u64;
     let kind = SealFindingKind::OperationChanged;
     comparison.findings.push(SealFinding { kind, session: None, step: first + 1, now: None });
     Ok(())

@@ -114,7 +114,7 @@ pub fn take_seal(
     let mut steps = 0;
     for_each_entry(store, workspace, &mut |entry| {
         steps += 1;
-        let place = *places.entry(entry.session).or_insert_with(|| {
+        let index = *places.entry(entry.session).or_insert_with(|| {
             let session = SealedSession {
                 id: entry.session,
                 agent: agents.get(&entry.session).cloned().unwrap_or_default(),
@@ -126,7 +126,7 @@ pub fn take_seal(
             sessions.push((session, Ranges::default()));
             sessions.len() - 1
         });
-        let (session, numbers) = &mut sessions[place];
+        let (session, numbers) = &mut sessions[index];
         let digest = readable_digest(entry);
         session.steps += 1;
         session.head = session.head.next(digest);
@@ -147,15 +147,15 @@ pub fn take_seal(
     })
 }
 
-/// The first `most` operations of a workspace, as a seal has them.
+/// The first `count` operations of a workspace, as a seal has them.
 pub(crate) fn seal_operations(
     store: &dyn Store,
     workspace: WorkspaceId,
-    most: u64,
+    count: u64,
 ) -> Result<SealedOperations, SealError> {
     let mut operations = store.operations(workspace)?;
     operations.sort_by_key(|operation| operation.number);
-    operations.retain(|operation| operation.number <= most);
+    operations.retain(|operation| operation.number <= count);
     let mut hasher = blake3::Hasher::new();
     let mut digests = String::new();
     for operation in &operations {
@@ -173,8 +173,8 @@ pub(crate) fn seal_references(
     workspace: WorkspaceId,
 ) -> Result<SealedReferences, SealError> {
     let mut references = store.references("")?;
-    let own = workspace.to_string();
-    references.retain(|(name, _)| name.contains(&own));
+    let workspace_id = workspace.to_string();
+    references.retain(|(name, _)| name.contains(&workspace_id));
     let mut hasher = blake3::Hasher::new();
     for (name, step) in &references {
         hasher.update(&(name.len() as u64).to_le_bytes());
@@ -190,12 +190,14 @@ pub(crate) fn for_each_entry(
     workspace: WorkspaceId,
     visit: &mut dyn FnMut(&ChainEntry),
 ) -> Result<(), SealError> {
-    let mut after = 0;
+    let mut last_number = 0;
     loop {
-        let entries = store.chain_entries(workspace, after, STEPS)?;
+        let entries = store.chain_entries(workspace, last_number, STEPS)?;
         entries.iter().for_each(&mut *visit);
         match entries.last() {
-            Some(last) if last.number > after && i64::try_from(last.number).is_ok() => after = last.number,
+            Some(last) if last.number > last_number && i64::try_from(last.number).is_ok() => {
+                last_number = last.number
+            }
             _ => return Ok(()),
         }
     }

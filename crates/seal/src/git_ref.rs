@@ -17,7 +17,7 @@ use sha1::{Digest as _, Sha1};
 use stepback_model::hex;
 use stepback_model::path::RelPath;
 use stepback_model::time::Timestamp;
-use stepback_worktree::anchored_path::Beneath;
+use stepback_worktree::anchored_path::AnchoredDir;
 use stepback_worktree::anchored_write::{create_link, make_dirs, remove_file, replace_file};
 
 /// The references that this module writes.
@@ -67,21 +67,21 @@ pub fn full_name(text: &str) -> Option<String> {
 /// Commits a seal to the reference `name` of the repository of `root`, and returns the id of the commit.
 pub fn write_seal(root: &Path, name: &str, text: &str, at: Timestamp) -> Result<String, GitRefError> {
     let repository = GitRepository::find(root)?;
-    let mut beneath = Beneath::open(&repository.dir).map_err(repository.io(""))?;
+    let mut anchor = AnchoredDir::open(&repository.dir).map_err(repository.io(""))?;
     let lock = RelPath::parse(format!("{name}.lock").as_bytes()).map_err(|_| bad_name(name))?;
     let target = RelPath::parse(name.as_bytes()).map_err(|_| bad_name(name))?;
-    let Some((above, _)) = target.split_last() else { return Err(bad_name(name)) };
-    make_dirs(&mut beneath, &above, 0o777).map_err(repository.io(name))?;
-    create_link(&mut beneath, &lock, "stepback").map_err(|error| match error.kind() {
+    let Some((parent, _)) = target.split_last() else { return Err(bad_name(name)) };
+    make_dirs(&mut anchor, &parent, 0o777).map_err(repository.io(name))?;
+    create_link(&mut anchor, &lock, "stepback").map_err(|error| match error.kind() {
         io::ErrorKind::AlreadyExists => GitRefError::Unusable(format!(
             "{name} is locked by another process; remove {name}.lock in {} if none is running",
             repository.dir.display()
         )),
         _ => repository.io(name)(error),
     })?;
-    let written = repository.commit_seal(&mut beneath, name, &target, text, at);
-    let unlocked = remove_file(&mut beneath, &lock).map_err(repository.io(name));
-    let commit = written?;
+    let result = repository.commit_seal(&mut anchor, name, &target, text, at);
+    let unlocked = remove_file(&mut anchor, &lock).map_err(repository.io(name));
+    let commit = result?;
     unlocked?;
     Ok(hex::encode(&commit))
 }
@@ -112,16 +112,16 @@ impl GitRepository {
         let unusable = |what: &str| GitRefError::Unusable(format!("{}: {what}", root.display()));
         let dot = root.join(".git");
         let dir = match fs::symlink_metadata(&dot) {
-            Ok(found) if found.is_dir() => dot,
+            Ok(metadata) if metadata.is_dir() => dot,
             // A linked work tree, or a submodule.
-            Ok(found) if found.is_file() => {
+            Ok(metadata) if metadata.is_file() => {
                 let text = fs::read(&dot).map_err(|error| GitRefError::Io { path: dot.clone(), error })?;
                 let target =
                     text.strip_prefix(b"gitdir: ").ok_or_else(|| unusable(".git is no git directory"))?;
-                let own = root.join(OsStr::from_bytes(target.trim_ascii_end()));
-                match fs::read(own.join("commondir")) {
-                    Ok(common) => own.join(OsStr::from_bytes(common.trim_ascii_end())),
-                    Err(_) => own,
+                let linked_dir = root.join(OsStr::from_bytes(target.trim_ascii_end()));
+                match fs::read(linked_dir.join("commondir")) {
+                    Ok(common) => linked_dir.join(OsStr::from_bytes(common.trim_ascii_end())),
+                    Err(_) => linked_dir,
                 }
             }
             _ => return Err(unusable("there is no git repository")),
@@ -142,30 +142,31 @@ impl GitRepository {
 
     fn commit_seal(
         &self,
-        beneath: &mut Beneath,
+        anchor: &mut AnchoredDir,
         name: &str,
         target: &RelPath,
         text: &str,
         at: Timestamp,
     ) -> Result<Oid, GitRefError> {
         let parent = self.reference(name)?;
-        let blob = self.write_object(beneath, "blob", text.as_bytes())?;
+        let blob = self.write_object(anchor, "blob", text.as_bytes())?;
         let tree =
-            self.write_object(beneath, "tree", &[format!("100644 {FILE}\0").as_bytes(), &blob].concat())?;
+            self.write_object(anchor, "tree", &[format!("100644 {FILE}\0").as_bytes(), &blob].concat())?;
         let parent = parent.map_or(String::new(), |parent| format!("parent {}\n", hex::encode(&parent)));
-        let who = format!("stepback <stepback@localhost> {} +0000", at.as_micros().div_euclid(1_000_000));
+        let identity =
+            format!("stepback <stepback@localhost> {} +0000", at.as_micros().div_euclid(1_000_000));
         let body = format!(
-            "tree {}\n{parent}author {who}\ncommitter {who}\n\nSeal of the record\n",
+            "tree {}\n{parent}author {identity}\ncommitter {identity}\n\nSeal of the record\n",
             hex::encode(&tree)
         );
-        let commit = self.write_object(beneath, "commit", body.as_bytes())?;
+        let commit = self.write_object(anchor, "commit", body.as_bytes())?;
         let line = format!("{}\n", hex::encode(&commit));
-        replace_file(beneath, target, line.as_bytes(), 0o666).map_err(self.io(name))?;
+        replace_file(anchor, target, line.as_bytes(), 0o666).map_err(self.io(name))?;
         Ok(commit)
     }
 
     /// Writes an object, unless it is there.
-    fn write_object(&self, beneath: &mut Beneath, kind: &str, body: &[u8]) -> Result<Oid, GitRefError> {
+    fn write_object(&self, anchor: &mut AnchoredDir, kind: &str, body: &[u8]) -> Result<Oid, GitRefError> {
         let mut content = format!("{kind} {}\0", body.len()).into_bytes();
         content.extend_from_slice(body);
         let oid: Oid = Sha1::digest(&content).into();
@@ -176,9 +177,9 @@ impl GitRepository {
         let mut encoder = ZlibEncoder::new(Vec::new(), Compression::default());
         let compressed =
             encoder.write_all(&content).and_then(|()| encoder.finish()).map_err(self.io(&dir))?;
-        let above = RelPath::parse(dir.as_bytes()).map_err(|_| bad_name(&dir))?;
-        make_dirs(beneath, &above, 0o777).map_err(self.io(&dir))?;
-        replace_file(beneath, &above.join(file.as_bytes()), &compressed, 0o444).map_err(self.io(&dir))?;
+        let parent = RelPath::parse(dir.as_bytes()).map_err(|_| bad_name(&dir))?;
+        make_dirs(anchor, &parent, 0o777).map_err(self.io(&dir))?;
+        replace_file(anchor, &parent.join(file.as_bytes()), &compressed, 0o444).map_err(self.io(&dir))?;
         Ok(oid)
     }
 

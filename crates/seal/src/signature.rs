@@ -61,24 +61,24 @@ impl SealKey {
         let mut rest = encoded.as_str();
         while !rest.is_empty() {
             // Base64 is ASCII.
-            let (line, after) = rest.split_at(rest.len().min(64));
+            let (line, remaining) = rest.split_at(rest.len().min(64));
             text += line;
             text.push('\n');
-            rest = after;
+            rest = remaining;
         }
         Ok(text + PEM_END + "\n")
     }
 
     /// Reads the text of a file in PEM form.
     pub fn parse(text: &str) -> Result<Self, SealError> {
-        let wrong = |what: &str| SealError::Key(what.into());
+        let invalid_key = |what: &str| SealError::Key(what.into());
         let inside = text.split_once(PEM_BEGIN).and_then(|(_, rest)| rest.split_once(PEM_END));
         let (inside, _) =
-            inside.ok_or_else(|| wrong("it is not an Ed25519 private key in PEM form (PKCS #8)"))?;
+            inside.ok_or_else(|| invalid_key("it is not an Ed25519 private key in PEM form (PKCS #8)"))?;
         let encoded: String = inside.split_whitespace().collect();
-        let pkcs8 = STANDARD.decode(encoded).map_err(|error| wrong(&error.to_string()))?;
+        let pkcs8 = STANDARD.decode(encoded).map_err(|error| invalid_key(&error.to_string()))?;
         let key = Ed25519KeyPair::from_pkcs8_maybe_unchecked(&pkcs8);
-        key.map(Self).map_err(|error| wrong(&format!("it is not an Ed25519 key ({error})")))
+        key.map(Self).map_err(|error| invalid_key(&format!("it is not an Ed25519 key ({error})")))
     }
 
     /// The public half.
@@ -167,8 +167,8 @@ fn write_canonical(value: &Value, text: &mut String) {
     match value {
         Value::Array(items) => {
             text.push('[');
-            for (place, item) in items.iter().enumerate() {
-                if place > 0 {
+            for (index, item) in items.iter().enumerate() {
+                if index > 0 {
                     text.push(',');
                 }
                 write_canonical(item, text);
@@ -179,8 +179,8 @@ fn write_canonical(value: &Value, text: &mut String) {
             let mut names: Vec<&String> = members.keys().collect();
             names.sort_unstable();
             text.push('{');
-            for (place, name) in names.into_iter().enumerate() {
-                if place > 0 {
+            for (index, name) in names.into_iter().enumerate() {
+                if index > 0 {
                     text.push(',');
                 }
                 *text += &Value::from(name.as_str()).to_string();
@@ -189,7 +189,7 @@ fn write_canonical(value: &Value, text: &mut String) {
             }
             text.push('}');
         }
-        plain => *text += &plain.to_string(),
+        scalar => *text += &scalar.to_string(),
     }
 }
 

@@ -66,7 +66,7 @@ impl StoreLocation {
     pub fn display_text(&self) -> String {
         match self {
             Self::Directory(dir) => dir.display().to_string(),
-            Self::Server { url, .. } => stepback_postgres::shown(url),
+            Self::Server { url, .. } => stepback_postgres::display_url(url),
         }
     }
 

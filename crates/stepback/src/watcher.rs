@@ -68,7 +68,7 @@ pub fn create_client(place: &StoreLocation, settings: &Settings, deferred: bool)
     let dir = place.local_dir();
     let starter = mode.slow_scan_threshold().and_then(|slow_scan| {
         let launcher = Launcher { program: std::env::current_exe().ok()?, dir: dir.to_path_buf() };
-        Some(Starter { launcher, slow_scan, deferred, wanted: Mutex::new(None) })
+        Some(Starter { launcher, slow_scan, deferred, requested_root: Mutex::new(None) })
     });
     Some(match starter {
         Some(starter) => WatcherClient::starting(dir, starter),

@@ -1,12 +1,11 @@
 //! Real coding agents, run offline against a [scripted model](crate::model).
 //!
-//! A run gets a network namespace of its own with loopback alone, in which the model listens on a fixed port, and a
-//! clean environment with the home directory the test gives it: nothing an agent does leaves the machine or touches a
-//! real home. What an agent needs to know of its model is in [`config`], how a run is held together and ended in
-//! [`run`].
+//! A run has its own network namespace with only a loopback interface, in which the model listens on a fixed port, and a
+//! clean environment with the home directory that the test passes: nothing an agent does leaves the machine or changes a
+//! real home. [`config`] has what an agent needs to know about its model; [`run`] starts and ends a run.
 //!
-//! A test binary that runs agents says `stepback_testkit::scripted_model!();` in its root, because the model is that binary
-//! itself, started again inside of the namespace.
+//! A test binary that runs agents calls `stepback_testkit::scripted_model!();` in its root, because the model is that
+//! binary itself, started again inside the namespace.
 //!
 //! ```ignore
 //! let run = RealAgent::claude(&home, &work)
@@ -31,14 +30,14 @@ use crate::model::{Script, ScriptedAgent};
 
 pub use run::{AgentRunOutcome, Running};
 
-/// The port of the model, the same in every run: each has its own loopback.
+/// The port of the model, the same in every run: each run has its own loopback interface.
 pub const PORT: u16 = 9999;
 
-/// Puts the model into a test binary; once, in its root.
+/// Adds the model to a test binary; call it once, in the root.
 #[macro_export]
 macro_rules! scripted_model {
     () => {
-        /// Plays the model of a run if this process was started for it; otherwise there is nothing to test.
+        /// Runs the model if this process was started for it; otherwise there is nothing to test.
         #[test]
         fn scripted_model() {
             $crate::agent::run::play_if_asked();
@@ -112,7 +111,7 @@ impl RealAgent {
         self
     }
 
-    /// Sets a variable of its environment, which is empty but for what it needs to run.
+    /// Sets an environment variable. The environment has only what the agent needs to run.
     #[must_use]
     pub fn env(mut self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Self {
         self.env.push((name.as_ref().to_owned(), value.as_ref().to_owned()));
@@ -133,35 +132,35 @@ impl RealAgent {
         self
     }
 
-    /// Starts it by another program, which gets the agent's command line after these words.
+    /// Starts the agent by another program, which gets the agent's command line after these words.
     #[must_use]
     pub fn through<A: AsRef<OsStr>>(mut self, words: impl IntoIterator<Item = A>) -> Self {
         self.through.extend(words.into_iter().map(|word| word.as_ref().to_owned()));
         self
     }
 
-    /// Goes on with an earlier session of the same home.
+    /// Continues an earlier session of the same home.
     #[must_use]
     pub fn resume(mut self, session: &str) -> Self {
         self.resume = Some(session.to_owned());
         self
     }
 
-    /// Without a model: nothing listens where it should be.
+    /// Runs without a model: no process listens on the model's port.
     #[must_use]
     pub fn without_model(mut self) -> Self {
         self.silent = true;
         self
     }
 
-    /// How long a run may take, 300 seconds unless told: a busy machine must not fail a test.
+    /// The time limit of a run, 300 seconds by default: a busy machine must not fail a test.
     #[must_use]
     pub fn limit(mut self, limit: Duration) -> Self {
         self.limit = limit;
         self
     }
 
-    /// Sets hooks for the whole home, as `{"hooks": {…}}` in the agent's own words; Codex is told to trust them.
+    /// Sets hooks for the whole home, as `{"hooks": {…}}` in the agent's own format; Codex is configured to trust them.
     #[must_use]
     pub fn hooks(mut self, hooks: &Value) -> Self {
         match self.agent {
@@ -190,7 +189,7 @@ impl RealAgent {
         self
     }
 
-    /// Lays down the agent's configuration where there is none yet; a run does so by itself.
+    /// Writes the agent's configuration unless it exists; a run does so by itself.
     pub fn prepare(&self) {
         for (name, content) in config::files(self.agent) {
             let path = self.home.join(name);
@@ -212,13 +211,13 @@ impl RealAgent {
         self.spawn_command(config::command(self.agent, self.resume.as_deref(), &self.args, prompt))
     }
 
-    /// Runs any other command in the agent's place, with the same model, environment and namespace.
+    /// Runs any other command instead of the agent, with the same model, environment and namespace.
     #[track_caller]
     pub fn run_command<A: AsRef<OsStr>>(&self, command: impl IntoIterator<Item = A>) -> AgentRunOutcome {
         self.spawn_command(command).wait()
     }
 
-    /// Starts any other command in the agent's place.
+    /// Starts any other command instead of the agent.
     pub fn spawn_command<A: AsRef<OsStr>>(&self, command: impl IntoIterator<Item = A>) -> Running {
         self.prepare();
         let words = command.into_iter().map(|word| word.as_ref().to_owned());
@@ -230,11 +229,11 @@ impl RealAgent {
         self.prepare();
         let path = self.home.join(name);
         let text = fs::read_to_string(&path).unwrap_or_else(|_| "{}".to_owned());
-        let mut all: Value = serde_json::from_str(&text).unwrap();
+        let mut document: Value = serde_json::from_str(&text).unwrap();
         for (key, value) in more.as_object().expect("hooks are an object") {
-            all[key] = value.clone();
+            document[key] = value.clone();
         }
-        write(&path, &format!("{all:#}\n"));
+        write(&path, &format!("{document:#}\n"));
     }
 }
 

@@ -1,7 +1,7 @@
-//! What every store promises, one function per clause, so that a failure names the broken promise.
+//! The contract of a store, one function per clause, so that a failing test names the violated clause.
 //!
 //! Each module has the clauses of one trait of the port; `find` has those of `StepStore` about queries.
-//! A clause gets an empty store and panics when the promise is broken. A backend runs all of them:
+//! A clause gets an empty store and panics when it is violated. A backend runs all of them:
 //!
 //! ```ignore
 //! mod memory {

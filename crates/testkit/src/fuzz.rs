@@ -1,10 +1,10 @@
-//! Fuzzing on stable Rust: readers of bytes that others wrote must take anything at all without a panic, an endless loop, or
-//! memory without bounds.
+//! Fuzzing on stable Rust: parsers of bytes from other sources must accept any input without a panic, an endless loop, or
+//! unbounded memory.
 //!
-//! A target starts from real inputs and changes them by a generator with a seed, so a run is the same everywhere. An ordinary
-//! test run does a fixed number of cases with fixed seeds. `STEPBACK_FUZZ_SECONDS=3600` goes on for that long with seeds that
-//! were not tried before, and `STEPBACK_FUZZ_SEED=N` repeats the one case that failed. An endless loop ends by the test
-//! runner's timeout; until then, the seed is printed every ten seconds.
+//! A target starts from real inputs and mutates them with a seeded generator, so a run is the same everywhere. An
+//! ordinary test run does a fixed number of cases with fixed seeds. `STEPBACK_FUZZ_SECONDS=3600` continues for that long
+//! with new seeds, and `STEPBACK_FUZZ_SEED=N` repeats the one case that failed. The test runner's timeout ends an endless
+//! loop; until then, the seed is printed every ten seconds.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -13,13 +13,13 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::tree::Draw;
 
-/// Memory that a case may hold at once beyond what was held before it, in bytes. Needs a [`MeteredAllocator`].
+/// The most memory that a case may hold in addition to what was held before it, in bytes. Needs a [`MeteredAllocator`].
 pub const MAX_MEMORY: usize = 256 << 20;
-/// Bytes that a changed input has at most, unless the real ones are longer.
+/// The most bytes of a mutated input, unless the real inputs are longer.
 const MAX_INPUT: usize = 64 << 10;
-/// Changes of one input are at most this many.
+/// The most mutations of one input.
 const MAX_CHANGES: usize = 6;
-/// What numbers at the edge of something look like.
+/// Boundary values of numbers.
 const EDGES: [u64; 16] = [
     0,
     1,
@@ -54,13 +54,13 @@ impl FuzzTarget {
         Self { name, corpus, words: Vec::new() }
     }
 
-    /// Words of the format, which are put in at random.
+    /// Words of the format, which are inserted at random.
     pub fn words(mut self, words: &[&str]) -> Self {
         self.words.extend(words.iter().map(|word| word.as_bytes().to_vec()));
         self
     }
 
-    /// Gives `check` every real input, and then `cases` changed ones; more if the environment says so.
+    /// Calls `check` with every real input, and then with `cases` mutated ones; with more if the environment says so.
     ///
     /// # Panics
     ///
@@ -96,42 +96,42 @@ impl FuzzTarget {
     }
 
     fn run_case(&self, seed: u64, input: &[u8], check: &mut impl FnMut(&[u8])) {
-        let before = ALLOCATED_BYTES.load(Ordering::Relaxed);
-        PEAK_BYTES.store(before, Ordering::Relaxed);
+        let bytes_before = ALLOCATED_BYTES.load(Ordering::Relaxed);
+        PEAK_BYTES.store(bytes_before, Ordering::Relaxed);
         let outcome = catch_unwind(AssertUnwindSafe(|| check(input)));
-        let used = PEAK_BYTES.load(Ordering::Relaxed).saturating_sub(before);
-        let shown = input[..input.len().min(1000)].escape_ascii();
-        let about = format!("{}: seed {seed}, {} bytes: {shown}", self.name, input.len());
+        let used = PEAK_BYTES.load(Ordering::Relaxed).saturating_sub(bytes_before);
+        let excerpt = input[..input.len().min(1000)].escape_ascii();
+        let description = format!("{}: seed {seed}, {} bytes: {excerpt}", self.name, input.len());
         if let Err(panic) = outcome {
-            eprintln!("{about}\nSTEPBACK_FUZZ_SEED={seed} repeats it");
+            eprintln!("{description}\nSTEPBACK_FUZZ_SEED={seed} repeats it");
             resume_unwind(panic);
         }
-        assert!(used <= MAX_MEMORY, "{used} bytes of memory at once; {about}");
+        assert!(used <= MAX_MEMORY, "{used} bytes of memory at once; {description}");
     }
 
     /// The input of a seed.
     fn input(&self, seed: u64) -> Vec<u8> {
         let mut draw = Draw::new(seed);
         let mut input = draw.pick(&self.corpus).clone();
-        let most = MAX_INPUT.max(input.len() + 1000);
+        let max_length = MAX_INPUT.max(input.len() + 1000);
         for _ in 0..1 + draw.below(MAX_CHANGES) {
             self.change(&mut draw, &mut input);
-            input.truncate(most);
+            input.truncate(max_length);
         }
         input
     }
 
     fn change(&self, draw: &mut Draw, input: &mut Vec<u8>) {
-        let at = draw.below(input.len() + 1);
-        let end = at + draw.below((input.len() - at).min(300) + 1);
+        let offset = draw.below(input.len() + 1);
+        let end = offset + draw.below((input.len() - offset).min(300) + 1);
         match draw.below(10) {
-            0 if at < input.len() => input[at] ^= 1 << draw.below(8),
-            1 if at < input.len() => input[at] = draw.number() as u8,
-            2 => drop(input.drain(at..end)),
-            3 => input.truncate(at),
+            0 if offset < input.len() => input[offset] ^= 1 << draw.below(8),
+            1 if offset < input.len() => input[offset] = draw.number() as u8,
+            2 => drop(input.drain(offset..end)),
+            3 => input.truncate(offset),
             4 => {
                 let count = draw.below(20);
-                insert(input, at, &draw.bytes(count));
+                insert(input, offset, &draw.bytes(count));
             }
             5 | 6 => {
                 let edge = draw.pick(&EDGES).wrapping_add(draw.below(3) as u64).wrapping_sub(1);
@@ -140,32 +140,35 @@ impl FuzzTarget {
                     true => edge.to_le_bytes()[..size].to_vec(),
                     false => edge.to_be_bytes()[8 - size..].to_vec(),
                 };
-                let end = (at + size).min(input.len());
-                input.splice(at..end, bytes).for_each(drop);
+                let end = (offset + size).min(input.len());
+                input.splice(offset..end, bytes).for_each(drop);
             }
-            7 if !self.words.is_empty() => insert(input, at, &draw.pick(&self.words).clone()),
+            7 if !self.words.is_empty() => insert(input, offset, &draw.pick(&self.words).clone()),
             8 => {
-                // Once, or so often that what nests goes deep.
-                let piece = input[at..end].to_vec();
-                let times =
-                    if draw.once_in(10) { 2 + MAX_INPUT / 4 / piece.len().max(1) } else { 1 + draw.below(3) };
-                insert(input, at, &piece.repeat(times));
+                // Once, or often enough for deep nesting.
+                let repeated = input[offset..end].to_vec();
+                let times = if draw.once_in(10) {
+                    2 + MAX_INPUT / 4 / repeated.len().max(1)
+                } else {
+                    1 + draw.below(3)
+                };
+                insert(input, offset, &repeated.repeat(times));
             }
             _ => {
-                let other = draw.pick(&self.corpus);
-                let from = draw.below(other.len() + 1);
-                let length = draw.below((other.len() - from).min(2000) + 1);
-                insert(input, at, &other[from..from + length]);
+                let other_input = draw.pick(&self.corpus);
+                let start = draw.below(other_input.len() + 1);
+                let length = draw.below((other_input.len() - start).min(2000) + 1);
+                insert(input, offset, &other_input[start..start + length]);
             }
         }
     }
 }
 
-fn insert(input: &mut Vec<u8>, at: usize, bytes: &[u8]) {
-    input.splice(at..at, bytes.iter().copied()).for_each(drop);
+fn insert(input: &mut Vec<u8>, offset: usize, bytes: &[u8]) {
+    input.splice(offset..offset, bytes.iter().copied()).for_each(drop);
 }
 
-/// Names the seed of a case that does not end; it decides nothing.
+/// Prints the seed of a case that does not end. It has no effect on the result.
 struct SlowCaseReport {
     seed: std::sync::Arc<AtomicU64>,
 }
@@ -175,11 +178,11 @@ impl SlowCaseReport {
 
     fn start(name: &'static str) -> Self {
         let seed = std::sync::Arc::new(AtomicU64::new(0));
-        let seen = seed.clone();
+        let last_seed = seed.clone();
         std::thread::spawn(move || {
             let mut last = Self::FINISHED;
-            while seen.load(Ordering::Relaxed) != Self::FINISHED {
-                let now = seen.load(Ordering::Relaxed);
+            while last_seed.load(Ordering::Relaxed) != Self::FINISHED {
+                let now = last_seed.load(Ordering::Relaxed);
                 if now == last {
                     eprintln!("{name}: still at seed {now}");
                 }
@@ -200,7 +203,7 @@ impl Drop for SlowCaseReport {
 static ALLOCATED_BYTES: AtomicUsize = AtomicUsize::new(0);
 static PEAK_BYTES: AtomicUsize = AtomicUsize::new(0);
 
-/// The system's allocator, with a count of the bytes held. A test binary with targets makes it its global allocator.
+/// The system's allocator with a count of the bytes held. A test binary with targets makes it its global allocator.
 pub struct MeteredAllocator;
 
 // SAFETY: everything is passed on to the system's allocator; counting allocates nothing.
@@ -232,8 +235,8 @@ unsafe impl GlobalAlloc for MeteredAllocator {
 }
 
 fn count(size: usize) {
-    let held = ALLOCATED_BYTES.fetch_add(size, Ordering::Relaxed) + size;
-    PEAK_BYTES.fetch_max(held, Ordering::Relaxed);
+    let held_bytes = ALLOCATED_BYTES.fetch_add(size, Ordering::Relaxed) + size;
+    PEAK_BYTES.fetch_max(held_bytes, Ordering::Relaxed);
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! A slow and simple model of lines of steps: sets of step numbers, computed anew for every question.
+//! A slow and simple model of lines of steps: sets of step numbers, computed from scratch for every query.
 //!
-//! A test records what each step did to the line of its branch, then compares [`LineModel::rolled_back`] with what the engine
-//! says. The model knows nothing of how the engine finds out.
+//! A test records what each step did to the line of its branch, then compares [`LineModel::rolled_back`] with the
+//! engine's result. The model does not use the engine's algorithm.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -14,9 +14,9 @@ use stepback_model::record::{Step, StepKind};
 pub enum LineEffect {
     /// It continues the line.
     Append,
-    /// The whole line goes on from the step with this number.
+    /// The whole line continues from the step with this number.
     Jump(u64),
-    /// The lines of these sessions go on from the step with this number; those of the others stay.
+    /// The lines of these sessions continue from the step with this number; those of the others stay.
     JumpSessions(Vec<SessionId>, u64),
     /// The move that led to the step with this number no longer counts.
     Reverse(u64),
@@ -49,8 +49,8 @@ impl LineModel {
 
     /// Appends one step to a branch.
     pub fn append_step(&mut self, branch: &str, step: &Step, effect: LineEffect) {
-        let before = self.tips.insert(branch.to_owned(), step.number);
-        self.steps.insert(step.number, ModelStep { before, session: step.session, effect });
+        let previous_tip = self.tips.insert(branch.to_owned(), step.number);
+        self.steps.insert(step.number, ModelStep { before: previous_tip, session: step.session, effect });
     }
 
     /// Whether a step is known.
@@ -81,8 +81,9 @@ impl LineModel {
     /// Numbers of the steps that are on no branch, among all steps of the workspace, oldest first. The end of a call decides for
     /// its start.
     pub fn rolled_back(&self, steps: &[StepRow]) -> Vec<u64> {
-        let none = BTreeSet::new();
-        let on: BTreeSet<u64> = self.tips.values().flat_map(|tip| self.line(Some(*tip), &none)).collect();
+        let no_reversal = BTreeSet::new();
+        let on_branches: BTreeSet<u64> =
+            self.tips.values().flat_map(|tip| self.line(Some(*tip), &no_reversal)).collect();
         let steps: Vec<&Step> = steps.iter().map(|stored| &stored.step).collect();
         let mut deciding: HashMap<u64, u64> = HashMap::new();
         let mut open = HashMap::new();
@@ -96,7 +97,7 @@ impl LineModel {
         }
         let numbers =
             steps.iter().filter(|step| step.kind != StepKind::BranchCreated).map(|step| step.number);
-        numbers.filter(|number| !on.contains(deciding.get(number).unwrap_or(number))).collect()
+        numbers.filter(|number| !on_branches.contains(deciding.get(number).unwrap_or(number))).collect()
     }
 
     fn line(&self, tip: Option<u64>, reversed: &BTreeSet<u64>) -> BTreeSet<u64> {

@@ -1,12 +1,12 @@
-//! A model that says what a script tells it to: the other end of every wire a coding agent speaks.
+//! A scripted model: the server side of every wire that a coding agent uses.
 //!
-//! Tests drive real agents, and a real agent needs a model to talk to. This one is a small HTTP server that speaks four
-//! wires ([`wire`]), answers each request with the turn of a [`script`] that comes next in the conversation *the
-//! request itself carries*, and keeps every request. Nothing counts calls globally: a resumed, rewound or
-//! forked conversation goes on where its own history ends, whichever process asks.
+//! Tests run real agents, which need a model. This one is a small HTTP server that implements four wires ([`wire`]),
+//! answers each request with the turn of a [`script`] that comes next in the conversation *in the request itself*, and
+//! records every request. No calls are counted globally: a resumed, rewound or forked conversation continues where its
+//! own history ends, whichever process sends the request.
 //!
-//! Start reading at [`Script`] for what a test writes down, [`server`] for how a turn is chosen, [`history`] for
-//! comparing what two agents carry, and [`mod@crate::agent`] for running an agent against all this.
+//! Start at [`Script`] for writing a script, [`server`] for how a turn is chosen, [`history`] for comparing the
+//! conversations of two agents, and [`mod@crate::agent`] for running an agent.
 
 pub mod http;
 pub mod script;
@@ -50,7 +50,7 @@ impl ScriptedAgent {
     }
 }
 
-/// One request that arrived, and what was done about it.
+/// One request that arrived, and how it was answered.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ReceivedRequest {
     /// `POST`, `HEAD` …
@@ -88,11 +88,11 @@ pub enum RequestOutcome {
         /// Which turn of it.
         turn: usize,
     },
-    /// A harmless text, because the script has no further turn.
+    /// A text without effect, because the script has no further turn.
     Over,
-    /// A harmless text, because the request offers no tools: a title, a summary, a choice of model.
+    /// A text without effect, because the request offers no tools: a title, a summary, a choice of model.
     Aside,
-    /// The error that the script wants, with this status.
+    /// The error that the script specifies, with this status.
     Failed(u16),
     /// Not a question to a model at all.
     Other(u16),

@@ -1,7 +1,7 @@
-//! A PostgreSQL server of a test's own: on a socket and a port of its own, with its data in a directory that goes away.
+//! A PostgreSQL server for one test: with its own socket and port, and its data in a temporary directory.
 //!
-//! The programs are the system's. A server refuses to run as root, so that tests run by root start it as the user that the
-//! package made for it. It ends with the thread that started it, whatever becomes of that.
+//! The programs are the system's. PostgreSQL refuses to run as root, so tests that run as root start it as the user that
+//! the package created for it. It is killed when the thread that started it ends.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-/// How long to wait for a server to start or stop: for a machine that is busy with other things.
+/// The time limit for starting or stopping a server; generous, for a busy machine.
 const SERVER_TIMEOUT: Duration = Duration::from_secs(60);
 /// The user that a server runs as when the test is run by root.
 const USER: &str = "postgres";
@@ -31,28 +31,29 @@ pub struct PostgresServer {
     databases: AtomicU32,
 }
 
-/// Where the newest installed server's programs are.
+/// The directory of the newest installed server's programs.
 ///
 /// # Panics
 /// If there is none: `cargo xtask test` installs one.
 pub fn programs() -> PathBuf {
     let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
-    let mut found: Vec<(u32, PathBuf)> = versions
+    let mut versions_found: Vec<(u32, PathBuf)> = versions
         .filter_map(|entry| Some((entry.file_name().to_str()?.parse().ok()?, entry.path().join("bin"))))
         .filter(|(_, path)| path.join("initdb").exists())
         .collect();
-    found.sort();
-    let newest = found.pop().expect("PostgreSQL is not installed: `cargo xtask postgres install` does it");
+    versions_found.sort();
+    let newest =
+        versions_found.pop().expect("PostgreSQL is not installed: `cargo xtask postgres install` does it");
     newest.1
 }
 
 impl PostgresServer {
-    /// Starts a server that has nothing in it, small as a test needs it.
+    /// Starts an empty server with minimal resources.
     pub fn start() -> Self {
         Self::start_with(&["max_connections=60", "shared_buffers=32MB"])
     }
 
-    /// Starts a server that has nothing in it, with these settings (`NAME=VALUE`).
+    /// Starts an empty server with these settings (`NAME=VALUE`).
     pub fn start_with(settings: &[&str]) -> Self {
         let settings: Vec<String> = settings.iter().map(ToString::to_string).collect();
         let programs = programs();
@@ -62,13 +63,13 @@ impl PostgresServer {
             chown(dir.path(), Some(user), None).unwrap();
         }
         fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
-        let made = as_user(&programs.join("initdb"))
+        let output = as_user(&programs.join("initdb"))
             .args(["--username=test", "--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync", "-D"])
             .arg(&data)
             .current_dir("/")
             .output()
             .unwrap();
-        assert!(made.status.success(), "initdb: {}", String::from_utf8_lossy(&made.stderr));
+        assert!(output.status.success(), "initdb: {}", String::from_utf8_lossy(&output.stderr));
         let port = free_port();
         let child = launch(&programs, dir.path(), port, &settings);
         let server = Self { programs, dir, port, settings, child, databases: AtomicU32::new(0) };
@@ -83,7 +84,7 @@ impl PostgresServer {
         self.address(&name)
     }
 
-    /// The address of an empty schema in a database that is shared: made much faster than a database.
+    /// The address of an empty schema in a shared database, which is created much faster than a database.
     pub fn schema(&self) -> String {
         let name = format!("test{}", self.databases.fetch_add(1, Ordering::Relaxed));
         self.sql("postgres", &format!("CREATE SCHEMA {name}"));
@@ -112,21 +113,21 @@ impl PostgresServer {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// From now on, everybody but the user `test` needs a password over the network.
+    /// From now on, every user except `test` needs a password over the network.
     pub fn require_passwords(&self) {
         let rules = "local all all trust\nhost all test 127.0.0.1/32 trust\nhost all all 127.0.0.1/32 scram-sha-256\n";
         fs::write(self.dir.path().join("data/pg_hba.conf"), rules).unwrap();
         self.sql("postgres", "SELECT pg_reload_conf()");
-        // The server reads the file in its own time.
-        let until = Instant::now() + SERVER_TIMEOUT;
+        // The server reads the file asynchronously.
+        let deadline = Instant::now() + SERVER_TIMEOUT;
         let loaded = "SELECT count(*) FROM pg_hba_file_rules WHERE auth_method = 'scram-sha-256'";
         while self.sql("postgres", loaded).trim() != "1" {
-            assert!(Instant::now() < until, "the server does not read its rules");
+            assert!(Instant::now() < deadline, "the server does not read its rules");
         }
         std::thread::sleep(Duration::from_millis(300));
     }
 
-    /// From now on, the server has this certificate and its key, in PEM form, and speaks TLS with clients that ask for it.
+    /// From now on, the server has this certificate and its key, in PEM form, and offers TLS to clients.
     pub fn use_tls(&self, certificate: &str, key: &str) {
         for (name, text) in [("server.crt", certificate), ("server.key", key)] {
             let path = self.dir.path().join("data").join(name);
@@ -138,19 +139,19 @@ impl PostgresServer {
         }
         self.sql("postgres", "ALTER SYSTEM SET ssl = on");
         self.sql("postgres", "SELECT pg_reload_conf()");
-        let until = Instant::now() + SERVER_TIMEOUT;
+        let deadline = Instant::now() + SERVER_TIMEOUT;
         while self.sql("postgres", "SHOW ssl").trim() != "on" {
-            assert!(Instant::now() < until, "the server does not read its settings: {}", self.log());
+            assert!(Instant::now() < deadline, "the server does not read its settings: {}", self.log());
         }
     }
 
-    /// From now on, no file of the server can become larger than so many bytes, as if the disk were full; `None` takes that
-    /// back. Counts for new connections.
-    pub fn limit_files(&self, most: Option<u64>) {
-        let most = most.map_or("unlimited".into(), |most| most.to_string());
+    /// Limits the size of the server's files, as if the disk were full; `None` removes the limit. Applies to new
+    /// connections.
+    pub fn limit_files(&self, max_bytes: Option<u64>) {
+        let max_bytes = max_bytes.map_or("unlimited".into(), |max_bytes| max_bytes.to_string());
         // Only the user that the server runs as may do that.
         let status = as_user(Path::new("prlimit"))
-            .args([format!("--pid={}", self.child.id()), format!("--fsize={most}:")])
+            .args([format!("--pid={}", self.child.id()), format!("--fsize={max_bytes}:")])
             .status()
             .unwrap();
         assert!(status.success());
@@ -173,7 +174,7 @@ impl PostgresServer {
         Holding { child, input: Some(input) }
     }
 
-    /// Takes the server down without any warning, as a loss of power would, and starts it again.
+    /// Kills the server without a shutdown, like a power failure, and starts it again.
     pub fn crash_and_restart(&mut self) {
         self.crash();
         self.restart();
@@ -182,25 +183,25 @@ impl PostgresServer {
     /// Kills the server and all its processes.
     pub fn crash(&mut self) {
         let pid = self.postmaster();
-        // Its children notice that it is gone and end by themselves; the data directory is theirs until then.
+        // Its children notice that and exit by themselves; until then they use the data directory.
         kill_process(pid, Signal::KILL).unwrap();
         let _ = self.child.wait();
     }
 
     /// Starts the server again after a crash.
     pub fn restart(&mut self) {
-        let until = Instant::now() + SERVER_TIMEOUT;
+        let deadline = Instant::now() + SERVER_TIMEOUT;
         loop {
             self.child = launch(&self.programs, self.dir.path(), self.port, &self.settings);
-            // As long as a process of the old one is there, a new one refuses to start.
+            // As long as a process of the old server exists, a new one refuses to start.
             while self.child.try_wait().unwrap().is_none() {
                 if self.is_ready() {
                     return;
                 }
-                assert!(Instant::now() < until, "the server does not start again: {}", self.log());
+                assert!(Instant::now() < deadline, "the server does not start again: {}", self.log());
                 std::thread::sleep(Duration::from_millis(20));
             }
-            assert!(Instant::now() < until, "the server does not start again: {}", self.log());
+            assert!(Instant::now() < deadline, "the server does not start again: {}", self.log());
             std::thread::sleep(Duration::from_millis(100));
         }
     }
@@ -214,7 +215,7 @@ impl PostgresServer {
     }
 
     fn postmaster(&self) -> Pid {
-        // Changing the user and starting the server happen in one process, so that it is the child itself.
+        // The command changes the user and starts the server in one process, so the server is the child itself.
         Pid::from_child(&self.child)
     }
 
@@ -227,9 +228,9 @@ impl PostgresServer {
     }
 
     fn wait_until_ready(&self) {
-        let until = Instant::now() + SERVER_TIMEOUT;
+        let deadline = Instant::now() + SERVER_TIMEOUT;
         while !self.is_ready() {
-            assert!(Instant::now() < until, "the server does not start: {}", self.log());
+            assert!(Instant::now() < deadline, "the server does not start: {}", self.log());
             std::thread::sleep(Duration::from_millis(20));
         }
     }
@@ -244,7 +245,7 @@ pub struct Holding {
 
 impl Drop for Holding {
     fn drop(&mut self) {
-        // With its input ends the program, and with it the transaction.
+        // Closing its input ends the program, and with it the transaction.
         self.input = None;
         let _ = self.child.wait();
     }
@@ -254,8 +255,8 @@ impl Drop for PostgresServer {
     fn drop(&mut self) {
         // "Fast": ends connections instead of waiting for them.
         let _ = kill_process(self.postmaster(), Signal::INT);
-        let until = Instant::now() + SERVER_TIMEOUT;
-        while Instant::now() < until && matches!(self.child.try_wait(), Ok(None)) {
+        let deadline = Instant::now() + SERVER_TIMEOUT;
+        while Instant::now() < deadline && matches!(self.child.try_wait(), Ok(None)) {
             std::thread::sleep(Duration::from_millis(10));
         }
         let _ = self.child.kill();
@@ -280,7 +281,7 @@ fn launch(programs: &Path, dir: &Path, port: u16, settings: &[String]) -> Child 
         .unwrap()
 }
 
-/// A command that runs as a user the server accepts, and ends when this thread does.
+/// A command that runs as a user that the server accepts, and that is killed when this thread ends.
 fn as_user(program: &Path) -> Command {
     let mut command = Command::new("setpriv");
     if other_user().is_some() {
@@ -290,7 +291,7 @@ fn as_user(program: &Path) -> Command {
     command
 }
 
-/// The user to be, if it is not the present one.
+/// The user to run as, if it is not the present one.
 fn other_user() -> Option<u32> {
     if !rustix::process::geteuid().is_root() {
         return None;

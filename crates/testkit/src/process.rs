@@ -1,7 +1,7 @@
 //! Real processes for tests: a test binary that runs one of its own tests again, as a child.
 //!
-//! The child is an ordinary test that returns at once unless [`task`] gives it something to do, so a test binary needs no
-//! helper program beside it, and the child is always built from the same sources.
+//! The child is an ordinary test that returns at once unless [`task`] returns a task, so a test binary needs no separate
+//! helper program, and the child is always built from the same sources.
 
 use std::os::unix::fs::MetadataExt;
 use std::process::{Child, Command, Output, Stdio};
@@ -10,7 +10,7 @@ use crate::skip::skip;
 
 const TASK: &str = "STEPBACK_TEST_TASK";
 
-/// What the parent asked this process to do; `None` in an ordinary test run.
+/// The task that the parent gave this process; `None` in an ordinary test run.
 pub fn task() -> Option<String> {
     std::env::var(TASK).ok()
 }
@@ -33,35 +33,45 @@ pub fn run(name: &str, task: &str) -> Output {
     spawn(name, task).wait_with_output().unwrap()
 }
 
-/// Runs the test called `name` of this binary again as an ordinary user, if this process is root: to root, permission bits mean
-/// nothing. Returns whether it is done with that, and the caller has nothing left to do.
+/// Runs the test called `name` of this binary again as an unprivileged user, if this process is root: permission bits do
+/// not restrict root. Returns whether it did so, and the caller has nothing left to do.
 pub fn ran_as_ordinary_user(name: &str) -> bool {
     if std::fs::metadata("/proc/self").unwrap().uid() != 0 {
         return false;
     }
     let program = std::env::current_exe().unwrap();
-    let as_nobody = || {
+    let unprivileged_command = || {
         let mut command = Command::new("setpriv");
         command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(&program);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     };
-    match as_nobody().arg("--list").output() {
+    match unprivileged_command().arg("--list").output() {
         Ok(output) if output.status.success() => {}
         _ => {
             skip("the test binary cannot be run as an ordinary user (setpriv --reuid=65534)");
             return true;
         }
     }
-    let child = as_nobody().args(["--exact", name, "--nocapture", "--test-threads=1"]).spawn().unwrap();
+    let child =
+        unprivileged_command().args(["--exact", name, "--nocapture", "--test-threads=1"]).spawn().unwrap();
     expect_success(child);
     true
 }
 
-/// Waits for a child and fails the test with what the child said if it failed.
+/// Waits for a child and fails the test with the child's output if it failed.
 pub fn expect_success(child: Child) {
     let output = child.wait_with_output().unwrap();
-    let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    assert!(output.status.success(), "a child failed:\n{}\n{}", said(&output.stdout), said(&output.stderr));
-    assert!(said(&output.stdout).contains("1 passed"), "the child ran no test:\n{}", said(&output.stdout));
+    let to_text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    assert!(
+        output.status.success(),
+        "a child failed:\n{}\n{}",
+        to_text(&output.stdout),
+        to_text(&output.stderr)
+    );
+    assert!(
+        to_text(&output.stdout).contains("1 passed"),
+        "the child ran no test:\n{}",
+        to_text(&output.stdout)
+    );
 }

@@ -118,8 +118,8 @@ pub fn noise(seed: u64, len: usize) -> Vec<u8> {
 
 /// `lines` lines of text that compress well, different for every seed.
 pub fn prose(seed: u64, lines: usize) -> Vec<u8> {
-    let line = |at: usize| {
-        format!("line {at} of text {seed}: {:016x} was here\n", (at as u64).wrapping_mul(seed | 1))
+    let line = |index: usize| {
+        format!("line {index} of text {seed}: {:016x} was here\n", (index as u64).wrapping_mul(seed | 1))
     };
-    (0..lines).flat_map(|at| line(at).into_bytes()).collect()
+    (0..lines).flat_map(|index| line(index).into_bytes()).collect()
 }

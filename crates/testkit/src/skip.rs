@@ -1,12 +1,12 @@
 //! Tests that need something a machine may lack: root, namespaces, a second file system.
 //!
-//! Such a test may leave itself out on a contributor's machine. In CI, and in `cargo xtask test`, it fails instead: a test that
-//! silently does nothing there would guard nothing.
+//! Such a test is skipped on a contributor's machine. In CI, and in `cargo xtask test`, it fails instead: a test that is
+//! skipped there would verify nothing.
 
 /// Set by `cargo xtask test`.
 const REQUIRE_ALL: &str = "STEPBACK_TEST_REQUIRE_ALL";
 
-/// Says that a test does not run because something is missing; the caller returns.
+/// Reports that a test is skipped because something is missing; the caller returns.
 ///
 /// # Panics
 ///

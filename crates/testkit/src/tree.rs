@@ -1,7 +1,7 @@
 //! A naive copy of a directory: everything in it, in memory, to compare workspaces byte for byte.
 //!
-//! Nothing here is clever, and nothing is shared with the code under test: it lists directories with `std`, one level at a
-//! time through an open handle, so that paths longer than `PATH_MAX` are no obstacle.
+//! The code is deliberately simple, and shares nothing with the code under test: it lists directories with `std`, one
+//! level at a time through an open handle, so that paths longer than `PATH_MAX` work.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -56,7 +56,7 @@ impl std::fmt::Debug for Thing {
 /// Everything in a directory, by path from its root.
 pub type Copy = BTreeMap<Vec<u8>, Thing>;
 
-/// Copies the directory `root` into memory. Paths for which `leave_out` answers `true` are not entered.
+/// Copies the directory `root` into memory. Paths for which `leave_out` returns `true` are not entered.
 pub fn copy_of(root: &Path, leave_out: impl Fn(&[u8]) -> bool) -> Copy {
     let mut copy = Copy::new();
     walk(&File::open(root).unwrap(), &[], &leave_out, &mut copy);
@@ -64,29 +64,29 @@ pub fn copy_of(root: &Path, leave_out: impl Fn(&[u8]) -> bool) -> Copy {
 }
 
 fn walk(dir: &File, path: &[u8], leave_out: &dyn Fn(&[u8]) -> bool, copy: &mut Copy) {
-    for name in names(dir) {
+    for name in list_names(dir) {
         let child = if path.is_empty() { name.clone() } else { [path, b"/", &name].concat() };
         if leave_out(&child) {
             continue;
         }
-        let place = within(dir, &name);
-        let metadata = fs::symlink_metadata(&place).unwrap();
+        let node_path = within(dir, &name);
+        let metadata = fs::symlink_metadata(&node_path).unwrap();
         let (kind, mode) = (metadata.file_type(), metadata.permissions().mode() & 0o7777);
-        let thing = if kind.is_dir() {
-            walk(&File::open(&place).unwrap(), &child, leave_out, copy);
+        let node = if kind.is_dir() {
+            walk(&File::open(&node_path).unwrap(), &child, leave_out, copy);
             Thing::Dir(mode)
         } else if kind.is_symlink() {
-            Thing::Link(fs::read_link(&place).unwrap().into_os_string().into_vec())
+            Thing::Link(fs::read_link(&node_path).unwrap().into_os_string().into_vec())
         } else if kind.is_fifo() || kind.is_socket() || kind.is_char_device() || kind.is_block_device() {
             Thing::Special
         } else {
-            Thing::File(mode, fs::read(&place).unwrap().into())
+            Thing::File(mode, fs::read(&node_path).unwrap().into())
         };
-        copy.insert(child, thing);
+        copy.insert(child, node);
     }
 }
 
-fn names(dir: &File) -> Vec<Vec<u8>> {
+fn list_names(dir: &File) -> Vec<Vec<u8>> {
     let listed = fs::read_dir(format!("/proc/self/fd/{}", dir.as_raw_fd())).unwrap();
     let mut names: Vec<Vec<u8>> = listed.map(|entry| entry.unwrap().file_name().into_vec()).collect();
     names.sort();
@@ -98,50 +98,52 @@ pub fn within(dir: &File, name: &[u8]) -> PathBuf {
     Path::new(&format!("/proc/self/fd/{}", dir.as_raw_fd())).join(OsStr::from_bytes(name))
 }
 
-/// Writes a copy into the empty directory `into`.
-pub fn write(copy: &Copy, into: &Path) {
-    for (path, thing) in copy {
-        let place = into.join(OsStr::from_bytes(path));
-        match thing {
-            Thing::Dir(_) => fs::create_dir(&place).unwrap(),
+/// Writes a copy into the empty directory `directory`.
+pub fn write(copy: &Copy, directory: &Path) {
+    for (path, node) in copy {
+        let node_path = directory.join(OsStr::from_bytes(path));
+        match node {
+            Thing::Dir(_) => fs::create_dir(&node_path).unwrap(),
             Thing::File(mode, bytes) => {
-                fs::write(&place, bytes).unwrap();
-                fs::set_permissions(&place, Permissions::from_mode(*mode)).unwrap();
+                fs::write(&node_path, bytes).unwrap();
+                fs::set_permissions(&node_path, Permissions::from_mode(*mode)).unwrap();
             }
-            Thing::Link(target) => symlink(OsStr::from_bytes(target), &place).unwrap(),
+            Thing::Link(target) => symlink(OsStr::from_bytes(target), &node_path).unwrap(),
             Thing::Special => {}
         }
     }
-    for (path, thing) in copy.iter().rev() {
-        if let Thing::Dir(mode) = thing {
-            fs::set_permissions(into.join(OsStr::from_bytes(path)), Permissions::from_mode(*mode)).unwrap();
+    for (path, node) in copy.iter().rev() {
+        if let Thing::Dir(mode) = node {
+            fs::set_permissions(directory.join(OsStr::from_bytes(path)), Permissions::from_mode(*mode))
+                .unwrap();
         }
     }
 }
 
-/// What differs between two copies, one line per path; empty if they are the same.
-pub fn differences(expected: &Copy, found: &Copy) -> String {
+/// The differences of two copies, one line per path; empty if they are the same.
+pub fn differences(expected: &Copy, actual: &Copy) -> String {
     let mut lines = String::new();
-    for path in expected.keys().chain(found.keys().filter(|path| !expected.contains_key(*path))) {
-        let (expected, found) = (expected.get(path), found.get(path));
-        if expected != found {
-            let show = |thing: Option<&Thing>| thing.map_or("nothing".into(), |thing| format!("{thing:?}"));
+    for path in expected.keys().chain(actual.keys().filter(|path| !expected.contains_key(*path))) {
+        let (expected, actual) = (expected.get(path), actual.get(path));
+        if expected != actual {
+            let show = |node: Option<&Thing>| node.map_or("nothing".into(), |node| format!("{node:?}"));
             let path = path.escape_ascii();
-            lines.push_str(&format!("  {path}: expected {}, found {}\n", show(expected), show(found)));
+            lines.push_str(&format!("  {path}: expected {}, found {}\n", show(expected), show(actual)));
         }
     }
     lines
 }
 
-/// A directory for a test's files: in memory where the system has such a place, because thousands of syncs to a disk that
-/// others use take minutes.
+/// A directory for a test's files: in memory if the system has such a directory, because thousands of syncs to a shared
+/// disk take minutes.
 pub fn scratch_place() -> PathBuf {
     let memory = Path::new("/dev/shm");
-    let usable = fs::metadata(memory).is_ok_and(|found| found.is_dir() && !found.permissions().readonly());
+    let usable =
+        fs::metadata(memory).is_ok_and(|metadata| metadata.is_dir() && !metadata.permissions().readonly());
     if usable { memory.to_path_buf() } else { std::env::temp_dir() }
 }
 
-/// A tiny generator of numbers that look random; the same seed gives the same numbers everywhere.
+/// A small pseudo-random number generator; the same seed gives the same numbers everywhere.
 #[derive(Clone, Debug)]
 pub struct Draw(u64);
 

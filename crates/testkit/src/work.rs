@@ -1,4 +1,5 @@
-//! Random work on files, as people and programs do it: edits in place and by rename, links, swaps, odd names, no pauses.
+//! Random changes of files, as users and programs make them: edits in place and by rename, links, swaps, odd names, no
+//! pauses.
 
 use std::ffi::OsStr;
 use std::fs::{self, OpenOptions, Permissions};
@@ -38,36 +39,37 @@ const NAMES: &[&[u8]] = &[
 
 impl FileWorker {
     /// Everything there is, directories before what they hold.
-    fn list(&self, dir: &Path, found: &mut Vec<(PathBuf, fs::FileType)>) {
-        let mut here: Vec<_> = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap()).collect();
-        here.sort_by_key(fs::DirEntry::file_name);
-        for entry in here {
+    fn list(&self, dir: &Path, entries: &mut Vec<(PathBuf, fs::FileType)>) {
+        let mut children: Vec<_> = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap()).collect();
+        children.sort_by_key(fs::DirEntry::file_name);
+        for entry in children {
             let kind = entry.file_type().unwrap();
-            found.push((entry.path(), kind));
+            entries.push((entry.path(), kind));
             if kind.is_dir() && entry.file_name() != "node_modules" {
-                self.list(&entry.path(), found);
+                self.list(&entry.path(), entries);
             }
         }
     }
 
-    fn some(&mut self, wanted: impl Fn(&fs::FileType) -> bool) -> Option<PathBuf> {
-        let mut all = Vec::new();
-        self.list(&self.root, &mut all);
-        all.retain(|(path, kind)| wanted(kind) && path.file_name() != Some(OsStr::new("node_modules")));
-        (!all.is_empty()).then(|| self.draw.pick(&all).0.clone())
+    fn pick_entry(&mut self, is_wanted: impl Fn(&fs::FileType) -> bool) -> Option<PathBuf> {
+        let mut entries = Vec::new();
+        self.list(&self.root, &mut entries);
+        entries
+            .retain(|(path, kind)| is_wanted(kind) && path.file_name() != Some(OsStr::new("node_modules")));
+        (!entries.is_empty()).then(|| self.draw.pick(&entries).0.clone())
     }
 
-    fn some_dir(&mut self) -> PathBuf {
+    fn pick_directory(&mut self) -> PathBuf {
         let deep = |path: &Path, root: &Path| path.components().count() - root.components().count() > 4;
-        match self.some(fs::FileType::is_dir) {
+        match self.pick_entry(fs::FileType::is_dir) {
             Some(dir) if !self.draw.once_in(4) && !deep(&dir, &self.root) => dir,
             _ => self.root.clone(),
         }
     }
 
     /// A path that may or may not exist.
-    fn somewhere(&mut self) -> PathBuf {
-        let dir = self.some_dir();
+    fn pick_path(&mut self) -> PathBuf {
+        let dir = self.pick_directory();
         let name: &[u8] = self.draw.pick::<&[u8]>(NAMES);
         dir.join(OsStr::from_bytes(name))
     }
@@ -87,9 +89,9 @@ impl FileWorker {
         }
     }
 
-    /// Writes a file at a path; what is there and is not a file goes first.
+    /// Writes a file at a path; anything there that is not a file is removed first.
     pub fn write(&self, path: &Path, bytes: &[u8]) {
-        let kind = fs::symlink_metadata(path).map(|found| found.file_type());
+        let kind = fs::symlink_metadata(path).map(|metadata| metadata.file_type());
         match kind {
             Ok(kind) if kind.is_dir() => drop(fs::remove_dir_all(path)),
             Ok(kind) if kind.is_symlink() => drop(fs::remove_file(path)),
@@ -101,20 +103,22 @@ impl FileWorker {
     /// Does something to the files and says what.
     pub fn change(&mut self) -> String {
         loop {
-            if let Some(what) = self.try_change() {
-                return what;
+            if let Some(description) = self.try_change() {
+                return description;
             }
         }
     }
 
-    /// One draw; `None` if there is nothing to do it to.
+    /// One random change; `None` if there is nothing that it applies to.
     fn try_change(&mut self) -> Option<String> {
-        let what = self.draw.below(22);
-        match (what, self.some(fs::FileType::is_file)) {
-            (0..=9, Some(path)) => self.change_file(what, &path),
+        let kind = self.draw.below(22);
+        match (kind, self.pick_entry(fs::FileType::is_file)) {
+            (0..=9, Some(path)) => self.change_file(kind, &path),
             (10, _) => Some(self.change_link()),
-            (11..=13, _) => self.some(fs::FileType::is_dir).map(|path| self.change_directory(what, &path)),
-            _ => Some(self.add_something(what)),
+            (11..=13, _) => {
+                self.pick_entry(fs::FileType::is_dir).map(|path| self.change_directory(kind, &path))
+            }
+            _ => Some(self.add_something(kind)),
         }
     }
 
@@ -124,20 +128,20 @@ impl FileWorker {
         shorter(&relative.as_os_str().as_bytes().escape_ascii().to_string())
     }
 
-    fn change_file(&mut self, what: usize, path: &Path) -> Option<String> {
-        Some(match what {
+    fn change_file(&mut self, kind: usize, path: &Path) -> Option<String> {
+        Some(match kind {
             0 | 1 => {
-                // The same size, in place, at once: only the racy rule can notice.
+                // The same size, in place, at once: only the check for racy timestamps can notice.
                 let Ok(metadata) = fs::metadata(path) else { return None };
                 let size = metadata.len() as usize;
-                let keep_times = what == 1;
+                let keep_times = kind == 1;
                 if let Ok(file) = OpenOptions::new().write(true).open(path)
                     && size > 0
                 {
                     let length = size.min(8);
-                    let at = self.draw.below(size - length + 1);
+                    let offset = self.draw.below(size - length + 1);
                     let digits = format!("{:08}", self.draw.below(100_000_000));
-                    file.write_all_at(&digits.as_bytes()[..length], at as u64).unwrap();
+                    file.write_all_at(&digits.as_bytes()[..length], offset as u64).unwrap();
                     if keep_times {
                         file.set_modified(metadata.modified().unwrap()).unwrap();
                     }
@@ -155,7 +159,7 @@ impl FileWorker {
                 format!("delete {}", self.show(path))
             }
             4 => {
-                let to = self.somewhere();
+                let to = self.pick_path();
                 let _ = fs::rename(path, &to);
                 format!("rename {} to {}", self.show(path), self.show(&to))
             }
@@ -165,7 +169,7 @@ impl FileWorker {
                 format!("chmod {mode:o} {}", self.show(path))
             }
             6 => {
-                // As editors save.
+                // As editors save files.
                 let aside = path.with_file_name("aside");
                 let bytes = self.content();
                 let _ = fs::write(&aside, bytes);
@@ -185,7 +189,7 @@ impl FileWorker {
                 format!("replace {} by a directory", self.show(path))
             }
             _ => {
-                let to = self.somewhere();
+                let to = self.pick_path();
                 let _ = fs::hard_link(path, &to);
                 format!("hard link {} as {}", self.show(path), self.show(&to))
             }
@@ -193,8 +197,8 @@ impl FileWorker {
     }
 
     fn change_link(&mut self) -> String {
-        let Some(path) = self.some(fs::FileType::is_symlink) else {
-            let path = self.somewhere();
+        let Some(path) = self.pick_entry(fs::FileType::is_symlink) else {
+            let path = self.pick_path();
             let _ = symlink("nowhere", &path);
             return format!("link {} to nowhere", self.show(&path));
         };
@@ -208,12 +212,12 @@ impl FileWorker {
         format!("point the link {} at {target}", self.show(&path))
     }
 
-    fn change_directory(&mut self, what: usize, path: &Path) -> String {
-        match what {
+    fn change_directory(&mut self, kind: usize, path: &Path) -> String {
+        match kind {
             11 => {
-                let to = self.somewhere();
-                let _ = fs::rename(path, &to);
-                format!("rename the directory {} to {}", self.show(path), self.show(&to))
+                let target = self.pick_path();
+                let _ = fs::rename(path, &target);
+                format!("rename the directory {} to {}", self.show(path), self.show(&target))
             }
             12 => {
                 let mode = *self.draw.pick(&[0o755, 0o700, 0o555, 0o775]);
@@ -231,23 +235,23 @@ impl FileWorker {
         }
     }
 
-    fn add_something(&mut self, what: usize) -> String {
-        match what {
+    fn add_something(&mut self, kind: usize) -> String {
+        match kind {
             14 => {
-                let path = self.somewhere();
+                let path = self.pick_path();
                 let _ = fs::create_dir_all(&path);
                 format!("make the directory {}", self.show(&path))
             }
             15 if self.draw.once_in(3) => {
-                let path = self.some_dir().join("large");
-                let known = fs::read(&path).unwrap_or_default();
-                let bytes = if known.len() > 1000 && !self.draw.once_in(3) {
-                    let mut bytes = known;
-                    let at = self.draw.below(bytes.len());
+                let path = self.pick_directory().join("large");
+                let old_content = fs::read(&path).unwrap_or_default();
+                let bytes = if old_content.len() > 1000 && !self.draw.once_in(3) {
+                    let mut bytes = old_content;
+                    let offset = self.draw.below(bytes.len());
                     match self.draw.below(3) {
-                        0 => bytes[at] ^= 1,
-                        1 => drop(bytes.splice(at..at, *b"inserted")),
-                        _ => drop(bytes.drain(at..(at + 100).min(known_end(&path, at)))),
+                        0 => bytes[offset] ^= 1,
+                        1 => drop(bytes.splice(offset..offset, *b"inserted")),
+                        _ => drop(bytes.drain(offset..(offset + 100).min(file_length(&path, offset)))),
                     }
                     bytes
                 } else {
@@ -258,7 +262,7 @@ impl FileWorker {
                 format!("write {} of {} bytes", self.show(&path), bytes.len())
             }
             16 => {
-                let dir = self.some_dir().join("node_modules");
+                let dir = self.pick_directory().join("node_modules");
                 let _ = fs::create_dir(&dir);
                 let _ = fs::write(dir.join("package.json"), self.content());
                 format!("install into {}", self.show(&dir))
@@ -269,7 +273,7 @@ impl FileWorker {
                 format!("git ignores {rules:?}")
             }
             _ => {
-                let path = self.somewhere();
+                let path = self.pick_path();
                 let bytes = self.content();
                 self.write(&path, &bytes);
                 format!("write {} of {} bytes", self.show(&path), bytes.len())
@@ -278,11 +282,11 @@ impl FileWorker {
     }
 }
 
-fn known_end(path: &Path, at: usize) -> usize {
-    fs::metadata(path).map_or(at, |found| found.len() as usize)
+fn file_length(path: &Path, default: usize) -> usize {
+    fs::metadata(path).map_or(default, |metadata| metadata.len() as usize)
 }
 
-/// Abbreviates the long name, for logs that people read.
+/// Abbreviates the long name, for readable logs.
 pub fn shorter(text: &str) -> String {
     text.replace(&"n".repeat(255), "n…n")
 }

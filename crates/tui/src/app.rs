@@ -70,9 +70,9 @@ impl View {
     pub const ALL: [Self; 7] =
         [Self::Sessions, Self::Timeline, Self::Step, Self::State, Self::Diff, Self::Live, Self::Board];
 
-    fn cycle_by(self, by: usize) -> Self {
-        let at = Self::ALL.iter().position(|view| *view == self).unwrap_or(0);
-        Self::ALL[(at + by) % Self::ALL.len()]
+    fn cycle_by(self, offset: usize) -> Self {
+        let index = Self::ALL.iter().position(|view| *view == self).unwrap_or(0);
+        Self::ALL[(index + offset) % Self::ALL.len()]
     }
 }
 
@@ -141,10 +141,10 @@ pub struct OpenSession {
 impl OpenSession {
     /// Returns the branches whose newest step has this number; `*` marks the workspace's current one.
     pub fn tip_labels(&self, number: u64) -> String {
-        let here = |branch: &&BranchDocument| branch.tip.as_ref().is_some_and(|tip| tip.number == number);
+        let is_tip = |branch: &&BranchDocument| branch.tip.as_ref().is_some_and(|tip| tip.number == number);
         let name =
             |branch: &BranchDocument| format!("<{}{}> ", branch.name, if branch.present { "*" } else { "" });
-        self.branches.iter().filter(here).map(name).collect()
+        self.branches.iter().filter(is_tip).map(name).collect()
     }
 }
 
@@ -262,7 +262,7 @@ impl App {
                 self.tick()
             }
             AppMessage::SourceEvent(news) => self.handle_source_event(news),
-            AppMessage::Response(came) => self.handle_response(came),
+            AppMessage::Response(response) => self.handle_response(response),
         };
         let rows = self.view_rows();
         if let Some(open) = &mut self.open {
@@ -277,9 +277,9 @@ impl App {
 
     fn scroll_to_selected_session(&mut self) {
         let rows = self.view_rows();
-        let (at, top) = &mut self.selected;
-        *at = (*at).min(self.sessions.len().saturating_sub(1));
-        *top = (*top).clamp((*at + 1).saturating_sub(rows), *at);
+        let (selected, top) = &mut self.selected;
+        *selected = (*selected).min(self.sessions.len().saturating_sub(1));
+        *top = (*top).clamp((*selected + 1).saturating_sub(rows), *selected);
     }
 
     fn tick(&mut self) -> Vec<AppEffect> {
@@ -302,8 +302,8 @@ impl App {
                 effects.extend(self.load_new_steps());
                 effects
             }
-            SourceEvent::Disconnected(why) => {
-                self.source_error = Some(why);
+            SourceEvent::Disconnected(reason) => {
+                self.source_error = Some(reason);
                 Vec::new()
             }
             SourceEvent::Step { session } => match &self.open {
@@ -337,11 +337,11 @@ impl App {
 
     /// Requests the branches of the open session's workspace, and where its steps are on them.
     fn load_branches(&self) -> Vec<AppEffect> {
-        let of = |open: &OpenSession| {
+        let request_for = |open: &OpenSession| {
             let session = &open.session;
             vec![AppEffect::Branches(session.workspace.clone()), AppEffect::Lines(session.id.clone())]
         };
-        self.open.as_ref().map(of).unwrap_or_default()
+        self.open.as_ref().map(request_for).unwrap_or_default()
     }
 
     fn handle_key(&mut self, key: KeyCode, control: bool) -> Vec<AppEffect> {
@@ -371,7 +371,7 @@ impl App {
                 match keys::action_in_view(self.view, key)
                     .and_then(|action| row_delta(action, usize::from(self.size.1)))
                 {
-                    Some(by) => pager.scroll(by),
+                    Some(rows) => pager.scroll(rows),
                     None => self.overlay = Overlay::None,
                 }
                 Vec::new()
@@ -389,12 +389,12 @@ impl App {
 
     fn handle_key_in_results(&mut self, key: KeyCode) -> Vec<AppEffect> {
         let rows = self.view_rows();
-        let Overlay::SearchResults(found) = &mut self.overlay else { return Vec::new() };
+        let Overlay::SearchResults(results) = &mut self.overlay else { return Vec::new() };
         match keys::action_in_view(View::Timeline, key) {
             Some(KeyAction::Leave | KeyAction::Quit) => self.overlay = Overlay::None,
             Some(KeyAction::Search) => return self.perform_action(KeyAction::Search),
             Some(KeyAction::Open) => {
-                let Some(hit) = found.hits.items.get(found.selected_index) else { return Vec::new() };
+                let Some(hit) = results.hits.items.get(results.selected_index) else { return Vec::new() };
                 let step = &hit.found.step;
                 let open = AppEffect::Open { session: step.session.clone(), number: Some(step.number) };
                 self.overlay = Overlay::None;
@@ -403,9 +403,9 @@ impl App {
             }
             Some(action) => {
                 if let Some(by) = row_delta(action, rows) {
-                    let last = found.hits.items.len().saturating_sub(1) as i64;
-                    found.selected_index =
-                        (found.selected_index as i64).saturating_add(by).clamp(0, last) as usize;
+                    let last = results.hits.items.len().saturating_sub(1) as i64;
+                    results.selected_index =
+                        (results.selected_index as i64).saturating_add(by).clamp(0, last) as usize;
                 }
             }
             None => {}
@@ -421,8 +421,8 @@ impl App {
         let Some(row) = row.checked_sub(2).map(usize::from).filter(|row| *row < self.view_rows()) else {
             return Vec::new();
         };
-        if let Overlay::SearchResults(found) = &mut self.overlay {
-            found.selected_index = row.min(found.hits.items.len().saturating_sub(1));
+        if let Overlay::SearchResults(results) = &mut self.overlay {
+            results.selected_index = row.min(results.hits.items.len().saturating_sub(1));
             return Vec::new();
         }
         if self.overlay != Overlay::None {
@@ -431,8 +431,8 @@ impl App {
         // A click on the selected row opens it.
         let moved = match self.view {
             View::Sessions => {
-                let to = self.selected.1 + row;
-                to < self.sessions.len() && std::mem::replace(&mut self.selected.0, to) != to
+                let index = self.selected.1 + row;
+                index < self.sessions.len() && std::mem::replace(&mut self.selected.0, index) != index
             }
             View::Timeline => self.open.as_mut().is_some_and(|open| open.window.move_to_row(row)),
             View::State => self.inspector.click_row(row),

@@ -41,7 +41,7 @@ pub fn draw(app: &App, frame: &mut Frame<'_>, capabilities: TerminalCapabilities
         match &app.overlay {
             Overlay::Help(pager) => page::draw_pager(pager, body, buffer),
             Overlay::Plan(planned) => page::draw_pager(&planned.pager, body, buffer),
-            Overlay::SearchResults(found) => lists::draw_search_hits(found, body, buffer),
+            Overlay::SearchResults(results) => lists::draw_search_hits(results, body, buffer),
             Overlay::None | Overlay::Prompt(_) => draw_view(app, body, buffer),
         }
         cursor = draw_status(app, row_rect(area, area.height - 1), buffer);
@@ -64,9 +64,9 @@ fn draw_too_small(area: Rect, buffer: &mut Buffer) {
     let mut rest = text.as_str();
     for y in 0..area.height {
         let fits = fitting_bytes(rest, usize::from(area.width));
-        let (now, after) = rest.split_at(fits);
-        buffer.set_stringn(0, y, now.trim_start(), usize::from(area.width), Style::new());
-        rest = after;
+        let (line, remaining) = rest.split_at(fits);
+        buffer.set_stringn(0, y, line.trim_start(), usize::from(area.width), Style::new());
+        rest = remaining;
     }
 }
 
@@ -125,19 +125,19 @@ fn draw_tabs(app: &App, area: Rect, buffer: &mut Buffer) {
     let waits = [longest, format!("! {count} waits "), format!("!{count}"), "!".into()];
     let waits = waits.into_iter().find(|text| text.len() <= room).filter(|_| count > 0);
     if let Some(waits) = waits {
-        let at = area.width - waits.len() as u16;
-        buffer.set_stringn(at, 0, waits, room, error_style().add_modifier(Modifier::BOLD));
+        let index = area.width - waits.len() as u16;
+        buffer.set_stringn(index, 0, waits, room, error_style().add_modifier(Modifier::BOLD));
     }
 }
 
 /// Draws the header line: what is being shown.
 fn draw_header(app: &App, area: Rect, buffer: &mut Buffer) {
-    let left = match (&app.overlay, &app.open) {
+    let title = match (&app.overlay, &app.open) {
         (Overlay::Help(_), _) => "Keys; any other key leaves".into(),
         (Overlay::Plan(planned), _) => format!("Plan: {} — y confirms, esc cancels", planned.plan.kind),
-        (Overlay::SearchResults(found), _) => {
-            let more = if found.hits.complete { "" } else { ", still reading" };
-            format!("{} found for \"{}\"{more}", found.hits.total, found.text)
+        (Overlay::SearchResults(results), _) => {
+            let progress = if results.hits.complete { "" } else { ", still reading" };
+            format!("{} found for \"{}\"{progress}", results.hits.total, results.text)
         }
         (_, None) if app.view == View::Sessions => format!("{} sessions", app.sessions.len()),
         (_, Some(_)) if app.view == View::Sessions => format!("{} sessions", app.sessions.len()),
@@ -165,9 +165,9 @@ fn draw_header(app: &App, area: Rect, buffer: &mut Buffer) {
         None => String::new(),
     };
     let room = usize::from(area.width).saturating_sub(right.width() + 2);
-    draw_text(buffer, 0, 1, &truncate_to_width(&safe(&left), room), room, bold_style());
-    let at = area.width.saturating_sub(right.width() as u16);
-    draw_text(buffer, at, 1, &right, right.width(), Style::new());
+    draw_text(buffer, 0, 1, &truncate_to_width(&safe(&title), room), room, bold_style());
+    let x = area.width.saturating_sub(right.width() as u16);
+    draw_text(buffer, x, 1, &right, right.width(), Style::new());
 }
 
 /// Returns the position between the first and the last loaded step.
@@ -188,19 +188,20 @@ fn draw_status(app: &App, area: Rect, buffer: &mut Buffer) -> Option<Position> {
     let width = usize::from(area.width);
     if let Overlay::Prompt(prompt) = &app.overlay {
         let question = format!("{}: ", prompt.purpose.question());
-        let (before, after) = prompt.split_at_cursor();
-        let (before, after) = (safe(&before), safe(&after));
+        let (before_cursor, after_cursor) = prompt.split_at_cursor();
+        let (before_cursor, after_cursor) = (safe(&before_cursor), safe(&after_cursor));
         let room = width.saturating_sub(question.width() + 1);
         // Of a long line, the end is shown, because that is where the user types.
-        let mut shown = before.as_str();
-        while shown.width() > room {
-            shown = shown.char_indices().nth(1).map_or("", |(at, _)| &shown[at..]);
+        let mut visible_text = before_cursor.as_str();
+        while visible_text.width() > room {
+            visible_text =
+                visible_text.char_indices().nth(1).map_or("", |(offset, _)| &visible_text[offset..]);
         }
         draw_text(buffer, 0, area.y, &question, width, bold_style());
-        let at = question.width();
-        draw_text(buffer, at as u16, area.y, shown, room, Style::new());
-        let x = (at + shown.width()).min(width.saturating_sub(1)) as u16;
-        let help = if prompt.text().is_empty() { prompt.purpose.help() } else { after.as_str() };
+        let offset = question.width();
+        draw_text(buffer, offset as u16, area.y, visible_text, room, Style::new());
+        let x = (offset + visible_text.width()).min(width.saturating_sub(1)) as u16;
+        let help = if prompt.text().is_empty() { prompt.purpose.help() } else { after_cursor.as_str() };
         let style = if prompt.text().is_empty() { dim_style() } else { Style::new() };
         draw_text(
             buffer,
@@ -226,7 +227,7 @@ fn draw_status(app: &App, area: Rect, buffer: &mut Buffer) -> Option<Position> {
     let (text, style) = match (&app.notice, &app.source_error) {
         (Some(notice), _) if notice.is_error => (format!("! {}", notice.text), error_style()),
         (Some(notice), _) => (notice.text.clone(), Style::new()),
-        (None, Some(why)) => (format!("! retrying: {why}"), error_style()),
+        (None, Some(reason)) => (format!("! retrying: {reason}"), error_style()),
         (None, None) => (key_hints(app), dim_style()),
     };
     draw_text(buffer, 0, area.y, &truncate_to_width(&text, width), width, style);
@@ -272,11 +273,11 @@ fn key_hints(app: &App) -> String {
         ],
     };
     let always = [(KeyAction::Help, "keys"), (KeyAction::Quit, "quit"), (KeyAction::NextView, "views")];
-    let shown = always.iter().chain(actions).filter_map(|(action, word)| {
+    let keys = always.iter().chain(actions).filter_map(|(action, word)| {
         let binding = keys::BINDINGS.iter().find(|binding| binding.action == *action)?;
         Some(format!("{} {word}", keys::name(*binding.keys.first()?)))
     });
-    shown.collect::<Vec<_>>().join("  ")
+    keys.collect::<Vec<_>>().join("  ")
 }
 
 /// Writes a text. All external text goes through here, so no part of it can control the terminal.
@@ -289,8 +290,8 @@ fn truncate_to_width(text: &str, columns: usize) -> String {
     if text.width() <= columns {
         return text.to_owned();
     }
-    let kept = &text[..fitting_bytes(text, columns.saturating_sub(1))];
-    format!("{kept}…")
+    let beginning = &text[..fitting_bytes(text, columns.saturating_sub(1))];
+    format!("{beginning}…")
 }
 
 /// Returns how many bytes of a text fit.
@@ -300,7 +301,7 @@ fn fitting_bytes(text: &str, columns: usize) -> usize {
         used += c.width().unwrap_or(0);
         used > columns
     });
-    end.map_or(text.len(), |(at, _)| at)
+    end.map_or(text.len(), |(offset, _)| offset)
 }
 
 fn bold_style() -> Style {
@@ -335,7 +336,7 @@ fn replace_unsupported(buffer: &mut Buffer, capabilities: TerminalCapabilities) 
             cell.bg = Color::Reset;
         }
         if !capabilities.unicode && !cell.symbol().is_ascii() {
-            let plain = match cell.symbol() {
+            let replacement = match cell.symbol() {
                 "…" => "~",
                 "—" | "─" => "-",
                 "│" => "|",
@@ -352,7 +353,7 @@ fn replace_unsupported(buffer: &mut Buffer, capabilities: TerminalCapabilities) 
                 "█" => "#",
                 _ => "?",
             };
-            cell.set_symbol(plain);
+            cell.set_symbol(replacement);
         }
     }
 }

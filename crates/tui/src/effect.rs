@@ -57,11 +57,11 @@ impl<T> LoadState<T> {
 
     /// Returns whether the value must be requested, and marks it as requested.
     pub fn request(&mut self, key: &str) -> bool {
-        let asked = self.key() == Some(key);
-        if !asked {
+        let is_requested = self.key() == Some(key);
+        if !is_requested {
             *self = Self::Waiting(key.to_owned());
         }
-        !asked
+        !is_requested
     }
 
     /// Stores the value, if it is still wanted.

@@ -55,9 +55,9 @@ impl EffectExecutor {
         let (source, tell, lanes) = (self.source.clone(), self.sender.clone(), self.pending.clone());
         if !is_replaceable(&effect) {
             self.source.handle().spawn(async move {
-                let came = run_effect(&source, effect).await;
+                let response = run_effect(&source, effect).await;
                 // The receiver is gone when the program ends.
-                let _ = tell.send(AppMessage::Response(Box::new(came)));
+                let _ = tell.send(AppMessage::Response(Box::new(response)));
             });
             return;
         }
@@ -87,8 +87,8 @@ impl EffectExecutor {
         let Some(mut effect) = locked(&self.pending, Some(effect)) else { return };
         self.source.handle().spawn(async move {
             loop {
-                let came = run_effect(&source, effect).await;
-                let _ = tell.send(AppMessage::Response(Box::new(came)));
+                let response = run_effect(&source, effect).await;
+                let _ = tell.send(AppMessage::Response(Box::new(response)));
                 match locked(&lanes, None) {
                     Some(next) => effect = next,
                     None => return,
@@ -131,16 +131,16 @@ async fn run_effect(source: &DataSource, effect: AppEffect) -> SourceResponse {
             SourceResponse::Session(fetch_session(source, &session, number).await)
         }
         AppEffect::StepsAround { session, number } => {
-            let around = fetch_steps_around(source, &session, number).await;
-            SourceResponse::StepsAround(session, around)
+            let steps = fetch_steps_around(source, &session, number).await;
+            SourceResponse::StepsAround(session, steps)
         }
         AppEffect::MoreSteps { session, side, number } => {
             let page = fetch_steps(source, &session, side, number, PAGE).await;
             SourceResponse::MoreSteps(session, side, page)
         }
         AppEffect::FindError { session, side, number } => {
-            let way = if side == WindowSide::After { "next" } else { "previous" };
-            let path = session_path(&session, &format!("/steps/{number}/{way}?error=true"));
+            let relation = if side == WindowSide::After { "next" } else { "previous" };
+            let path = session_path(&session, &format!("/steps/{number}/{relation}?error=true"));
             SourceResponse::FoundStep(source.get(&path).await)
         }
         AppEffect::Resolve { session, workspace, point } => {
@@ -162,8 +162,8 @@ async fn run_effect(source: &DataSource, effect: AppEffect) -> SourceResponse {
             );
             SourceResponse::Files(key, source.get(&path).await)
         }
-        AppEffect::Part { key, session, number, part: of } => {
-            SourceResponse::Part(key, fetch_state_part(source, &session, number, of).await)
+        AppEffect::Part { key, session, number, part: state_part } => {
+            SourceResponse::Part(key, fetch_state_part(source, &session, number, state_part).await)
         }
         AppEffect::File { key, session, number, address } => {
             let path = session_path(&session, &format!("/steps/{number}/state/files/{address}"));
@@ -206,8 +206,10 @@ async fn run_effect(source: &DataSource, effect: AppEffect) -> SourceResponse {
             SourceResponse::Applied(source.post(path, &json!({})).await)
         }
         AppEffect::Pause { session, stop } => {
-            let way = if stop { "pause" } else { "resume" };
-            SourceResponse::Paused(source.post(&session_path(&session, &format!("/{way}")), &json!({})).await)
+            let relation = if stop { "pause" } else { "resume" };
+            SourceResponse::Paused(
+                source.post(&session_path(&session, &format!("/{relation}")), &json!({})).await,
+            )
         }
         AppEffect::Search(text) => {
             let hits = source.get(&format!("/search?limit=200&q={}", encode_segment(&text))).await;
@@ -219,13 +221,13 @@ async fn run_effect(source: &DataSource, effect: AppEffect) -> SourceResponse {
 
 async fn run_command(source: &DataSource, command: TuiCommand) -> SourceResult<String> {
     let TuiCommand { method, path, body, notice } = command;
-    let answer: Value = match method {
+    let response: Value = match method {
         CommandMethod::Post => source.post(&path, &body).await?,
         CommandMethod::Patch => source.patch(&path, &body).await?,
         CommandMethod::Delete => source.delete(&path).await?,
     };
     // The name of a rerun's branch is only known from the response.
-    let branch: BranchDocument = serde_json::from_value(answer).unwrap_or_default();
+    let branch: BranchDocument = serde_json::from_value(response).unwrap_or_default();
     Ok(if path.ends_with("/reruns") { format!("{notice} {}", branch.name) } else { notice })
 }
 
@@ -235,19 +237,20 @@ async fn fetch_session(
     session: &str,
     number: Option<u64>,
 ) -> SourceResult<(SessionDocument, StepsAround)> {
-    let found: SessionDocument = source.get(&session_path(session, "")).await?;
-    let around = fetch_steps_around(source, &found.id, number.unwrap_or(u64::MAX >> 1)).await?;
-    Ok((found, around))
+    let session_document: SessionDocument = source.get(&session_path(session, "")).await?;
+    let steps = fetch_steps_around(source, &session_document.id, number.unwrap_or(u64::MAX >> 1)).await?;
+    Ok((session_document, steps))
 }
 
 async fn fetch_steps_around(source: &DataSource, session: &str, number: u64) -> SourceResult<StepsAround> {
-    let before = fetch_steps(source, session, WindowSide::Before, number.saturating_add(1), PAGE).await?;
-    let after = fetch_steps(source, session, WindowSide::After, number, PAGE).await?;
-    let (begins, ends) = (before.next_cursor.is_none(), after.next_cursor.is_none());
-    let mut steps = before.items;
+    let steps_before =
+        fetch_steps(source, session, WindowSide::Before, number.saturating_add(1), PAGE).await?;
+    let steps_after = fetch_steps(source, session, WindowSide::After, number, PAGE).await?;
+    let (has_first, has_last) = (steps_before.next_cursor.is_none(), steps_after.next_cursor.is_none());
+    let mut steps = steps_before.items;
     steps.reverse();
-    steps.extend(after.items);
-    Ok(StepsAround { number, steps, has_first: begins, has_last: ends })
+    steps.extend(steps_after.items);
+    Ok(StepsAround { number, steps, has_first, has_last })
 }
 
 /// Returns steps on a side of a number, the nearest first.
@@ -258,11 +261,11 @@ async fn fetch_steps(
     number: u64,
     limit: usize,
 ) -> SourceResult<Page<StepDocument>> {
-    let which = match side {
+    let filter = match side {
         WindowSide::Before => format!("below={number}"),
         WindowSide::After => format!("above={number}&oldest_first=true"),
     };
-    source.get(&session_path(session, &format!("/steps?limit={limit}&{which}"))).await
+    source.get(&session_path(session, &format!("/steps?limit={limit}&{filter}"))).await
 }
 
 /// Interprets a point within a session: a plain number is a step, and an error is one of this session.

@@ -227,13 +227,17 @@ pub const BINDINGS: &[KeyBinding] = &[
 
 /// Returns what a key does in a view.
 pub fn action_in_view(view: View, key: KeyCode) -> Option<KeyAction> {
-    let found = |scope: KeyScope| BINDINGS.iter().find(|one| one.scope == scope && one.keys.contains(&key));
-    found(In(view)).or_else(|| found(Everywhere)).map(|binding| binding.action)
+    let find_binding =
+        |scope: KeyScope| BINDINGS.iter().find(|one| one.scope == scope && one.keys.contains(&key));
+    find_binding(In(view)).or_else(|| find_binding(Everywhere)).map(|binding| binding.action)
 }
 
 /// Returns what a key does while a plan is shown.
 pub fn action_in_plan(key: KeyCode) -> Option<KeyAction> {
-    BINDINGS.iter().find(|one| one.scope == Plan && one.keys.contains(&key)).map(|one| one.action)
+    BINDINGS
+        .iter()
+        .find(|binding| binding.scope == Plan && binding.keys.contains(&key))
+        .map(|binding| binding.action)
 }
 
 /// Returns the name of a key.
@@ -280,8 +284,8 @@ mod tests {
 
     #[test]
     fn no_key_means_two_things_in_one_place() {
-        for (at, one) in BINDINGS.iter().enumerate() {
-            for other in BINDINGS.iter().skip(at + 1).filter(|other| other.scope == one.scope) {
+        for (index, one) in BINDINGS.iter().enumerate() {
+            for other in BINDINGS.iter().skip(index + 1).filter(|other| other.scope == one.scope) {
                 assert!(one.keys.iter().all(|key| !other.keys.contains(key)), "{one:?} and {other:?}");
             }
         }
@@ -301,7 +305,7 @@ mod tests {
         if std::env::var_os("STEPBACK_UPDATE_GUIDE").is_some() {
             std::fs::write(path, format!("{before}{begin}{}{end}{after}", render_guide())).unwrap();
         } else {
-            assert_eq!(tables, render_guide(), "STEPBACK_UPDATE_GUIDE=1 writes them anew");
+            assert_eq!(tables, render_guide(), "STEPBACK_UPDATE_GUIDE=1 rewrites them");
         }
     }
 }

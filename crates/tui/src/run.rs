@@ -44,9 +44,9 @@ pub fn run(options: TuiOptions) -> io::Result<()> {
     for signal in [SIGTERM, SIGHUP, SIGINT] {
         signal_hook::flag::register(signal, Arc::clone(&ended))?;
     }
-    let (tell, told) = mpsc::channel();
+    let (tell, messages) = mpsc::channel();
     spawn_event_follower(&options.source, tell.clone());
-    let held = TerminalGuard::acquire()?.with_mouse()?;
+    let guard = TerminalGuard::acquire()?.with_mouse()?;
     let mut terminal =
         Terminal::new(CrosstermBackend::new(io::BufWriter::with_capacity(64 << 10, io::stdout())))?;
     spawn_input_reader(tell.clone());
@@ -59,7 +59,7 @@ pub fn run(options: TuiOptions) -> io::Result<()> {
     terminal.draw(|frame| draw::draw(&app, frame, options.capabilities))?;
     while !ended.load(Ordering::Relaxed) {
         let wait = app.time_until_next_step().unwrap_or(SIGNAL_POLL_INTERVAL).min(SIGNAL_POLL_INTERVAL);
-        let heard = match receive_messages(&told, wait) {
+        let heard = match receive_messages(&messages, wait) {
             Some(heard) => heard,
             None => break,
         };
@@ -73,7 +73,7 @@ pub fn run(options: TuiOptions) -> io::Result<()> {
         for message in std::iter::once(tick).chain(heard) {
             for effect in app.update(message) {
                 if effect == AppEffect::Quit {
-                    drop(held);
+                    drop(guard);
                     return Ok(());
                 }
                 performer.execute(effect);
@@ -138,9 +138,9 @@ fn translate_event(event: Event) -> Vec<AppMessage> {
 fn spawn_event_follower(source: &DataSource, sender: Sender<AppMessage>) {
     let source = source.clone();
     source.handle().clone().spawn(async move {
-        let mut again = RECONNECT_DELAYS.0;
+        let mut delay = RECONNECT_DELAYS.0;
         loop {
-            let gone = source
+            let error = source
                 .follow(|event, data| {
                     let news = match event {
                         "connected" => SourceEvent::Connected,
@@ -149,19 +149,19 @@ fn spawn_event_follower(source: &DataSource, sender: Sender<AppMessage>) {
                         "changed" => SourceEvent::Changed,
                         _ => return,
                     };
-                    again = RECONNECT_DELAYS.0;
+                    delay = RECONNECT_DELAYS.0;
                     let _ = sender.send(AppMessage::SourceEvent(news));
                 })
                 .await;
-            let why = match gone {
-                SourceError::NoResponse(why) => why,
+            let reason = match error {
+                SourceError::NoResponse(reason) => reason,
                 refused @ SourceError::Refused(_) => refused.to_line(),
             };
-            if sender.send(AppMessage::SourceEvent(SourceEvent::Disconnected(why))).is_err() {
+            if sender.send(AppMessage::SourceEvent(SourceEvent::Disconnected(reason))).is_err() {
                 return;
             }
-            tokio::time::sleep(again).await;
-            again = (again * 2).min(RECONNECT_DELAYS.1);
+            tokio::time::sleep(delay).await;
+            delay = (delay * 2).min(RECONNECT_DELAYS.1);
         }
     });
 }
@@ -172,5 +172,5 @@ fn parse_session_id(data: &[u8]) -> String {
     struct StepEventData {
         session: String,
     }
-    serde_json::from_slice(data).map(|told: StepEventData| told.session).unwrap_or_default()
+    serde_json::from_slice(data).map(|event: StepEventData| event.session).unwrap_or_default()
 }

@@ -56,7 +56,7 @@ impl SourceError {
     /// Returns the error on one line.
     pub fn to_line(&self) -> String {
         match self {
-            Self::NoResponse(why) => why.clone(),
+            Self::NoResponse(reason) => reason.clone(),
             Self::Refused(problem) => match problem.hints.first() {
                 Some(hint) => format!("{}; {hint}", problem.detail),
                 None => problem.detail.clone(),
@@ -128,15 +128,15 @@ impl DataSource {
         let request = request
             .body(body)
             .map_err(|error| SourceError::NoResponse(format!("invalid request: {error}")))?;
-        let answer = self.transport.send(request).await.map_err(SourceError::NoResponse)?;
-        match answer.status().as_u16() {
-            200..=299 => Ok(answer),
-            status => Err(read_problem(status, answer.into_body()).await),
+        let response = self.transport.send(request).await.map_err(SourceError::NoResponse)?;
+        match response.status().as_u16() {
+            200..=299 => Ok(response),
+            status => Err(read_problem(status, response.into_body()).await),
         }
     }
 
-    async fn parse_document<T: DeserializeOwned>(answer: Response<BodyStream>) -> SourceResult<T> {
-        let (bytes, cut) = read_limited(answer.into_body(), MAX_DOCUMENT_BYTES).await?;
+    async fn parse_document<T: DeserializeOwned>(response: Response<BodyStream>) -> SourceResult<T> {
+        let (bytes, cut) = read_limited(response.into_body(), MAX_DOCUMENT_BYTES).await?;
         if cut {
             return Err(SourceError::NoResponse("the response is too large to show".into()));
         }
@@ -172,23 +172,23 @@ impl DataSource {
         read_limited(self.send(Method::GET, path, None).await?.into_body(), max_bytes).await
     }
 
-    /// Follows the event stream: calls `told` with the name and data of every event until the stream ends. Returns why it
-    /// ended.
+    /// Follows the event stream: calls `on_event` with the name and data of every event until the stream ends. Returns
+    /// why it ended.
     pub async fn follow(&self, mut on_event: impl FnMut(&str, &[u8])) -> SourceError {
         let mut body = match self.send(Method::GET, "/events", None).await {
-            Ok(answer) => answer.into_body(),
+            Ok(response) => response.into_body(),
             Err(trouble) => return trouble,
         };
         on_event("connected", b"");
         let (mut rest, mut name) = (Vec::new(), String::new());
         while let Some(frame) = body.frame().await {
-            let piece = match frame {
+            let chunk = match frame {
                 Ok(frame) => frame.into_data().unwrap_or_default(),
                 Err(error) => {
                     return SourceError::NoResponse(format!("connection to {} lost: {error}", self.name));
                 }
             };
-            rest.extend_from_slice(&piece);
+            rest.extend_from_slice(&chunk);
             while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
                 let line: Vec<u8> = rest.drain(..=end).collect();
                 let line = line.strip_suffix(b"\n").unwrap_or(&line);

@@ -28,13 +28,13 @@ impl TerminalGuard {
         // A panic message would be lost on the alternate screen, so the terminal is restored first. A panic that is
         // caught on another thread must neither restore the terminal nor write over the screen: the work it was part of
         // is reported as failed.
-        let (before, ours) = (std::panic::take_hook(), std::thread::current().id());
+        let (previous_hook, terminal_thread) = (std::panic::take_hook(), std::thread::current().id());
         std::panic::set_hook(Box::new(move |info| {
-            if std::thread::current().id() == ours {
+            if std::thread::current().id() == terminal_thread {
                 restore_terminal();
             }
             if !TERMINAL_HELD.load(Ordering::Relaxed) {
-                before(info);
+                previous_hook(info);
             }
         }));
         terminal::enable_raw_mode()?;

@@ -98,7 +98,7 @@ pub fn state_part_rows(json: &Value) -> Vec<PagerRow> {
         Value::Null => rows.add_line("", "it is unknown at this step", RowStyle::Quiet),
         Value::Object(fields) if fields.is_empty() => rows.add_line("", "it is empty", RowStyle::Quiet),
         Value::Array(items) if items.is_empty() => rows.add_line("", "it is empty", RowStyle::Quiet),
-        of => add_value(&mut rows, "", of, RowStyle::Plain),
+        scalar => add_value(&mut rows, "", scalar, RowStyle::Plain),
     }
     rows.finish()
 }
@@ -161,8 +161,8 @@ pub fn diff_rows(title: &str, changes: &[ChangedFileDocument], has_more: bool) -
         rows.add_heading(&change_line(&change.change));
         let Some(text) = &change.text else {
             if change.change.kind == "modified" {
-                let why = "binary or too large to compare here; \"stepback diff\" shows it";
-                rows.add_line("  ", why, RowStyle::Quiet);
+                let note = "binary or too large to compare here; \"stepback diff\" shows it";
+                rows.add_line("  ", note, RowStyle::Quiet);
             }
             continue;
         };

@@ -44,15 +44,15 @@ impl Ledger {
             self.position += 1;
             self.open = true;
         }
-        let at = self.position;
-        let noted = self.dirs.entry(path.clone()).or_insert(LoggedChange { at, whole_at: None });
-        noted.at = at;
+        let position = self.position;
+        let noted = self.dirs.entry(path.clone()).or_insert(LoggedChange { at: position, whole_at: None });
+        noted.at = position;
         if whole {
-            noted.whole_at = Some(at);
+            noted.whole_at = Some(position);
         }
         if self.dirs.len() > MAX_LOGGED_DIRS {
             self.dirs.clear();
-            self.floor = at;
+            self.floor = position;
         }
     }
 
@@ -61,18 +61,18 @@ impl Ledger {
     pub fn answer(&mut self, since: Option<LogPosition>) -> WatchAnswer {
         self.open = false;
         let now = LogPosition { instance: self.instance, position: self.position };
-        let known = since.filter(|since| {
+        let comparable = since.filter(|since| {
             since.instance == self.instance
                 && since.position >= self.floor
                 && since.position > 0
                 && since.position <= self.position
         });
-        let Some(since) = known else { return WatchAnswer::Everything(now) };
+        let Some(since) = comparable else { return WatchAnswer::Everything(now) };
         let mut changed = Vec::new();
         for (path, noted) in &self.dirs {
             if noted.at > since.position {
-                let whole = noted.whole_at.is_some_and(|at| at > since.position);
-                changed.push(ChangedDir { path: path.clone(), whole });
+                let is_subtree = noted.whole_at.is_some_and(|position| position > since.position);
+                changed.push(ChangedDir { path: path.clone(), whole: is_subtree });
             }
             if changed.len() > MAX_ANSWER_DIRS {
                 return WatchAnswer::Everything(now);
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_moment_of_somebody_else_or_of_the_future_means_everything() {
+    fn a_position_of_another_watcher_or_of_the_future_means_a_full_scan() {
         let mut ledger = Ledger::new([1; 16]);
         let now = token(&ledger.answer(None));
         for wrong in [

@@ -67,7 +67,7 @@ pub struct Starter {
     /// Whether to start it not right after such a scan, but in [`WatcherClient::start_if_wanted`]: a hook answers its agent first.
     pub deferred: bool,
     /// The workspace for which a watcher is to be started.
-    pub wanted: Mutex<Option<PathBuf>>,
+    pub requested_root: Mutex<Option<PathBuf>>,
 }
 
 /// Which process, if any, listens at the watcher's socket.
@@ -136,8 +136,8 @@ impl WatcherClient {
     /// Starts a watcher if an earlier scan requested one.
     pub fn start_if_wanted(&self) {
         let Some(starter) = &self.starter else { return };
-        let wanted = starter.wanted.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(root) = wanted {
+        let requested_root = starter.requested_root.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(root) = requested_root {
             // The hook is about to exit; the system reaps its child.
             let _ = self.start(starter, &root);
         }
@@ -164,13 +164,13 @@ impl WatcherClient {
         WatchRequest::Changes { root: root.to_path_buf(), root_id, namespace, since, version }
     }
 
-    fn send_request(&self, asked: &WatchRequest, patience: Duration) -> io::Result<WatchResponse> {
-        let until = Instant::now() + patience;
-        let mut stream = DeadlineStream { stream: connect(&self.dir.join(SOCKET))?, until };
+    fn send_request(&self, request: &WatchRequest, patience: Duration) -> io::Result<WatchResponse> {
+        let deadline = Instant::now() + patience;
+        let mut stream = DeadlineStream { stream: connect(&self.dir.join(SOCKET))?, until: deadline };
         if !is_ours(&stream.stream)? {
             return Err(io::Error::from(io::ErrorKind::PermissionDenied));
         }
-        wire::ask(&mut stream, asked)?;
+        wire::ask(&mut stream, request)?;
         wire::listen(&mut stream)
     }
 
@@ -183,7 +183,7 @@ impl WatcherClient {
         let Ok(noted) = std::fs::metadata(self.unanswered_file()) else { return false };
         let doublings = u32::try_from(noted.len().saturating_sub(1)).unwrap_or(u32::MAX).min(10);
         let pause = (FIRST_BACKOFF * 2u32.pow(doublings)).min(MAX_BACKOFF);
-        noted.modified().is_ok_and(|at| at.elapsed().is_ok_and(|age| age < pause))
+        noted.modified().is_ok_and(|time| time.elapsed().is_ok_and(|age| age < pause))
     }
 
     /// Records that a question timed out.
@@ -194,7 +194,7 @@ impl WatcherClient {
     }
 
     /// Records that a question was answered.
-    fn avoid_no_longer(&self) {
+    fn clear_unanswered(&self) {
         let _ = std::fs::remove_file(self.unanswered_file());
     }
 }
@@ -204,10 +204,10 @@ impl ScanHints for WatcherClient {
         if question.entries < self.worth_asking || self.is_avoided() {
             return WatchAnswer::Nothing;
         }
-        let asked = self.changes_request(question.root, question.root_id, question.since);
-        match self.send_request(&asked, answer_timeout(question.entries)) {
+        let request = self.changes_request(question.root, question.root_id, question.since);
+        match self.send_request(&request, answer_timeout(question.entries)) {
             Ok(WatchResponse::Changes(answer)) => {
-                self.avoid_no_longer();
+                self.clear_unanswered();
                 answer
             }
             Err(error) if error.kind() == io::ErrorKind::TimedOut => {
@@ -220,14 +220,17 @@ impl ScanHints for WatcherClient {
 
     fn scanned_without(&self, cost: &FullScanCost<'_>) {
         let Some(starter) = &self.starter else { return };
-        let each = |time: Duration| time * u32::try_from(cost.entries).unwrap_or(u32::MAX);
-        let took = cost.took.map_or_else(|| each(DEFAULT_ENTRY_COST), |took| took.min(each(MAX_ENTRY_COST)));
+        let cost_of = |time: Duration| time * u32::try_from(cost.entries).unwrap_or(u32::MAX);
+        let scan_time = cost
+            .took
+            .map_or_else(|| cost_of(DEFAULT_ENTRY_COST), |scan_time| scan_time.min(cost_of(MAX_ENTRY_COST)));
         // A watcher that does not answer still runs.
-        if cost.entries < self.worth_asking || took < starter.slow_scan || self.is_avoided() {
+        if cost.entries < self.worth_asking || scan_time < starter.slow_scan || self.is_avoided() {
             return;
         }
         if starter.deferred {
-            *starter.wanted.lock().unwrap_or_else(PoisonError::into_inner) = Some(cost.root.to_path_buf());
+            *starter.requested_root.lock().unwrap_or_else(PoisonError::into_inner) =
+                Some(cost.root.to_path_buf());
         } else if let Ok(LaunchOutcome::Started(mut child)) = self.start(starter, cost.root) {
             // Reaps the child, because this process may outlive it.
             let _ = std::thread::Builder::new().spawn(move || child.wait());
@@ -282,10 +285,11 @@ struct DeadlineStream {
 }
 
 impl DeadlineStream {
-    fn wait_for(&self, what: PollFlags) -> io::Result<()> {
-        let left = self.until.saturating_duration_since(Instant::now());
-        let timeout = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) };
-        let mut polled = [PollFd::from_borrowed_fd(self.stream.as_fd(), what)];
+    fn wait_for(&self, events: PollFlags) -> io::Result<()> {
+        let remaining = self.until.saturating_duration_since(Instant::now());
+        let timeout =
+            Timespec { tv_sec: remaining.as_secs() as i64, tv_nsec: i64::from(remaining.subsec_nanos()) };
+        let mut polled = [PollFd::from_borrowed_fd(self.stream.as_fd(), events)];
         match rustix::event::poll(&mut polled, Some(&timeout)) {
             Ok(0) => Err(io::Error::from(io::ErrorKind::TimedOut)),
             Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),

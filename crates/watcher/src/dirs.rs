@@ -36,15 +36,15 @@ impl Dirs {
     /// Records a watch on the directory at `path`; `marked` if only the cache marker files in it matter. Fails if the same
     /// directory is already recorded at another path: it moved, and the event for that has not been read yet.
     pub fn add(&mut self, watch: Watched, path: &RelPath, marked: bool) -> Result<(), AlreadyWatched> {
-        if let Some((known, _)) = self.by_watch.get(&watch)
-            && known != path
+        if let Some((known_path, _)) = self.by_watch.get(&watch)
+            && known_path != path
         {
-            return Err(AlreadyWatched(known.clone()));
+            return Err(AlreadyWatched(known_path.clone()));
         }
-        if let Some(before) = self.by_path.insert(path.clone(), watch)
-            && before != watch
+        if let Some(old_watch) = self.by_path.insert(path.clone(), watch)
+            && old_watch != watch
         {
-            self.by_watch.remove(&before);
+            self.by_watch.remove(&old_watch);
         }
         self.by_watch.insert(watch, (path.clone(), marked));
         Ok(())
@@ -71,13 +71,18 @@ impl Dirs {
 
     /// Removes the directory at `path` and all below it; returns their watches.
     pub fn remove(&mut self, path: &RelPath) -> Vec<Watched> {
-        let mut gone: Vec<RelPath> =
+        let mut removed: Vec<RelPath> =
             self.by_path.contains_key(path).then(|| path.clone()).into_iter().collect();
-        let below = self.by_path.range((Bound::Excluded(path.clone()), Bound::Unbounded));
+        let after_path = self.by_path.range((Bound::Excluded(path.clone()), Bound::Unbounded));
         // Names such as `a-b` sort between `a` and `a/b`.
-        let near = below.take_while(|(other, _)| other.as_bytes().starts_with(path.as_bytes()));
-        gone.extend(near.filter(|(other, _)| other.starts_with(path)).map(|(other, _)| other.clone()));
-        let watches: Vec<Watched> = gone.iter().filter_map(|path| self.by_path.remove(path)).collect();
+        let same_prefix =
+            after_path.take_while(|(candidate, _)| candidate.as_bytes().starts_with(path.as_bytes()));
+        removed.extend(
+            same_prefix
+                .filter(|(candidate, _)| candidate.starts_with(path))
+                .map(|(candidate, _)| candidate.clone()),
+        );
+        let watches: Vec<Watched> = removed.iter().filter_map(|path| self.by_path.remove(path)).collect();
         for watch in &watches {
             self.by_watch.remove(watch);
         }

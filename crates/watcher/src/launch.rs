@@ -199,13 +199,13 @@ impl ProgramFile {
     /// The executable of this process; `None` where the system does not report it.
     pub fn of_this_process() -> Option<Self> {
         let path = std::env::current_exe().ok()?;
-        let found = fs::metadata("/proc/self/exe").ok()?;
-        Some(Self { path, id: (found.dev(), found.ino()) })
+        let metadata = fs::metadata("/proc/self/exe").ok()?;
+        Some(Self { path, id: (metadata.dev(), metadata.ino()) })
     }
 
     /// Whether its path still leads to the same file.
     pub fn is_in_place(&self) -> bool {
-        fs::metadata(&self.path).is_ok_and(|found| (found.dev(), found.ino()) == self.id)
+        fs::metadata(&self.path).is_ok_and(|metadata| (metadata.dev(), metadata.ino()) == self.id)
     }
 }
 

@@ -38,10 +38,10 @@ impl Mounts {
 }
 
 fn is_any_below(table: &[u8], root: &[u8]) -> bool {
-    let mut below = escape_path(root);
-    below.push(b'/');
+    let mut prefix = escape_path(root);
+    prefix.push(b'/');
     let is_below =
-        |line: &[u8]| line.split(|byte| *byte == b' ').nth(4).is_some_and(|point| point.starts_with(&below));
+        |line: &[u8]| line.split(|byte| *byte == b' ').nth(4).is_some_and(|point| point.starts_with(&prefix));
     table.split(|byte| *byte == b'\n').any(is_below)
 }
 
@@ -60,7 +60,7 @@ fn escape_path(path: &[u8]) -> Vec<u8> {
 /// The id of this process's mount namespace: in another one, other file systems may be mounted at the same paths. Zero if
 /// it is not known.
 pub fn namespace() -> u64 {
-    fs::metadata("/proc/self/ns/mnt").map_or(0, |found| found.ino())
+    fs::metadata("/proc/self/ns/mnt").map_or(0, |metadata| metadata.ino())
 }
 
 #[cfg(test)]

@@ -38,8 +38,8 @@ pub struct WatchedRoot {
 impl WatcherReport {
     /// The number of watched directories of a workspace, or why none are.
     pub fn sight_of(&self, root: &Path) -> Result<u64, String> {
-        let known = self.roots.iter().find(|known| known.root == root);
-        known.map_or_else(|| Err("no hook has asked about it yet".into()), |known| known.sight.clone())
+        let watched = self.roots.iter().find(|watched| watched.root == root);
+        watched.map_or_else(|| Err("no hook has asked about it yet".into()), |watched| watched.sight.clone())
     }
 
     pub(crate) fn encode(&self, bytes: &mut Vec<u8>) {

@@ -38,7 +38,7 @@ pub struct WatcherConfig {
     /// Workspaces to watch at once, most recent first; others follow when a scan asks about them.
     pub recent: Vec<PathBuf>,
     /// The most directories to watch in one workspace; `None` for half of what the system allows a user.
-    pub most: Option<usize>,
+    pub max_dirs: Option<usize>,
     /// Whether a hook started it: then it exits when it is asked to, or when another version of the program asks.
     pub automatic: bool,
     /// How long a workspace is watched after the last question about it.
@@ -49,7 +49,7 @@ impl WatcherConfig {
     /// The configuration for a server, which watches workspaces for two hours after the last question.
     pub fn new(dir: &Path) -> Self {
         let idle = Duration::from_secs(2 * 3600);
-        Self { dir: dir.to_path_buf(), recent: Vec::new(), most: None, automatic: false, idle }
+        Self { dir: dir.to_path_buf(), recent: Vec::new(), max_dirs: None, automatic: false, idle }
     }
 }
 
@@ -94,7 +94,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 fn id_of(path: &Path) -> Option<(u64, u64)> {
-    fs::symlink_metadata(path).ok().map(|found| (found.dev(), found.ino()))
+    fs::symlink_metadata(path).ok().map(|metadata| (metadata.dev(), metadata.ino()))
 }
 
 impl Watcher {
@@ -111,11 +111,11 @@ impl Watcher {
         }
         let socket = config.dir.join(SOCKET);
         let listener = Arc::new(bind_socket(&socket)?);
-        let store_id = fs::metadata(&config.dir).ok().map(|found| (found.dev(), found.ino()));
+        let store_id = fs::metadata(&config.dir).ok().map(|metadata| (metadata.dev(), metadata.ino()));
         let terms = WatchSettings {
             store_dir: config.dir.clone(),
             marks,
-            most: config.most.unwrap_or_else(watch_limit),
+            max_dirs: config.max_dirs.unwrap_or_else(watch_limit),
             idle: config.idle,
             end: Signal::new()?,
         };
@@ -159,7 +159,7 @@ impl Watcher {
         if let Some(reason) = *lock(&shared.end_reason) {
             return Some(reason);
         }
-        let store_id = fs::metadata(&shared.config.dir).ok().map(|found| (found.dev(), found.ino()));
+        let store_id = fs::metadata(&shared.config.dir).ok().map(|metadata| (metadata.dev(), metadata.ino()));
         if store_id != self.store_id || id_of(&shared.config.dir.join(SOCKET)) != self.socket_id {
             return Some(EndReason::StoreGone);
         }
@@ -254,7 +254,7 @@ fn handle_connection(shared: &Arc<WatcherShared>, mut stream: UnixStream) -> io:
     if !is_ours(&stream)? {
         return Ok(());
     }
-    let told = match wire::hear(&mut stream)? {
+    let request = match wire::hear(&mut stream)? {
         WatchRequest::Report => WatchResponse::Report(shared.report()),
         WatchRequest::Stop => {
             let stops = shared.config.automatic;
@@ -275,7 +275,7 @@ fn handle_connection(shared: &Arc<WatcherShared>, mut stream: UnixStream) -> io:
             })
         }
     };
-    wire::tell(&mut stream, &told)
+    wire::tell(&mut stream, &request)
 }
 
 impl WatcherShared {
@@ -297,8 +297,8 @@ impl WatcherShared {
     ) -> WatchAnswer {
         self.questions.fetch_add(1, Ordering::Relaxed);
         *lock(&self.last_question) = Instant::now();
-        let known = lock(&self.workspaces).get(root).cloned();
-        let retry = match known.as_ref().map(|known| known.changes(root_id, since)) {
+        let workspace = lock(&self.workspaces).get(root).cloned();
+        let retry = match workspace.as_ref().map(|workspace| workspace.changes(root_id, since)) {
             Some(ChangesReply::Answer(answer)) => return answer,
             Some(ChangesReply::Restart(retry)) => {
                 lock(&self.workspaces).remove(root);
@@ -311,10 +311,14 @@ impl WatcherShared {
     }
 
     fn report(&self) -> WatcherReport {
-        let known: Vec<_> =
-            lock(&self.workspaces).iter().map(|(root, known)| (root.clone(), known.clone())).collect();
-        let mut roots: Vec<_> =
-            known.into_iter().map(|(root, known)| WatchedRoot { root, sight: known.describe() }).collect();
+        let workspaces: Vec<_> = lock(&self.workspaces)
+            .iter()
+            .map(|(root, workspaces)| (root.clone(), workspaces.clone()))
+            .collect();
+        let mut roots: Vec<_> = workspaces
+            .into_iter()
+            .map(|(root, workspaces)| WatchedRoot { root, sight: workspaces.describe() })
+            .collect();
         roots.sort_by(|a, b| a.root.cmp(&b.root));
         let since = self.started.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
         WatcherReport {
@@ -339,18 +343,22 @@ impl WatcherShared {
             }
             if workspaces.len() >= MAX_WORKSPACES {
                 // Workspaces that cannot be watched make room.
-                workspaces.retain(|_, known| !known.is_closed());
+                workspaces.retain(|_, watched| !watched.is_closed());
             }
             if workspaces.len() >= MAX_WORKSPACES {
                 return;
             }
             workspaces.insert(root.to_path_buf(), workspace.clone());
         }
-        let (shared, own, path) = (Arc::downgrade(self), Arc::downgrade(&workspace), root.to_path_buf());
+        let (shared, weak_workspace, path) =
+            (Arc::downgrade(self), Arc::downgrade(&workspace), root.to_path_buf());
         sight::spawn(&workspace, root.to_path_buf(), &self.terms, move |is_open| {
             if let (true, Some(shared)) = (is_open, Weak::upgrade(&shared)) {
                 let mut workspaces = lock(&shared.workspaces);
-                if workspaces.get(&path).is_some_and(|known| std::ptr::eq(Arc::as_ptr(known), own.as_ptr())) {
+                if workspaces
+                    .get(&path)
+                    .is_some_and(|watched| std::ptr::eq(Arc::as_ptr(watched), weak_workspace.as_ptr()))
+                {
                     workspaces.remove(&path);
                 }
             }

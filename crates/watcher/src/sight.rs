@@ -73,7 +73,7 @@ pub(crate) struct WatchSettings {
     /// The directory in which marks are created.
     pub marks: PathBuf,
     /// The most directories to watch in one workspace.
-    pub most: usize,
+    pub max_dirs: usize,
     /// How long a workspace is watched after the last question about it.
     pub idle: Duration,
     /// Ends all threads.
@@ -118,12 +118,12 @@ impl WatchedWorkspace {
 
     /// Waits for a thread that is busy with it, but not for long: the hook that asks does not wait either.
     fn lock_soon(&self) -> Option<MutexGuard<'_, WatchPhase>> {
-        let until = Instant::now() + BUSY_TIMEOUT;
+        let deadline = Instant::now() + BUSY_TIMEOUT;
         loop {
             match self.sight.try_lock() {
                 Ok(sight) => return Some(sight),
                 Err(TryLockError::Poisoned(sight)) => return Some(sight.into_inner()),
-                Err(TryLockError::WouldBlock) if Instant::now() < until => {
+                Err(TryLockError::WouldBlock) if Instant::now() < deadline => {
                     std::thread::sleep(Duration::from_micros(100));
                 }
                 Err(TryLockError::WouldBlock) => return None,
@@ -136,8 +136,8 @@ impl WatchedWorkspace {
         let Some(mut sight) = self.lock_soon() else { return ChangesReply::Answer(WatchAnswer::Nothing) };
         match &mut *sight {
             WatchPhase::Soon(_) => ChangesReply::Answer(WatchAnswer::Nothing),
-            WatchPhase::Open(watch, asked) => {
-                *asked = Instant::now();
+            WatchPhase::Open(watch, last_question) => {
+                *last_question = Instant::now();
                 match watch.answer(root_id, since) {
                     Ok(answer) => {
                         if watch.is_lost() {
@@ -169,7 +169,7 @@ impl WatchedWorkspace {
     pub fn describe(&self) -> Result<u64, String> {
         let sight = self.lock_soon().ok_or("it is busy processing many changes")?;
         match &*sight {
-            WatchPhase::Soon(what) => Err((*what).into()),
+            WatchPhase::Soon(problem) => Err((*problem).into()),
             WatchPhase::Open(watch, _) if watch.is_lost() => {
                 Err("it missed changes and is starting over".into())
             }
@@ -185,23 +185,27 @@ impl WatchedWorkspace {
 
     /// Watches it until that becomes impossible, or is no longer needed. Returns whether it could still be watched.
     pub fn keep_watching(&self, root: &Path, terms: &WatchSettings) -> bool {
-        let place =
-            WatchTarget { root, store_dir: Some(&terms.store_dir), marks: &terms.marks, most: terms.most };
-        let watch = run_low_priority(|| Watch::begin(&place, Box::new(|| Ok(Box::new(Inotify::new()?)))));
+        let target = WatchTarget {
+            root,
+            store_dir: Some(&terms.store_dir),
+            marks: &terms.marks,
+            max_dirs: terms.max_dirs,
+        };
+        let watch = run_low_priority(|| Watch::begin(&target, Box::new(|| Ok(Box::new(Inotify::new()?)))));
         *lock(&self.sight) = match watch {
             Ok(watch) => WatchPhase::Open(Box::new(watch), Instant::now()),
             Err(error) => to_closed(&error),
         };
         while !terms.end.is_raised() {
             let (readiness, is_lost) = match &*lock(&self.sight) {
-                WatchPhase::Open(watch, asked) if asked.elapsed() < terms.idle => {
+                WatchPhase::Open(watch, last_question) if last_question.elapsed() < terms.idle => {
                     (watch.readiness(), watch.is_lost())
                 }
                 WatchPhase::Open(..) => return true,
                 _ => return false,
             };
             if is_lost {
-                self.begin_anew(terms);
+                self.restart(terms);
                 continue;
             }
             terms.end.wait(&[readiness.as_fd(), self.poke.fd.as_fd()], Some(IDLE_CHECK.min(terms.idle)));
@@ -219,16 +223,16 @@ impl WatchedWorkspace {
 
     /// Starts again after losing track, but only after a pause, so that a burst of more events than can be read (a checkout
     /// of a large tree) does not keep a processor busy with visiting directories again and again.
-    fn begin_anew(&self, terms: &WatchSettings) {
-        let taken = std::mem::replace(
+    fn restart(&self, terms: &WatchSettings) {
+        let phase = std::mem::replace(
             &mut *lock(&self.sight),
             WatchPhase::Soon("too many changes at once; its directories are being scanned again"),
         );
-        let WatchPhase::Open(mut watch, asked) = taken else { return };
+        let WatchPhase::Open(mut watch, last_question) = phase else { return };
         terms.end.wait(&[], Some((watch.start_took() * 4).min(Duration::from_secs(5))));
-        let begun = run_low_priority(|| watch.begin_anew());
-        *lock(&self.sight) = match begun {
-            Ok(()) => WatchPhase::Open(watch, asked),
+        let result = run_low_priority(|| watch.restart());
+        *lock(&self.sight) = match result {
+            Ok(()) => WatchPhase::Open(watch, last_question),
             Err(error) => to_closed(&error),
         };
     }

@@ -39,7 +39,7 @@ pub struct WatchTarget<'a> {
     /// A directory of ours for a file whose events prove that the kernel still reports to us.
     pub marks: &'a Path,
     /// The most directories to watch.
-    pub most: usize,
+    pub max_dirs: usize,
 }
 
 /// Creates an event queue of the kernel.
@@ -50,13 +50,13 @@ pub struct Watch {
     root: PathBuf,
     store_dir: Option<PathBuf>,
     marks: PathBuf,
-    most: usize,
+    max_dirs: usize,
     source: KernelSource,
     sight: WatchedTree,
     /// How long the last start took.
     start_took: Duration,
     /// Whether an event was missed and the watch has not restarted since.
-    lost: bool,
+    has_lost_track: bool,
 }
 
 /// The state since it started or lost track.
@@ -69,7 +69,7 @@ struct WatchedTree {
     /// Directories that could not be opened.
     closed: BTreeSet<RelPath>,
     mark: MarkerFile,
-    most: usize,
+    max_dirs: usize,
 }
 
 /// A file of ours whose events come through the same queue.
@@ -93,18 +93,18 @@ struct LostTrack;
 impl Watch {
     /// Starts watching. Fails where that is impossible: a file system that does not report changes, or too many
     /// directories.
-    pub fn begin(place: &WatchTarget<'_>, source: KernelSource) -> io::Result<Self> {
+    pub fn begin(target: &WatchTarget<'_>, source: KernelSource) -> io::Result<Self> {
         let started = Instant::now();
-        let sight = WatchedTree::begin(place, &source)?;
+        let sight = WatchedTree::begin(target, &source)?;
         Ok(Self {
-            root: place.root.to_path_buf(),
-            store_dir: place.store_dir.map(Path::to_path_buf),
-            marks: place.marks.to_path_buf(),
-            most: place.most,
+            root: target.root.to_path_buf(),
+            store_dir: target.store_dir.map(Path::to_path_buf),
+            marks: target.marks.to_path_buf(),
+            max_dirs: target.max_dirs,
             source,
             sight,
             start_took: started.elapsed(),
-            lost: false,
+            has_lost_track: false,
         })
     }
 
@@ -126,7 +126,7 @@ impl Watch {
     /// Reads the reported events, so that the kernel's queue does not overflow. Fails if the workspace cannot be watched
     /// any more.
     pub fn catch_up(&mut self) -> io::Result<()> {
-        if self.lost {
+        if self.has_lost_track {
             return Ok(());
         }
         match self.sight.take_in() {
@@ -142,15 +142,15 @@ impl Watch {
         if self.sight.territory.root_id() != root_id {
             return Err(io::Error::new(io::ErrorKind::NotFound, "it was replaced by another directory"));
         }
-        if !self.lost && self.sight.take_in_up_to_now().is_err() {
+        if !self.has_lost_track && self.sight.take_in_up_to_now().is_err() {
             self.lose_track()?;
         }
-        Ok(if self.lost { WatchAnswer::Nothing } else { self.sight.ledger.answer(since) })
+        Ok(if self.has_lost_track { WatchAnswer::Nothing } else { self.sight.ledger.answer(since) })
     }
 
     /// Whether it gives no answers until it restarts.
     pub fn is_lost(&self) -> bool {
-        self.lost
+        self.has_lost_track
     }
 
     /// How long the last start took.
@@ -160,30 +160,30 @@ impl Watch {
 
     fn lose_track(&mut self) -> io::Result<()> {
         if self.start_took <= SHORT_START {
-            return self.begin_anew();
+            return self.restart();
         }
-        self.lost = true;
+        self.has_lost_track = true;
         Ok(())
     }
 
     /// Restarts: visits all directories again.
-    pub fn begin_anew(&mut self) -> io::Result<()> {
-        let place = WatchTarget {
+    pub fn restart(&mut self) -> io::Result<()> {
+        let target = WatchTarget {
             root: &self.root,
             store_dir: self.store_dir.as_deref(),
             marks: &self.marks,
-            most: self.most,
+            max_dirs: self.max_dirs,
         };
         let started = Instant::now();
-        self.sight = WatchedTree::begin(&place, &self.source)?;
-        (self.start_took, self.lost) = (started.elapsed(), false);
+        self.sight = WatchedTree::begin(&target, &self.source)?;
+        (self.start_took, self.has_lost_track) = (started.elapsed(), false);
         Ok(())
     }
 }
 
 impl WatchedTree {
-    fn begin(place: &WatchTarget<'_>, source: &KernelSource) -> io::Result<Self> {
-        let Some(territory) = Territory::open(place.root, place.store_dir)? else {
+    fn begin(target: &WatchTarget<'_>, source: &KernelSource) -> io::Result<Self> {
+        let Some(territory) = Territory::open(target.root, target.store_dir)? else {
             return Err(io::Error::new(
                 io::ErrorKind::Unsupported,
                 "its file system does not report every change",
@@ -192,11 +192,11 @@ impl WatchedTree {
         let mut instance = [0; 16];
         getrandom::fill(&mut instance).map_err(io::Error::other)?;
         let mut mounts = Mounts::open()?;
-        if mounts.any_below(place.root)? {
+        if mounts.any_below(target.root)? {
             return Err(io::Error::new(io::ErrorKind::Unsupported, "a file system is mounted inside it"));
         }
         let mut kernel = source()?;
-        let mark = MarkerFile::make(place.marks, &instance, &mut *kernel)?;
+        let mark = MarkerFile::make(target.marks, &instance, &mut *kernel)?;
         let mut sight = Self {
             kernel,
             territory,
@@ -205,7 +205,7 @@ impl WatchedTree {
             ledger: Ledger::new(instance),
             closed: BTreeSet::new(),
             mark,
-            most: place.most,
+            max_dirs: target.max_dirs,
         };
         sight.find(&RelPath::root())?;
         Ok(sight)
@@ -214,9 +214,9 @@ impl WatchedTree {
     /// Watches a directory and all below it. Their present contents are unknown, so they are logged as new after the last
     /// of them is watched: a scan that gets them in an answer runs at a time from which on everything is reported.
     fn find(&mut self, path: &RelPath) -> io::Result<()> {
-        let Self { kernel, territory, dirs, closed, ledger, most, .. } = self;
-        territory.visit(path, &mut |path, found| {
-            let (dir, marked) = match found {
+        let Self { kernel, territory, dirs, closed, ledger, max_dirs, .. } = self;
+        territory.visit(path, &mut |path, treatment| {
+            let (dir, marked) = match treatment {
                 DirTreatment::Walked(dir) => (dir, false),
                 DirTreatment::Marked(dir) => (dir, true),
                 DirTreatment::Closed => {
@@ -227,17 +227,17 @@ impl WatchedTree {
                     };
                 }
             };
-            if dirs.len() >= *most {
-                let what = format!("it has more than {most} directories");
-                return Err(io::Error::new(io::ErrorKind::QuotaExceeded, what));
+            if dirs.len() >= *max_dirs {
+                let reason = format!("it has more than {max_dirs} directories");
+                return Err(io::Error::new(io::ErrorKind::QuotaExceeded, reason));
             }
             let watch = kernel.watch(dir)?;
             // It is recorded at another path: it moved, and the event for that is still to come.
-            if let Err(AlreadyWatched(before)) = dirs.add(watch, path, marked) {
-                for other in dirs.remove(&before).into_iter().filter(|other| *other != watch) {
-                    kernel.unwatch(other);
+            if let Err(AlreadyWatched(old_path)) = dirs.add(watch, path, marked) {
+                for old_watch in dirs.remove(&old_path).into_iter().filter(|old_watch| *old_watch != watch) {
+                    kernel.unwatch(old_watch);
                 }
-                if let Some((parent, _)) = before.split_last() {
+                if let Some((parent, _)) = old_path.split_last() {
                     ledger.note(&parent, false);
                 }
                 dirs.add(watch, path, marked).map_err(|_| io::Error::other("a directory occurs twice"))?;
@@ -289,36 +289,36 @@ impl WatchedTree {
     }
 
     fn handle_event(&mut self, event: &KernelEvent) -> Result<(), LostTrack> {
-        let what = event.what;
-        if what.intersects(ReadFlags::QUEUE_OVERFLOW | ReadFlags::UNMOUNT) {
+        let events = event.what;
+        if events.intersects(ReadFlags::QUEUE_OVERFLOW | ReadFlags::UNMOUNT) {
             return Err(LostTrack);
         }
         // An unknown watch belonged to a directory that moved or was removed; it is found again at its new path.
         let Some((path, only_marks)) = self.dirs.get(event.watch) else { return Ok(()) };
         let path = path.clone();
         let Some(name) = &event.name else { return self.take_of_itself(event, &path) };
-        let gone = what.intersects(ReadFlags::DELETE | ReadFlags::MOVED_FROM);
-        if rules::affects_coverage(name, gone) {
+        let is_removal = events.intersects(ReadFlags::DELETE | ReadFlags::MOVED_FROM);
+        if rules::affects_coverage(name, is_removal) {
             return Err(LostTrack);
         }
         if only_marks {
             return Ok(());
         }
         self.ledger.note(&path, false);
-        if !what.contains(ReadFlags::ISDIR) {
+        if !events.contains(ReadFlags::ISDIR) {
             return Ok(());
         }
-        let below = path.join(name);
-        if gone {
-            self.unwatch_below(&below);
+        let child_path = path.join(name);
+        if is_removal {
+            self.unwatch_below(&child_path);
         }
-        let came = what.intersects(ReadFlags::CREATE | ReadFlags::MOVED_TO);
-        if came || (what.contains(ReadFlags::ATTRIB) && !self.dirs.contains(&below)) {
-            self.unwatch_below(&below);
-            return self.find(&below).map_err(|_| LostTrack);
+        let is_arrival = events.intersects(ReadFlags::CREATE | ReadFlags::MOVED_TO);
+        if is_arrival || (events.contains(ReadFlags::ATTRIB) && !self.dirs.contains(&child_path)) {
+            self.unwatch_below(&child_path);
+            return self.find(&child_path).map_err(|_| LostTrack);
         }
-        if what.contains(ReadFlags::ATTRIB) {
-            self.ledger.note(&below, false);
+        if events.contains(ReadFlags::ATTRIB) {
+            self.ledger.note(&child_path, false);
         }
         Ok(())
     }

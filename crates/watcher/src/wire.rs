@@ -56,9 +56,9 @@ pub enum WatchResponse {
 }
 
 /// Writes a question.
-pub fn ask(to: &mut impl Write, asked: &WatchRequest) -> io::Result<()> {
+pub fn ask(to: &mut impl Write, request: &WatchRequest) -> io::Result<()> {
     let mut bytes = start_message();
-    match asked {
+    match request {
         WatchRequest::Changes { root, root_id, namespace, since, version } => {
             bytes.push(1);
             for word in [root_id.0, root_id.1, *namespace] {
@@ -77,25 +77,25 @@ pub fn ask(to: &mut impl Write, asked: &WatchRequest) -> io::Result<()> {
 /// Reads a question.
 pub fn hear(from: &mut impl Read) -> io::Result<WatchRequest> {
     let bytes = read_message(from, MAX_REQUEST_BYTES)?;
-    let mut rest = MessageReader(&bytes);
-    let asked = match rest.take_byte()? {
+    let mut fields = MessageReader(&bytes);
+    let request = match fields.take_byte()? {
         1 => {
-            let (root_id, namespace) = ((rest.take_u64()?, rest.take_u64()?), rest.take_u64()?);
-            let since = rest.take_token()?;
-            let version = rest.text()?;
-            WatchRequest::Changes { root: rest.take_root()?, root_id, namespace, since, version }
+            let (root_id, namespace) = ((fields.take_u64()?, fields.take_u64()?), fields.take_u64()?);
+            let since = fields.take_token()?;
+            let version = fields.text()?;
+            WatchRequest::Changes { root: fields.take_root()?, root_id, namespace, since, version }
         }
         2 => WatchRequest::Report,
         3 => WatchRequest::Stop,
         _ => return Err(not_understood()),
     };
-    if rest.0.is_empty() { Ok(asked) } else { Err(not_understood()) }
+    if fields.0.is_empty() { Ok(request) } else { Err(not_understood()) }
 }
 
 /// Writes an answer.
-pub fn tell(to: &mut impl Write, told: &WatchResponse) -> io::Result<()> {
+pub fn tell(to: &mut impl Write, response: &WatchResponse) -> io::Result<()> {
     let mut bytes = start_message();
-    match told {
+    match response {
         WatchResponse::Changes(WatchAnswer::Nothing) => bytes.push(0),
         WatchResponse::Changes(WatchAnswer::Everything(token)) => {
             bytes.push(1);
@@ -127,29 +127,31 @@ pub fn tell(to: &mut impl Write, told: &WatchResponse) -> io::Result<()> {
 /// Reads an answer.
 pub fn listen(from: &mut impl Read) -> io::Result<WatchResponse> {
     let bytes = read_message(from, MAX_RESPONSE_BYTES)?;
-    let mut rest = MessageReader(&bytes);
-    let told = match rest.take_byte()? {
+    let mut fields = MessageReader(&bytes);
+    let response = match fields.take_byte()? {
         0 => WatchResponse::Changes(WatchAnswer::Nothing),
-        1 => WatchResponse::Changes(WatchAnswer::Everything(rest.take_token()?.ok_or_else(not_understood)?)),
+        1 => {
+            WatchResponse::Changes(WatchAnswer::Everything(fields.take_token()?.ok_or_else(not_understood)?))
+        }
         2 => {
-            let token = rest.take_token()?.ok_or_else(not_understood)?;
-            let count = rest.take_u32()?;
+            let token = fields.take_token()?.ok_or_else(not_understood)?;
+            let count = fields.take_u32()?;
             if count > MAX_ANSWER_DIRS {
                 return Err(not_understood());
             }
             let mut changed = Vec::new();
             for _ in 0..count {
-                let whole = rest.take_flag()?;
-                let path = RelPath::parse(rest.bytes()?).map_err(|_| not_understood())?;
-                changed.push(ChangedDir { path, whole });
+                let is_subtree = fields.take_flag()?;
+                let path = RelPath::parse(fields.bytes()?).map_err(|_| not_understood())?;
+                changed.push(ChangedDir { path, whole: is_subtree });
             }
             WatchResponse::Changes(WatchAnswer::Only(token, changed))
         }
-        3 => WatchResponse::Report(WatcherReport::decode(&mut rest)?),
-        4 => WatchResponse::Stopping(rest.take_flag()?),
+        3 => WatchResponse::Report(WatcherReport::decode(&mut fields)?),
+        4 => WatchResponse::Stopping(fields.take_flag()?),
         _ => return Err(not_understood()),
     };
-    if rest.0.is_empty() { Ok(told) } else { Err(not_understood()) }
+    if fields.0.is_empty() { Ok(response) } else { Err(not_understood()) }
 }
 
 fn not_understood() -> io::Error {
@@ -206,15 +208,15 @@ pub(crate) struct MessageReader<'a>(pub &'a [u8]);
 
 impl<'a> MessageReader<'a> {
     fn take_bytes(&mut self, length: usize) -> io::Result<&'a [u8]> {
-        let (taken, rest) = self.0.split_at_checked(length).ok_or_else(not_understood)?;
+        let (bytes, rest) = self.0.split_at_checked(length).ok_or_else(not_understood)?;
         self.0 = rest;
-        Ok(taken)
+        Ok(bytes)
     }
 
     fn take_array<const N: usize>(&mut self) -> io::Result<[u8; N]> {
-        let (taken, rest) = self.0.split_first_chunk().ok_or_else(not_understood)?;
+        let (bytes, rest) = self.0.split_first_chunk().ok_or_else(not_understood)?;
         self.0 = rest;
-        Ok(*taken)
+        Ok(*bytes)
     }
 
     fn take_byte(&mut self) -> io::Result<u8> {

@@ -71,13 +71,13 @@ fn open_last_without_link(root: &Path) -> rustix::io::Result<OwnedFd> {
 ///
 /// Paths come in order, so most directories on the way to the next one are open already.
 #[derive(Debug)]
-pub struct Beneath {
+pub struct AnchoredDir {
     root: Arc<OwnedFd>,
     /// Names of the directories down to the last one, each with its handle if it was opened by itself.
-    way: Vec<(Vec<u8>, Option<Arc<OwnedFd>>)>,
+    open_dirs: Vec<(Vec<u8>, Option<Arc<OwnedFd>>)>,
 }
 
-impl Beneath {
+impl AnchoredDir {
     /// Opens the root of a workspace, which must be a canonical path: it fails if a component of it has become a link.
     pub fn open(root: &Path) -> io::Result<Self> {
         Ok(Self::from_fd(open_root(root)?))
@@ -89,12 +89,12 @@ impl Beneath {
     }
 
     fn from_fd(fd: OwnedFd) -> Self {
-        Self { root: Arc::new(fd), way: Vec::new() }
+        Self { root: Arc::new(fd), open_dirs: Vec::new() }
     }
 
     /// Another handle to the same root, for another thread.
-    pub fn again(&self) -> Self {
-        Self { root: self.root.clone(), way: Vec::new() }
+    pub fn duplicate(&self) -> Self {
+        Self { root: self.root.clone(), open_dirs: Vec::new() }
     }
 
     /// The root directory.
@@ -104,36 +104,43 @@ impl Beneath {
 
     /// Opens the directory at `path`.
     pub fn dir(&mut self, path: &RelPath) -> io::Result<Arc<OwnedFd>> {
-        let same =
-            self.way.iter().zip(path.components()).take_while(|((known, _), name)| known == name).count();
-        self.way.truncate(same);
-        let open = self.way.iter().rposition(|(_, fd)| fd.is_some()).map_or(0, |at| at + 1);
-        let names: Vec<&[u8]> = path.components().skip(open).collect();
-        let above = match open {
+        let shared = self
+            .open_dirs
+            .iter()
+            .zip(path.components())
+            .take_while(|((open_name, _), name)| open_name == name)
+            .count();
+        self.open_dirs.truncate(shared);
+        let first_missing =
+            self.open_dirs.iter().rposition(|(_, fd)| fd.is_some()).map_or(0, |index| index + 1);
+        let names: Vec<&[u8]> = path.components().skip(first_missing).collect();
+        let deepest_open = match first_missing {
             0 => self.root.clone(),
-            open => self.way[open - 1].1.clone().unwrap_or_else(|| self.root.clone()),
+            first_missing => self.open_dirs[first_missing - 1].1.clone().unwrap_or_else(|| self.root.clone()),
         };
         if names.is_empty() {
-            return Ok(above);
+            return Ok(deepest_open);
         }
         if names.len() > 1
-            && let Some(opened) = open_levels(&above, &names)
+            && let Some(opened) = open_levels(&deepest_open, &names)
         {
             let fd = Arc::new(opened?);
-            self.way.extend(names.iter().skip(self.way.len() - open).map(|name| (name.to_vec(), None)));
-            if let Some(last) = self.way.last_mut() {
+            self.open_dirs.extend(
+                names.iter().skip(self.open_dirs.len() - first_missing).map(|name| (name.to_vec(), None)),
+            );
+            if let Some(last) = self.open_dirs.last_mut() {
                 last.1 = Some(fd.clone());
             }
             return Ok(fd);
         }
-        self.way.truncate(open);
-        let mut above = above;
+        self.open_dirs.truncate(first_missing);
+        let mut deepest_open = deepest_open;
         for name in names {
-            let fd = rustix::fs::openat(&above, OsStr::from_bytes(name), DIR, Mode::empty())?;
-            above = Arc::new(fd);
-            self.way.push((name.to_vec(), Some(above.clone())));
+            let fd = rustix::fs::openat(&deepest_open, OsStr::from_bytes(name), DIR, Mode::empty())?;
+            deepest_open = Arc::new(fd);
+            self.open_dirs.push((name.to_vec(), Some(deepest_open.clone())));
         }
-        Ok(above)
+        Ok(deepest_open)
     }
 
     /// Opens the directory that holds `path`; returns it with the name in it. `None` for the root.
@@ -143,14 +150,14 @@ impl Beneath {
     }
 
     /// Closes the cached directories; call it after directories were renamed or removed.
-    pub fn forget(&mut self) {
-        self.way.clear();
+    pub fn close_cached(&mut self) {
+        self.open_dirs.clear();
     }
 }
 
 /// Opens the directory at `names` below `above` with one call; `None` if that has to be done level by level.
 #[cfg(target_os = "linux")]
-fn open_levels(above: &OwnedFd, names: &[&[u8]]) -> Option<rustix::io::Result<OwnedFd>> {
+fn open_levels(start: &OwnedFd, names: &[&[u8]]) -> Option<rustix::io::Result<OwnedFd>> {
     use std::sync::atomic::{AtomicBool, Ordering};
 
     static OPENAT2_AVAILABLE: AtomicBool = AtomicBool::new(true);
@@ -159,7 +166,7 @@ fn open_levels(above: &OwnedFd, names: &[&[u8]]) -> Option<rustix::io::Result<Ow
     }
     let path = names.join(&b'/');
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
-    match rustix::fs::openat2(above, OsStr::from_bytes(&path), DIR, Mode::empty(), resolve) {
+    match rustix::fs::openat2(start, OsStr::from_bytes(&path), DIR, Mode::empty(), resolve) {
         Err(Errno::NOSYS | Errno::PERM) => {
             // An old kernel, or a sandbox that does not allow the call.
             OPENAT2_AVAILABLE.store(false, Ordering::Relaxed);
@@ -237,7 +244,7 @@ pub fn compare(
             if stat.st_size as u64 != *size {
                 return Ok(Present::Differs);
             }
-            let same = match content {
+            let is_same = match content {
                 // A file of the vault has the hash of its content in its name or at its end; the caller checks it.
                 Content::Vaulted => true,
                 Content::Whole(_) | Content::Chunked(_) => {
@@ -245,11 +252,11 @@ pub fn compare(
                     Identity::of(&opened) == identity && same_content(&file, *size, content, source)?
                 }
             };
-            Ok(if same { by_mode(*mode) } else { Present::Differs })
+            Ok(if is_same { by_mode(*mode) } else { Present::Differs })
         }
         (FileType::Symlink, TreeNode::Symlink { target }) => {
-            let found = rustix::fs::readlinkat(dir, name, Vec::new()).map_err(io::Error::from)?;
-            Ok(if found.as_bytes() == target { Present::Matches(identity) } else { Present::Differs })
+            let actual_target = rustix::fs::readlinkat(dir, name, Vec::new()).map_err(io::Error::from)?;
+            Ok(if actual_target.as_bytes() == target { Present::Matches(identity) } else { Present::Differs })
         }
         (FileType::Directory, TreeNode::Dir { mode, .. }) => Ok(by_mode(*mode)),
         _ => Ok(Present::Differs),

@@ -17,32 +17,32 @@ use stepback_faults as faults;
 use stepback_model::path::RelPath;
 use stepback_model::tree::MODE_MASK;
 
-use crate::anchored_path::Beneath;
+use crate::anchored_path::AnchoredDir;
 
 /// Creates the directory at `path` and those above it, as far as they are missing, and opens it. `mode` is subject to the
 /// umask.
-pub fn make_dirs(beneath: &mut Beneath, path: &RelPath, mode: u32) -> io::Result<Arc<OwnedFd>> {
-    match beneath.dir(path) {
+pub fn make_dirs(anchor: &mut AnchoredDir, path: &RelPath, mode: u32) -> io::Result<Arc<OwnedFd>> {
+    match anchor.dir(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         opened => return opened,
     }
-    let mut here = RelPath::root();
+    let mut path_so_far = RelPath::root();
     for name in path.components() {
-        let above = beneath.dir(&here)?;
+        let parent_dir = anchor.dir(&path_so_far)?;
         faults::point()?;
-        match rustix::fs::mkdirat(&above, OsStr::from_bytes(name), Mode::from_raw_mode(mode)) {
+        match rustix::fs::mkdirat(&parent_dir, OsStr::from_bytes(name), Mode::from_raw_mode(mode)) {
             Ok(()) | Err(Errno::EXIST) => {}
             Err(errno) => return Err(errno.into()),
         }
-        here = here.join(name);
+        path_so_far = path_so_far.join(name);
     }
-    beneath.dir(path)
+    anchor.dir(path)
 }
 
 /// Replaces the content of the regular file at `path`, in place, or creates the file with `mode` and the directories above
 /// it.
-pub fn write_file(beneath: &mut Beneath, path: &RelPath, bytes: &[u8], mode: u32) -> io::Result<()> {
-    let (dir, name) = parent(beneath, path, 0o777)?;
+pub fn write_file(anchor: &mut AnchoredDir, path: &RelPath, bytes: &[u8], mode: u32) -> io::Result<()> {
+    let (dir, name) = parent(anchor, path, 0o777)?;
     faults::point()?;
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let fd = rustix::fs::openat(&dir, name, flags, Mode::from_raw_mode(mode))?;
@@ -58,22 +58,22 @@ pub fn write_file(beneath: &mut Beneath, path: &RelPath, bytes: &[u8], mode: u32
 /// Replaces the file at `path` by a new one, or creates it, so that a reader sees the old or the new content, also after a
 /// crash. A regular file that is replaced passes its mode on; otherwise the new one has `mode`, subject to the umask. The
 /// directory above must exist.
-pub fn replace_file(beneath: &mut Beneath, path: &RelPath, bytes: &[u8], mode: u32) -> io::Result<()> {
+pub fn replace_file(anchor: &mut AnchoredDir, path: &RelPath, bytes: &[u8], mode: u32) -> io::Result<()> {
     static CREATED: AtomicU32 = AtomicU32::new(0);
-    let Some((dir, name)) = beneath.parent(path)? else { return Err(io::ErrorKind::InvalidInput.into()) };
+    let Some((dir, name)) = anchor.parent(path)? else { return Err(io::ErrorKind::InvalidInput.into()) };
     let mut temporary = OsString::from(".");
     temporary.push(name);
     let created = CREATED.fetch_add(1, Ordering::Relaxed);
     temporary.push(format!(".stepback-{}-{created}", std::process::id()));
     // A killed process with the same id may have left one behind.
     let _ = rustix::fs::unlinkat(&dir, &temporary, AtFlags::empty());
-    let written = write_beside(&dir, &temporary, name, bytes, mode).and_then(|()| {
+    let result = write_beside(&dir, &temporary, name, bytes, mode).and_then(|()| {
         faults::point()?;
         Ok(rustix::fs::renameat(&dir, &temporary, &dir, name)?)
     });
-    if written.is_err() {
+    if result.is_err() {
         let _ = rustix::fs::unlinkat(&dir, &temporary, AtFlags::empty());
-        return written;
+        return result;
     }
     // Some file systems cannot sync a directory. The content is safe either way.
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -103,21 +103,21 @@ fn write_beside(dir: &impl AsFd, temporary: &OsStr, name: &OsStr, bytes: &[u8], 
 }
 
 /// Creates a symbolic link at `path`. Fails with [`io::ErrorKind::AlreadyExists`] if something is there.
-pub fn create_link(beneath: &mut Beneath, path: &RelPath, target: &str) -> io::Result<()> {
-    let Some((dir, name)) = beneath.parent(path)? else { return Err(io::ErrorKind::AlreadyExists.into()) };
+pub fn create_link(anchor: &mut AnchoredDir, path: &RelPath, target: &str) -> io::Result<()> {
+    let Some((dir, name)) = anchor.parent(path)? else { return Err(io::ErrorKind::AlreadyExists.into()) };
     faults::point()?;
     Ok(rustix::fs::symlinkat(target, &dir, name)?)
 }
 
 /// Returns the target of the link at `path`; `None` if there is none.
-pub fn read_link(beneath: &mut Beneath, path: &RelPath) -> Option<Vec<u8>> {
-    let (dir, name) = beneath.parent(path).ok()??;
+pub fn read_link(anchor: &mut AnchoredDir, path: &RelPath) -> Option<Vec<u8>> {
+    let (dir, name) = anchor.parent(path).ok()??;
     rustix::fs::readlinkat(&dir, name, Vec::new()).ok().map(std::ffi::CString::into_bytes)
 }
 
 /// Whether something is at `path`, a link included.
-pub fn exists(beneath: &mut Beneath, path: &RelPath) -> bool {
-    match beneath.parent(path) {
+pub fn exists(anchor: &mut AnchoredDir, path: &RelPath) -> bool {
+    match anchor.parent(path) {
         Ok(Some((dir, name))) => rustix::fs::statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW).is_ok(),
         Ok(None) => true,
         Err(_) => false,
@@ -125,33 +125,37 @@ pub fn exists(beneath: &mut Beneath, path: &RelPath) -> bool {
 }
 
 /// Removes the file or link at `path`.
-pub fn remove_file(beneath: &mut Beneath, path: &RelPath) -> io::Result<()> {
-    let Some((dir, name)) = beneath.parent(path)? else { return Err(io::ErrorKind::InvalidInput.into()) };
+pub fn remove_file(anchor: &mut AnchoredDir, path: &RelPath) -> io::Result<()> {
+    let Some((dir, name)) = anchor.parent(path)? else { return Err(io::ErrorKind::InvalidInput.into()) };
     Ok(rustix::fs::unlinkat(&dir, name, AtFlags::empty())?)
 }
 
 /// Makes names that were created or removed in the directory at `path` durable.
-pub fn sync_dir(beneath: &mut Beneath, path: &RelPath) -> io::Result<()> {
+pub fn sync_dir(anchor: &mut AnchoredDir, path: &RelPath) -> io::Result<()> {
     // The cached handle is only for path lookup; syncing needs one that is open for reading.
-    let dir = beneath.dir(path)?;
+    let dir = anchor.dir(path)?;
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     Ok(rustix::fs::fsync(rustix::fs::openat(&dir, ".", flags, Mode::empty())?)?)
 }
 
 /// Removes the empty directory at `path`.
-pub fn remove_dir(beneath: &mut Beneath, path: &RelPath) -> io::Result<()> {
-    let Some((dir, name)) = beneath.parent(path)? else { return Err(io::ErrorKind::InvalidInput.into()) };
+pub fn remove_dir(anchor: &mut AnchoredDir, path: &RelPath) -> io::Result<()> {
+    let Some((dir, name)) = anchor.parent(path)? else { return Err(io::ErrorKind::InvalidInput.into()) };
     rustix::fs::unlinkat(&dir, name, AtFlags::REMOVEDIR)?;
-    beneath.forget();
+    anchor.close_cached();
     Ok(())
 }
 
 /// Opens the directory that holds `path`, creating it if needed; returns it with the name in it.
-fn parent<'p>(beneath: &mut Beneath, path: &'p RelPath, mode: u32) -> io::Result<(Arc<OwnedFd>, &'p OsStr)> {
+fn parent<'p>(
+    anchor: &mut AnchoredDir,
+    path: &'p RelPath,
+    mode: u32,
+) -> io::Result<(Arc<OwnedFd>, &'p OsStr)> {
     let Some((parent, name)) = path.split_last() else {
         return Err(io::Error::new(io::ErrorKind::IsADirectory, "it is the root"));
     };
-    Ok((make_dirs(beneath, &parent, mode)?, OsStr::from_bytes(name)))
+    Ok((make_dirs(anchor, &parent, mode)?, OsStr::from_bytes(name)))
 }
 
 #[cfg(test)]
@@ -189,40 +193,40 @@ mod tests {
     #[test]
     fn files_and_directories_are_written_beneath_the_root() {
         let (_dir, root, _) = place();
-        let mut beneath = Beneath::open(&root).unwrap();
-        write_file(&mut beneath, &path("new/deep/file"), b"long text", 0o644).unwrap();
-        write_file(&mut beneath, &path("new/deep/file"), b"short", 0o644).unwrap();
+        let mut anchor = AnchoredDir::open(&root).unwrap();
+        write_file(&mut anchor, &path("new/deep/file"), b"long text", 0o644).unwrap();
+        write_file(&mut anchor, &path("new/deep/file"), b"short", 0o644).unwrap();
         assert_eq!(fs::read(root.join("new/deep/file")).unwrap(), b"short");
         fs::set_permissions(root.join("new/deep/file"), PermissionsExt::from_mode(0o640)).unwrap();
-        replace_file(&mut beneath, &path("new/deep/file"), b"replaced", 0o600).unwrap();
+        replace_file(&mut anchor, &path("new/deep/file"), b"replaced", 0o600).unwrap();
         assert_eq!(fs::read(root.join("new/deep/file")).unwrap(), b"replaced");
         assert_eq!(fs::metadata(root.join("new/deep/file")).unwrap().permissions().mode() & 0o777, 0o640);
         assert_eq!(listing(&root.join("new/deep")).len(), 1, "no temporary file stays");
-        create_link(&mut beneath, &path("new/lock"), "mark").unwrap();
-        assert!(exists(&mut beneath, &path("new/lock")));
-        assert_eq!(read_link(&mut beneath, &path("new/lock")).unwrap(), b"mark");
-        remove_file(&mut beneath, &path("new/lock")).unwrap();
-        remove_file(&mut beneath, &path("new/deep/file")).unwrap();
-        remove_dir(&mut beneath, &path("new/deep")).unwrap();
-        assert!(!exists(&mut beneath, &path("new/deep")));
+        create_link(&mut anchor, &path("new/lock"), "mark").unwrap();
+        assert!(exists(&mut anchor, &path("new/lock")));
+        assert_eq!(read_link(&mut anchor, &path("new/lock")).unwrap(), b"mark");
+        remove_file(&mut anchor, &path("new/lock")).unwrap();
+        remove_file(&mut anchor, &path("new/deep/file")).unwrap();
+        remove_dir(&mut anchor, &path("new/deep")).unwrap();
+        assert!(!exists(&mut anchor, &path("new/deep")));
     }
 
     #[test]
     fn no_link_is_followed() {
         let (_dir, root, outside) = place();
         let before = listing(&outside);
-        let mut beneath = Beneath::open(&root).unwrap();
+        let mut anchor = AnchoredDir::open(&root).unwrap();
         for through in ["link/file", "link/new", "link/a/b", "real/file/x"] {
-            assert!(write_file(&mut beneath, &path(through), b"ours", 0o644).is_err(), "{through}");
-            assert!(replace_file(&mut beneath, &path(through), b"ours", 0o644).is_err(), "{through}");
-            assert!(create_link(&mut beneath, &path(through), "mark").is_err(), "{through}");
-            assert!(remove_file(&mut beneath, &path(through)).is_err(), "{through}");
-            assert!(make_dirs(&mut beneath, &path(through), 0o777).is_err(), "{through}");
-            assert!(!exists(&mut beneath, &path(through)), "{through}");
+            assert!(write_file(&mut anchor, &path(through), b"ours", 0o644).is_err(), "{through}");
+            assert!(replace_file(&mut anchor, &path(through), b"ours", 0o644).is_err(), "{through}");
+            assert!(create_link(&mut anchor, &path(through), "mark").is_err(), "{through}");
+            assert!(remove_file(&mut anchor, &path(through)).is_err(), "{through}");
+            assert!(make_dirs(&mut anchor, &path(through), 0o777).is_err(), "{through}");
+            assert!(!exists(&mut anchor, &path(through)), "{through}");
         }
-        assert!(write_file(&mut beneath, &path("real/file"), b"ours", 0o644).is_err());
+        assert!(write_file(&mut anchor, &path("real/file"), b"ours", 0o644).is_err());
         // A link at the name itself is replaced, not followed.
-        replace_file(&mut beneath, &path("real/file"), b"ours", 0o644).unwrap();
+        replace_file(&mut anchor, &path("real/file"), b"ours", 0o644).unwrap();
         assert!(fs::symlink_metadata(root.join("real/file")).unwrap().is_file());
         assert_eq!(listing(&outside), before);
     }
@@ -233,14 +237,14 @@ mod tests {
         let top = dir.path().canonicalize().unwrap();
         fs::rename(&root, top.join("moved")).unwrap();
         symlink(&outside, &root).unwrap();
-        let error = Beneath::open(&root).unwrap_err();
+        let error = AnchoredDir::open(&root).unwrap_err();
         assert!(error.to_string().contains("symbolic link"), "{error}");
         assert!(error.to_string().contains("outside"), "{error}");
         // Nor one below a directory that became a link.
         symlink(top.join("moved"), top.join("alias")).unwrap();
-        let error = Beneath::open(&top.join("alias/real")).unwrap_err();
+        let error = AnchoredDir::open(&top.join("alias/real")).unwrap_err();
         assert!(error.to_string().contains("symbolic link"), "{error}");
-        assert!(Beneath::open_as_given(&root).is_ok());
-        assert_eq!(Beneath::open(&top.join("missing")).unwrap_err().kind(), io::ErrorKind::NotFound);
+        assert!(AnchoredDir::open_as_given(&root).is_ok());
+        assert_eq!(AnchoredDir::open(&top.join("missing")).unwrap_err().kind(), io::ErrorKind::NotFound);
     }
 }

@@ -22,7 +22,7 @@ use stepback_model::path::RelPath;
 use stepback_model::plan::PlannedChange;
 use stepback_model::tree::{Content, MODE_MASK, TreeNode};
 
-use crate::anchored_path::{Beneath, CompareError, Identity, Present, compare, open_file};
+use crate::anchored_path::{AnchoredDir, CompareError, Identity, Present, compare, open_file};
 use crate::error::WorktreeError;
 use crate::git;
 use crate::vault::Vault;
@@ -48,7 +48,7 @@ pub enum ChangeOutcome {
 
 /// Applies changes beneath one root.
 pub struct Applier<'a> {
-    beneath: Beneath,
+    anchor: AnchoredDir,
     source: &'a (dyn ObjectSource + Sync),
     vault: Option<&'a Vault>,
     /// Part of the names of this operation's temporary files.
@@ -80,12 +80,12 @@ impl<'a> Applier<'a> {
         tag: &str,
         threads: usize,
     ) -> Result<Self, WorktreeError> {
-        let beneath =
-            Beneath::open(root).map_err(|error| WorktreeError::Root { root: root.to_path_buf(), error })?;
+        let anchor = AnchoredDir::open(root)
+            .map_err(|error| WorktreeError::Root { root: root.to_path_buf(), error })?;
         let tag = tag.to_string();
         let (loosened, displaced) = Default::default();
         let (durable, torn) = (true, TornFiles::new());
-        Ok(Self { beneath, source, vault, tag, threads, durable, torn, saved_modes: loosened, displaced })
+        Ok(Self { anchor, source, vault, tag, threads, durable, torn, saved_modes: loosened, displaced })
     }
 
     /// For files that are not needed after a crash: changes are not made durable.
@@ -107,12 +107,12 @@ impl<'a> Applier<'a> {
                     progress.fetch_add(1, Ordering::Relaxed);
                 }
             };
-            let set = |at: usize, outcome: ChangeOutcome| lock(&outcomes)[at] = Some(outcome);
-            self.remove_phase(changes, &set)?;
-            self.make_dirs_phase(changes, &set)?;
-            self.write_phase(changes, &set, &count)?;
+            let set_outcome = |index: usize, outcome: ChangeOutcome| lock(&outcomes)[index] = Some(outcome);
+            self.remove_phase(changes, &set_outcome)?;
+            self.make_dirs_phase(changes, &set_outcome)?;
+            self.write_phase(changes, &set_outcome, &count)?;
             self.discard_all(changes)?;
-            self.dir_modes_phase(changes, &set)
+            self.dir_modes_phase(changes, &set_outcome)
         };
         let result = run();
         if result.is_err() {
@@ -121,7 +121,7 @@ impl<'a> Applier<'a> {
         }
         let tightened = self.restore_modes();
         let result = result.and(tightened).and_then(|()| match self.durable {
-            true => durable::make_durable(&self.beneath, changes)
+            true => durable::make_durable(&self.anchor, changes)
                 .map_err(WorktreeError::io("sync", &RelPath::root())),
             false => Ok(()),
         });
@@ -140,8 +140,8 @@ impl<'a> Applier<'a> {
         changes: &[PlannedChange],
         set: &dyn Fn(usize, ChangeOutcome),
     ) -> Result<(), WorktreeError> {
-        let mut beneath = self.beneath.again();
-        for (at, change) in changes.iter().enumerate().rev() {
+        let mut anchor = self.anchor.duplicate();
+        for (index, change) in changes.iter().enumerate().rev() {
             let Some(now) = &change.now else { continue };
             let replaced = match &change.then {
                 None => true,
@@ -152,14 +152,14 @@ impl<'a> Applier<'a> {
                 continue;
             }
             let outcome = if now.is_dir() {
-                self.discard_in(&mut beneath, changes, &change.path)?;
-                beneath.forget();
-                self.remove_dir(&mut beneath, &change.path, change.then.as_ref())?
+                self.discard_in(&mut anchor, changes, &change.path)?;
+                anchor.close_cached();
+                self.remove_dir(&mut anchor, &change.path, change.then.as_ref())?
             } else {
-                self.remove_file(&mut beneath, change, at)?
+                self.remove_file(&mut anchor, change, index)?
             };
             if change.then.is_none() || outcome != ChangeOutcome::Done {
-                set(at, outcome);
+                set(index, outcome);
             }
         }
         Ok(())
@@ -167,11 +167,11 @@ impl<'a> Applier<'a> {
 
     fn remove_dir(
         &self,
-        beneath: &mut Beneath,
+        anchor: &mut AnchoredDir,
         path: &RelPath,
         then: Option<&TreeNode>,
     ) -> Result<ChangeOutcome, WorktreeError> {
-        let Some((dir, name)) = existing_parent(beneath.parent(path), path)? else {
+        let Some((dir, name)) = existing_parent(anchor.parent(path), path)? else {
             return Ok(ChangeOutcome::Done);
         };
         let remove = || {
@@ -197,13 +197,13 @@ impl<'a> Applier<'a> {
 
     fn remove_file(
         &self,
-        beneath: &mut Beneath,
+        anchor: &mut AnchoredDir,
         change: &PlannedChange,
-        at: usize,
+        index: usize,
     ) -> Result<ChangeOutcome, WorktreeError> {
         let path = &change.path;
         let Some(now) = &change.now else { return Ok(ChangeOutcome::Done) };
-        let Some((dir, name)) = existing_parent(beneath.parent(path), path)? else {
+        let Some((dir, name)) = existing_parent(anchor.parent(path), path)? else {
             return Ok(ChangeOutcome::Done);
         };
         let identity = match self.compare_present(&dir, name, now, path)? {
@@ -217,7 +217,7 @@ impl<'a> Applier<'a> {
                 None => return Ok(changed_meanwhile()),
             },
         };
-        let temporary = self.temporary_name(at);
+        let temporary = self.temporary_name(index);
         let moved = self.with_access(path, || {
             faults::point()?;
             rename(&dir, name, &temporary, RenameFlags::NOREPLACE)
@@ -232,7 +232,7 @@ impl<'a> Applier<'a> {
                 .map_err(WorktreeError::io("put back", path))?;
             return Ok(changed_meanwhile());
         }
-        self.discard(&dir, &temporary, at, Some(now)).map_err(WorktreeError::io("remove", path))?;
+        self.discard(&dir, &temporary, index, Some(now)).map_err(WorktreeError::io("remove", path))?;
         Ok(ChangeOutcome::Done)
     }
 
@@ -241,26 +241,26 @@ impl<'a> Applier<'a> {
         changes: &[PlannedChange],
         set: &dyn Fn(usize, ChangeOutcome),
     ) -> Result<(), WorktreeError> {
-        let mut beneath = self.beneath.again();
-        for (at, change) in changes.iter().enumerate() {
+        let mut anchor = self.anchor.duplicate();
+        for (index, change) in changes.iter().enumerate() {
             let Some(TreeNode::Dir { mode, .. }) = &change.then else { continue };
             let path = &change.path;
-            let Some((dir, name)) = existing_parent(beneath.parent(path), path)? else {
-                set(at, missing_parent());
+            let Some((dir, name)) = existing_parent(anchor.parent(path), path)? else {
+                set(index, missing_parent());
                 continue;
             };
             if is_dir(&dir, name) {
                 continue;
             }
             // Writable until its files are written; the planned bits come last.
-            let made = self.with_access(path, || {
+            let result = self.with_access(path, || {
                 faults::point()?;
                 Ok(rustix::fs::mkdirat(&dir, name, Mode::from_raw_mode(mode | 0o700))?)
             });
-            match made {
+            match result {
                 Ok(()) => {}
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                    set(at, ChangeOutcome::LeftAlone("something else is in its place".into()));
+                    set(index, ChangeOutcome::LeftAlone("something else is in its place".into()));
                 }
                 Err(error) => return Err(WorktreeError::io("create", path)(error)),
             }
@@ -277,11 +277,11 @@ impl<'a> Applier<'a> {
     ) -> Result<(), WorktreeError> {
         let failure = Mutex::new(None);
         on_threads(self.threads, changes.len(), &failure, || {
-            let mut beneath = self.beneath.again();
-            move |at| {
-                let change = &changes[at];
+            let mut anchor = self.anchor.duplicate();
+            move |index| {
+                let change = &changes[index];
                 if matches!(&change.then, Some(TreeNode::File { .. } | TreeNode::Symlink { .. })) {
-                    set(at, self.write(&mut beneath, change, at)?);
+                    set(index, self.write(&mut anchor, change, index)?);
                     count();
                 }
                 Ok(())
@@ -296,10 +296,10 @@ impl<'a> Applier<'a> {
         changes: &[PlannedChange],
         set: &dyn Fn(usize, ChangeOutcome),
     ) -> Result<(), WorktreeError> {
-        let mut beneath = self.beneath.again();
-        for (at, change) in changes.iter().enumerate().rev() {
+        let mut anchor = self.anchor.duplicate();
+        for (index, change) in changes.iter().enumerate().rev() {
             let Some(TreeNode::Dir { mode, .. }) = &change.then else { continue };
-            let Some((dir, name)) = existing_parent(beneath.parent(&change.path), &change.path)? else {
+            let Some((dir, name)) = existing_parent(anchor.parent(&change.path), &change.path)? else {
                 continue;
             };
             if !is_dir(&dir, name) {
@@ -307,7 +307,7 @@ impl<'a> Applier<'a> {
             }
             lock(&self.saved_modes).remove(&change.path);
             set_mode(&dir, name, *mode).map_err(WorktreeError::io("set the mode of", &change.path))?;
-            set(at, ChangeOutcome::Done);
+            set(index, ChangeOutcome::Done);
         }
         Ok(())
     }
@@ -336,9 +336,9 @@ impl<'a> Applier<'a> {
         }
     }
 
-    fn temporary_name(&self, at: usize) -> OsString {
+    fn temporary_name(&self, index: usize) -> OsString {
         let mut name = TEMPORARY.to_vec();
-        name.extend_from_slice(format!("{}-{at}", self.tag).as_bytes());
+        name.extend_from_slice(format!("{}-{index}", self.tag).as_bytes());
         OsString::from_vec(name)
     }
 
@@ -358,24 +358,24 @@ impl<'a> Applier<'a> {
 
     fn make_writable(&self, path: &RelPath) -> io::Result<bool> {
         let Some((parent, _)) = path.split_last() else { return Ok(false) };
-        let mut beneath = self.beneath.again();
-        let Some((above, name)) = beneath.parent(&parent)? else { return Ok(false) };
-        let stat = rustix::fs::statat(&above, name, AtFlags::SYMLINK_NOFOLLOW)?;
+        let mut anchor = self.anchor.duplicate();
+        let Some((parent_dir, name)) = anchor.parent(&parent)? else { return Ok(false) };
+        let stat = rustix::fs::statat(&parent_dir, name, AtFlags::SYMLINK_NOFOLLOW)?;
         let mode = stat.st_mode & MODE_MASK;
         if mode & 0o300 == 0o300 {
             return Ok(false);
         }
         lock(&self.saved_modes).entry(parent.clone()).or_insert(mode);
-        set_mode(&above, name, mode | 0o700)?;
+        set_mode(&parent_dir, name, mode | 0o700)?;
         Ok(true)
     }
 
     /// Restores the original permission bits of directories.
     fn restore_modes(&self) -> Result<(), WorktreeError> {
         let loosened = std::mem::take(&mut *lock(&self.saved_modes));
-        let mut beneath = self.beneath.again();
+        let mut anchor = self.anchor.duplicate();
         for (path, mode) in loosened.iter().rev() {
-            if let Some((dir, name)) = existing_parent(beneath.parent(path), path)?
+            if let Some((dir, name)) = existing_parent(anchor.parent(path), path)?
                 && is_dir(&dir, name)
             {
                 set_mode(&dir, name, *mode).map_err(WorktreeError::io("set the mode of", path))?;
@@ -387,15 +387,15 @@ impl<'a> Applier<'a> {
     /// Cleans up after an interrupted run: removes temporary files that hold only planned or saved content, and puts a file
     /// that another process had just written back under its name.
     pub fn clean_up(&self, changes: &[PlannedChange]) -> Result<(), WorktreeError> {
-        let mut beneath = self.beneath.again();
-        for (at, change) in changes.iter().enumerate() {
+        let mut anchor = self.anchor.duplicate();
+        for (index, change) in changes.iter().enumerate() {
             let path = &change.path;
-            let Some((dir, name)) = existing_parent(beneath.parent(path), path)? else { continue };
-            let temporary = self.temporary_name(at);
+            let Some((dir, name)) = existing_parent(anchor.parent(path), path)? else { continue };
+            let temporary = self.temporary_name(index);
             if rustix::fs::statat(&dir, &temporary, AtFlags::SYMLINK_NOFOLLOW).is_err() {
                 continue;
             }
-            let is = |node: &Option<TreeNode>| -> Result<bool, WorktreeError> {
+            let is_present = |node: &Option<TreeNode>| -> Result<bool, WorktreeError> {
                 let Some(node) = node else { return Ok(false) };
                 let present = self.compare_present(&dir, &temporary, node, path)?;
                 Ok(matches!(present, Present::Matches(_) | Present::OtherMode(_)))
@@ -407,14 +407,14 @@ impl<'a> Applier<'a> {
                 }
                 None => rustix::fs::statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW).is_err(),
             };
-            if expected_there && !is(&change.now)? && !is(&change.then)? {
+            if expected_there && !is_present(&change.now)? && !is_present(&change.then)? {
                 // Exchanged out, but not what was saved: an edit by another process.
-                let back = if change.then.is_some() {
+                let put_back = if change.then.is_some() {
                     rename(&dir, &temporary, name, RenameFlags::EXCHANGE)
                 } else {
                     rename(&dir, &temporary, name, RenameFlags::NOREPLACE)
                 };
-                back.map_err(WorktreeError::io("put back", path))?;
+                put_back.map_err(WorktreeError::io("put back", path))?;
             }
             // Now it is planned content, saved content, or a half-written copy of planned content.
             let _ = rustix::fs::unlinkat(&dir, &temporary, AtFlags::empty());
@@ -439,11 +439,11 @@ fn on_threads<W: FnMut(usize) -> Result<(), WorktreeError>>(
     let work = || {
         let mut worker = worker();
         loop {
-            let from = next.fetch_add(ITEMS_PER_CHUNK, Ordering::Relaxed);
-            if from >= count || lock(failure).is_some() {
+            let first = next.fetch_add(ITEMS_PER_CHUNK, Ordering::Relaxed);
+            if first >= count || lock(failure).is_some() {
                 return;
             }
-            if let Err(error) = (from..count.min(from + ITEMS_PER_CHUNK)).try_for_each(&mut worker) {
+            if let Err(error) = (first..count.min(first + ITEMS_PER_CHUNK)).try_for_each(&mut worker) {
                 lock(failure).get_or_insert(error);
                 return;
             }
@@ -500,15 +500,15 @@ fn is_identical(dir: &impl AsFd, name: &OsStr, identity: Identity) -> bool {
     rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(|stat| Identity::of(&stat) == identity)
 }
 
-fn rename(dir: &impl AsFd, from: &OsStr, to: &OsStr, flags: RenameFlags) -> io::Result<()> {
-    match rustix::fs::renameat_with(dir, from, dir, to, flags) {
+fn rename(dir: &impl AsFd, old_name: &OsStr, new_name: &OsStr, flags: RenameFlags) -> io::Result<()> {
+    match rustix::fs::renameat_with(dir, old_name, dir, new_name, flags) {
         Ok(()) => Ok(()),
         // File systems without these flags: only the check before guards against a race.
         Err(Errno::INVAL | Errno::NOSYS) if flags == RenameFlags::NOREPLACE => {
-            if rustix::fs::statat(dir, to, AtFlags::SYMLINK_NOFOLLOW).is_ok() {
+            if rustix::fs::statat(dir, new_name, AtFlags::SYMLINK_NOFOLLOW).is_ok() {
                 return Err(io::ErrorKind::AlreadyExists.into());
             }
-            Ok(rustix::fs::renameat(dir, from, dir, to)?)
+            Ok(rustix::fs::renameat(dir, old_name, dir, new_name)?)
         }
         Err(errno) => Err(errno.into()),
     }

@@ -58,11 +58,11 @@ pub fn store_chunked(
     threads: usize,
 ) -> Result<Hash, ChunkError> {
     // Only a shortcut: a list that was collected or cannot be read is not needed.
-    let known =
+    let known_items =
         old.and_then(|root| list::iter(source, root).collect::<Result<Vec<ListItem>, ObjectError>>().ok());
-    let known = known.unwrap_or_default();
-    let kept = find_kept(file, size, &known, threads)?;
-    let items = cut_between(file, size, kept, batch, threads)?;
+    let known_items = known_items.unwrap_or_default();
+    let kept_chunks = find_kept(file, size, &known_items, threads)?;
+    let items = cut_between(file, size, kept_chunks, batch, threads)?;
     Ok(list::build(batch, items)?)
 }
 
@@ -70,47 +70,48 @@ pub fn store_chunked(
 fn find_kept(
     file: &File,
     size: u64,
-    known: &[ListItem],
+    known_items: &[ListItem],
     threads: usize,
 ) -> Result<Vec<(u64, ListItem)>, ChunkError> {
-    let old_size: u64 = known.iter().map(|item| item.len).sum();
-    if known.is_empty() || old_size == 0 {
+    let old_size: u64 = known_items.iter().map(|item| item.len).sum();
+    if known_items.is_empty() || old_size == 0 {
         return Ok(Vec::new());
     }
-    let mut starts = Vec::with_capacity(known.len());
-    let mut at = 0;
-    for item in known {
-        starts.push(at);
-        at += item.len;
+    let mut starts = Vec::with_capacity(known_items.len());
+    let mut offset = 0;
+    for item in known_items {
+        starts.push(offset);
+        offset += item.len;
     }
-    let same = verify(file, size, known, &starts, 0, 0..known.len(), threads)?;
-    let mut place: Vec<Option<u64>> =
-        same.iter().zip(&starts).map(|(same, start)| same.then_some(*start)).collect();
+    let unchanged = verify(file, size, known_items, &starts, 0, 0..known_items.len(), threads)?;
+    let mut new_start: Vec<Option<u64>> =
+        unchanged.iter().zip(&starts).map(|(unchanged, start)| unchanged.then_some(*start)).collect();
     let shift = size as i64 - old_size as i64;
     if shift != 0 {
-        let first_changed = same.iter().position(|same| !same).unwrap_or(known.len());
-        let shifted = verify(file, size, known, &starts, shift, first_changed..known.len(), threads)?;
-        for (index, same) in shifted.into_iter().enumerate() {
+        let first_changed = unchanged.iter().position(|unchanged| !unchanged).unwrap_or(known_items.len());
+        let shifted =
+            verify(file, size, known_items, &starts, shift, first_changed..known_items.len(), threads)?;
+        for (index, unchanged) in shifted.into_iter().enumerate() {
             let index = first_changed + index;
-            if same && place[index].is_none() {
-                place[index] = Some((starts[index] as i64 + shift) as u64);
+            if unchanged && new_start[index].is_none() {
+                new_start[index] = Some((starts[index] as i64 + shift) as u64);
             }
         }
     }
     // The last chunk was cut by the end of the file; unless it still ends there, it would be cut elsewhere now.
-    if let Some(last) = place.last_mut()
-        && last.is_some_and(|start| start + known[known.len() - 1].len != size)
+    if let Some(last) = new_start.last_mut()
+        && last.is_some_and(|start| start + known_items[known_items.len() - 1].len != size)
     {
         *last = None;
     }
-    Ok(place.into_iter().zip(known).filter_map(|(start, item)| Some((start?, *item))).collect())
+    Ok(new_start.into_iter().zip(known_items).filter_map(|(start, item)| Some((start?, *item))).collect())
 }
 
 /// Which of `known[range]` have their bytes at their old start plus `shift`.
 fn verify(
     file: &File,
     size: u64,
-    known: &[ListItem],
+    known_items: &[ListItem],
     starts: &[u64],
     shift: i64,
     range: Range<usize>,
@@ -118,7 +119,7 @@ fn verify(
 ) -> Result<Vec<bool>, ChunkError> {
     const CHUNKS_PER_BATCH: usize = 64;
     let next = AtomicUsize::new(range.start);
-    let same = Mutex::new(vec![false; range.len()]);
+    let unchanged = Mutex::new(vec![false; range.len()]);
     let failure = Mutex::new(None);
     let work = || {
         let mut buffer = Vec::new();
@@ -129,11 +130,11 @@ fn verify(
             }
             let to = (from + CHUNKS_PER_BATCH).min(range.end);
             let begin = starts[from] as i64 + shift;
-            let end = starts[to - 1] as i64 + known[to - 1].len as i64 + shift;
+            let end = starts[to - 1] as i64 + known_items[to - 1].len as i64 + shift;
             // Nothing matches outside the file; clip the run to what is inside.
             let inside = |index: usize| {
                 let start = starts[index] as i64 + shift;
-                start >= 0 && start + known[index].len as i64 <= size as i64
+                start >= 0 && start + known_items[index].len as i64 <= size as i64
             };
             let (begin, end) = (begin.max(0) as u64, end.clamp(0, size as i64) as u64);
             if begin >= end {
@@ -148,67 +149,67 @@ fn verify(
                 .map(|index| {
                     inside(index) && {
                         let start = ((starts[index] as i64 + shift) as u64 - begin) as usize;
-                        let bytes = &buffer[start..start + known[index].len as usize];
-                        Hash::of(ObjectKind::Blob, bytes) == known[index].hash
+                        let bytes = &buffer[start..start + known_items[index].len as usize];
+                        Hash::of(ObjectKind::Blob, bytes) == known_items[index].hash
                     }
                 })
                 .collect();
-            lock(&same)[from - range.start..to - range.start].copy_from_slice(&verdicts);
+            lock(&unchanged)[from - range.start..to - range.start].copy_from_slice(&verdicts);
         }
     };
     run_on(threads, &work);
     match failure.into_inner().unwrap_or_default() {
         Some(error) => Err(error.into()),
-        None => Ok(same.into_inner().unwrap_or_default()),
+        None => Ok(unchanged.into_inner().unwrap_or_default()),
     }
 }
 
-/// Cuts, hashes and stores everything outside `kept`, and returns all items in order.
+/// Cuts, hashes and stores everything outside `kept_chunks`, and returns all items in order.
 fn cut_between(
     file: &File,
     size: u64,
-    kept: Vec<(u64, ListItem)>,
+    kept_chunks: Vec<(u64, ListItem)>,
     batch: &dyn ObjectBatch,
     threads: usize,
 ) -> Result<Vec<ListItem>, ChunkError> {
     let mut items = Vec::new();
-    let mut at = 0;
-    for (start, item) in kept {
-        if at < start {
-            at = cut_gap(file, size, at, start, batch, threads, &mut items)?;
+    let mut offset = 0;
+    for (start, item) in kept_chunks {
+        if offset < start {
+            offset = cut_gap(file, size, offset, start, batch, threads, &mut items)?;
         }
         // A known chunk counts only where a cut really falls; otherwise the gap before it has consumed its beginning.
-        if at == start {
+        if offset == start {
             items.push(item);
-            at += item.len;
+            offset += item.len;
         }
     }
-    if at < size {
-        cut_gap(file, size, at, size, batch, threads, &mut items)?;
+    if offset < size {
+        cut_gap(file, size, offset, size, batch, threads, &mut items)?;
     }
     Ok(items)
 }
 
-/// Cuts from `from` until a boundary at or beyond `to`, stores the chunks, and returns that boundary.
+/// Cuts from `start` until a boundary at or beyond `end`, stores the chunks, and returns that boundary.
 fn cut_gap(
     file: &File,
     size: u64,
-    from: u64,
-    to: u64,
+    start: u64,
+    end: u64,
     batch: &dyn ObjectBatch,
     threads: usize,
     items: &mut Vec<ListItem>,
 ) -> Result<u64, ChunkError> {
-    let mut at = from;
+    let mut at = start;
     let mut buffer = Vec::new();
-    while at < to {
+    while at < end {
         // A cut needs to see a whole maximal chunk, so each window reaches that far beyond the part it consumes.
         let window_end = size.min(at + SEGMENT + MAX_CHUNK as u64);
         buffer.resize((window_end - at) as usize, 0);
         file.read_exact_at(&mut buffer, at)?;
         let mut cuts: Vec<Range<usize>> = Vec::new();
         let mut offset = 0;
-        while offset < buffer.len() && (offset as u64) < SEGMENT && at + (offset as u64) < to {
+        while offset < buffer.len() && (offset as u64) < SEGMENT && at + (offset as u64) < end {
             let rest = &buffer[offset..];
             // The cut is a position in the slice; at least one byte, so that this always ends.
             let length = FastCDC::new(rest, MIN_CHUNK, AVERAGE_CHUNK, MAX_CHUNK).cut(0, rest.len()).1.max(1);
@@ -270,14 +271,14 @@ pub fn matches_chunks(file: &File, size: u64, expected: &[ListItem]) -> io::Resu
         return Ok(false);
     }
     let mut buffer = Vec::new();
-    let mut at = 0;
+    let mut offset = 0;
     for item in expected {
         buffer.resize(item.len as usize, 0);
-        file.read_exact_at(&mut buffer, at)?;
+        file.read_exact_at(&mut buffer, offset)?;
         if Hash::of(ObjectKind::Blob, &buffer) != item.hash {
             return Ok(false);
         }
-        at += item.len;
+        offset += item.len;
     }
     Ok(true)
 }

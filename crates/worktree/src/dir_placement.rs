@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 /// Creates a directory in `dir` that only its owner can enter, placed away from everything around it; [`apart`] returns its
 /// path.
 pub fn make_apart(dir: &Path) -> io::Result<PathBuf> {
-    unrelate(dir);
+    mark_unrelated(dir);
     let inside = apart(dir);
     std::fs::DirBuilder::new().mode(0o700).create(&inside)?;
     Ok(inside)
@@ -26,7 +26,7 @@ pub fn apart(dir: &Path) -> PathBuf {
 
 /// Marks the directories in `dir` as unrelated to each other. Only a hint, and only some file systems support it.
 #[cfg(target_os = "linux")]
-fn unrelate(dir: &Path) {
+fn mark_unrelated(dir: &Path) {
     use rustix::fs::{IFlags, ioctl_getflags, ioctl_setflags};
     if let Ok(file) = std::fs::File::open(dir)
         && let Ok(flags) = ioctl_getflags(&file)
@@ -38,4 +38,4 @@ fn unrelate(dir: &Path) {
 
 /// Does nothing: this system has no such hint.
 #[cfg(not(target_os = "linux"))]
-fn unrelate(_: &Path) {}
+fn mark_unrelated(_: &Path) {}

@@ -67,9 +67,9 @@ pub fn object_key(path: &RelPath) -> Option<Vec<u8>> {
 pub fn stays_if_newer(path: &RelPath) -> bool {
     let is_beside_pack = || {
         let mut names = path.components().rev();
-        let (name, dir, above) = (names.next(), names.next(), names.next());
+        let (name, dir, parent) = (names.next(), names.next(), names.next());
         dir == Some(b"pack".as_slice())
-            && above == Some(b"objects".as_slice())
+            && parent == Some(b"objects".as_slice())
             && name.is_some_and(|name| name.starts_with(b"pack-"))
             && path.components().any(|name| name == b".git")
     };
@@ -103,7 +103,8 @@ pub fn summarize(git_dir: BorrowedFd<'_>) -> RepositorySummary {
         ("REVERT_HEAD", "revert"),
         ("BISECT_LOG", "bisect"),
     ];
-    let in_progress = marks.iter().find(|(file, _)| exists(file)).map(|(_, what)| (*what).to_string());
+    let in_progress =
+        marks.iter().find(|(file, _)| exists(file)).map(|(_, operation)| (*operation).to_string());
     let stashes = read_small(git_dir, b"logs/refs/stash", 1 << 20)
         .map_or(0, |log| log.iter().filter(|byte| **byte == b'\n').count() as u32);
     RepositorySummary { branch, commit, in_progress, stashes }

@@ -10,7 +10,7 @@ use std::path::Path;
 
 use stepback_model::path::RelPath;
 
-use crate::anchored_path::{Beneath, open_file};
+use crate::anchored_path::{AnchoredDir, open_file};
 
 /// The files of a repository as git's index has them.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -46,7 +46,7 @@ impl GitIndex {
     /// Reads the index of the repository at `root`. `None` if there is none, or if its format is not supported.
     pub fn read(root: &Path) -> Option<Self> {
         let git = RelPath::parse(".git").ok()?;
-        let dir = Beneath::open(root).and_then(|mut beneath| beneath.dir(&git)).ok()?;
+        let dir = AnchoredDir::open(root).and_then(|mut anchor| anchor.dir(&git)).ok()?;
         let (mut file, _) = open_file(&dir, "index".as_ref()).ok()?;
         let metadata = file.metadata().ok()?;
         let mut bytes = Vec::new();
@@ -89,24 +89,24 @@ const MAX_NAME: usize = 4096;
 
 fn parse(bytes: &[u8]) -> Option<HashMap<Vec<u8>, IndexEntry>> {
     const ENTRY_HEADER_BYTES: usize = 62;
-    let word = |at: usize| Some(u32::from_be_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
+    let word = |offset: usize| Some(u32::from_be_bytes(bytes.get(offset..offset + 4)?.try_into().ok()?));
     let version = word(4)?;
     if bytes.get(..4)? != b"DIRC" || !matches!(version, 2..=4) {
         return None;
     }
     let mut entries = HashMap::new();
-    let (mut at, mut previous) = (12, Vec::new());
+    let (mut offset, mut previous) = (12, Vec::new());
     for _ in 0..word(8)? {
         let entry = IndexEntry {
-            changed: (word(at)?, word(at + 4)?),
-            modified: (word(at + 8)?, word(at + 12)?),
-            inode: word(at + 20)?,
-            size: word(at + 36)?,
-            oid: bytes.get(at + 40..at + 60)?.try_into().ok()?,
+            changed: (word(offset)?, word(offset + 4)?),
+            modified: (word(offset + 8)?, word(offset + 12)?),
+            inode: word(offset + 20)?,
+            size: word(offset + 36)?,
+            oid: bytes.get(offset + 40..offset + 60)?.try_into().ok()?,
         };
-        let flags = u16::from_be_bytes(bytes.get(at + 60..at + 62)?.try_into().ok()?);
+        let flags = u16::from_be_bytes(bytes.get(offset + 60..offset + 62)?.try_into().ok()?);
         let extended = if flags & 0x4000 != 0 { 2 } else { 0 };
-        let mut name_at = at + ENTRY_HEADER_BYTES + extended;
+        let mut name_at = offset + ENTRY_HEADER_BYTES + extended;
         let mut name = Vec::new();
         if version == 4 {
             let (dropped, behind) = read_offset(bytes, name_at)?;
@@ -118,9 +118,9 @@ fn parse(bytes: &[u8]) -> Option<HashMap<Vec<u8>, IndexEntry>> {
         if name.len() > MAX_NAME {
             return None;
         }
-        at = match version {
+        offset = match version {
             4 => name_at + len + 1,
-            _ => at + ((ENTRY_HEADER_BYTES + extended + len + 8) & !7),
+            _ => offset + ((ENTRY_HEADER_BYTES + extended + len + 8) & !7),
         };
         previous.clone_from(&name);
         entries.insert(name, entry);
@@ -129,16 +129,16 @@ fn parse(bytes: &[u8]) -> Option<HashMap<Vec<u8>, IndexEntry>> {
 }
 
 /// A number of variable length, as git encodes offsets, and where it ends.
-fn read_offset(bytes: &[u8], at: usize) -> Option<(usize, usize)> {
-    let mut at = at;
-    let mut byte = *bytes.get(at)?;
+fn read_offset(bytes: &[u8], start: usize) -> Option<(usize, usize)> {
+    let mut start = start;
+    let mut byte = *bytes.get(start)?;
     let mut value = usize::from(byte & 127);
     while byte & 128 != 0 {
-        at += 1;
-        byte = *bytes.get(at)?;
+        start += 1;
+        byte = *bytes.get(start)?;
         value = value.checked_add(1)?.checked_mul(128)? + usize::from(byte & 127);
     }
-    Some((value, at + 1))
+    Some((value, start + 1))
 }
 
 #[cfg(test)]

@@ -22,7 +22,7 @@ use stepback_model::path::RelPath;
 use stepback_model::plan::SkippedPath;
 use stepback_model::tree::{Content, MODE_MASK, SkipReason, Tree, TreeNode};
 
-use crate::anchored_path::{Beneath, open_file, same_content};
+use crate::anchored_path::{AnchoredDir, open_file, same_content};
 use crate::anchored_write::make_dirs;
 use crate::apply::set_mode;
 use crate::error::WorktreeError;
@@ -87,10 +87,10 @@ pub struct ContentSource<'a> {
 /// Fills one directory, which was empty.
 pub struct TreeWriter<'a> {
     into: PathBuf,
-    beneath: Beneath,
+    anchor: AnchoredDir,
     source: ContentSource<'a>,
     /// The workspace's own files; `None` if its directory cannot be opened.
-    originals: Option<Beneath>,
+    originals: Option<AnchoredDir>,
     /// Modes of directories, parents first. They are set last: a directory may be read-only.
     modes: Vec<(RelPath, u32)>,
     done: Materialized,
@@ -115,13 +115,13 @@ impl<'a> TreeWriter<'a> {
                 .and_then(|()| fs::create_dir_all(into))
                 .map_err(WorktreeError::aside("create", into))?;
         }
-        let beneath = Beneath::open_as_given(into).map_err(WorktreeError::aside("open", into))?;
-        if !is_empty(&beneath).map_err(WorktreeError::aside("read", into))? {
+        let anchor = AnchoredDir::open_as_given(into).map_err(WorktreeError::aside("open", into))?;
+        if !is_empty(&anchor).map_err(WorktreeError::aside("read", into))? {
             return Ok(None);
         }
-        let originals = source.workspace.and_then(|root| Beneath::open(root).ok());
-        let (modes, done) = Default::default();
-        Ok(Some(Self { into: into.to_path_buf(), beneath, source, originals, modes, done }))
+        let originals = source.workspace.and_then(|root| AnchoredDir::open(root).ok());
+        let (modes, report) = Default::default();
+        Ok(Some(Self { into: into.to_path_buf(), anchor, source, originals, modes, done: report }))
     }
 
     /// Writes `tree` as the content of the directory itself.
@@ -133,22 +133,22 @@ impl<'a> TreeWriter<'a> {
     /// else in its way, such as a link, is an error.
     pub fn write_git_dir(&mut self, tree: Hash, path: &RelPath) -> Result<(), WorktreeError> {
         let target = self.place(path);
-        let create = |beneath: &mut Beneath| -> io::Result<()> {
+        let create = |anchor: &mut AnchoredDir| -> io::Result<()> {
             let Some((parent, name)) = path.split_last() else {
                 return Err(io::Error::new(io::ErrorKind::InvalidInput, "a git directory has no name"));
             };
-            let dir = make_dirs(beneath, &parent, 0o777)?;
+            let dir = make_dirs(anchor, &parent, 0o777)?;
             faults::point()?;
             Ok(rustix::fs::mkdirat(&dir, OsStr::from_bytes(name), Mode::from_raw_mode(0o777))?)
         };
-        create(&mut self.beneath).map_err(WorktreeError::aside("create", target))?;
+        create(&mut self.anchor).map_err(WorktreeError::aside("create", target))?;
         self.write_tree(tree, path.clone())
     }
 
     /// Sets the modes of directories, and returns what was written. Unless `durable`, a power failure can take it back.
     pub fn finish(mut self, durable: bool) -> Result<Materialized, WorktreeError> {
         for (path, mode) in std::mem::take(&mut self.modes).into_iter().rev() {
-            let set = match self.beneath.parent(&path) {
+            let set = match self.anchor.parent(&path) {
                 Ok(Some((dir, name))) => set_mode(&dir, name, mode & MODE_MASK),
                 Ok(None) => Ok(()),
                 Err(error) => Err(error),
@@ -157,7 +157,7 @@ impl<'a> TreeWriter<'a> {
         }
         if durable {
             faults::point()
-                .and_then(|()| Ok(rustix::fs::syncfs(self.beneath.root())?))
+                .and_then(|()| Ok(rustix::fs::syncfs(self.anchor.root())?))
                 .map_err(WorktreeError::aside("sync", &self.into))?;
         }
         Ok(self.done)
@@ -182,11 +182,11 @@ impl<'a> TreeWriter<'a> {
                 }
                 loaded => loaded?.into_entries(),
             };
-            let dir = self.beneath.dir(&path).map_err(WorktreeError::aside("open", self.place(&path)))?;
+            let dir = self.anchor.dir(&path).map_err(WorktreeError::aside("open", self.place(&path)))?;
             for entry in entries {
                 let child = path.join(&entry.name);
                 let name = OsStr::from_bytes(&entry.name);
-                let written = match entry.node {
+                let entry_result = match entry.node {
                     TreeNode::Dir { .. } if !in_git && entry.name == b".git" => {
                         // A scan keeps git directories apart; one among the files was put there by hand.
                         let reason = "a git directory is not part of the files".to_owned();
@@ -219,16 +219,16 @@ impl<'a> TreeWriter<'a> {
                         Ok(())
                     }
                 };
-                written.map_err(|error| WorktreeError::aside("write", self.place(&child))(error))?;
+                entry_result.map_err(|error| WorktreeError::aside("write", self.place(&child))(error))?;
             }
         }
-        let written = self.write_all(&files)?;
-        self.done.cloned += written.cloned;
-        self.done.files -= (written.missing.len() + written.damaged.len()) as u64;
-        self.done.missing.extend(written.missing);
-        for (at, reason) in written.damaged {
-            self.done.bytes -= files[at].size;
-            self.list_damaged(files[at].path.clone(), format!("it is damaged in the store: {reason}"));
+        let entry_result = self.write_all(&files)?;
+        self.done.cloned += entry_result.cloned;
+        self.done.files -= (entry_result.missing.len() + entry_result.damaged.len()) as u64;
+        self.done.missing.extend(entry_result.missing);
+        for (index, reason) in entry_result.damaged {
+            self.done.bytes -= files[index].size;
+            self.list_damaged(files[index].path.clone(), format!("it is damaged in the store: {reason}"));
         }
         Ok(())
     }
@@ -244,29 +244,29 @@ impl<'a> TreeWriter<'a> {
         let (missing, damaged) = (Mutex::new(Vec::new()), Mutex::new(Vec::new()));
         let (next, cloned, failure) = (AtomicUsize::new(0), AtomicU64::new(0), Mutex::new(None));
         let work = || {
-            let mut beneath = self.beneath.again();
-            let mut originals = self.originals.as_ref().map(Beneath::again);
+            let mut anchor = self.anchor.duplicate();
+            let mut originals = self.originals.as_ref().map(AnchoredDir::duplicate);
             loop {
-                let from = next.fetch_add(FILES_PER_CHUNK, Ordering::Relaxed);
-                if from >= files.len() {
+                let first = next.fetch_add(FILES_PER_CHUNK, Ordering::Relaxed);
+                if first >= files.len() {
                     return;
                 }
-                for (at, file) in files.iter().enumerate().skip(from).take(FILES_PER_CHUNK) {
-                    match self.write_file(&mut beneath, originals.as_mut(), file) {
+                for (index, file) in files.iter().enumerate().skip(first).take(FILES_PER_CHUNK) {
+                    match self.write_file(&mut anchor, originals.as_mut(), file) {
                         Ok(is_clone) => {
                             cloned.fetch_add(u64::from(is_clone), Ordering::Relaxed);
                         }
                         Err(error) if self.source.if_damaged.tolerates_io(&error) => {
                             // An empty or partial file would look like the content.
-                            if let Ok(Some((dir, name))) = beneath.parent(&file.path) {
+                            if let Ok(Some((dir, name))) = anchor.parent(&file.path) {
                                 let _ = rustix::fs::unlinkat(&dir, name, rustix::fs::AtFlags::empty());
                             }
-                            let reason = (at, error.to_string());
+                            let reason = (index, error.to_string());
                             damaged.lock().unwrap_or_else(PoisonError::into_inner).push(reason);
                         }
                         Err(error) if file.content == Content::Vaulted && is_lost(&error) => {
-                            let lost = SkippedPath::conflict(file.path.clone(), error.to_string());
-                            missing.lock().unwrap_or_else(PoisonError::into_inner).push(lost);
+                            let lost_path = SkippedPath::conflict(file.path.clone(), error.to_string());
+                            missing.lock().unwrap_or_else(PoisonError::into_inner).push(lost_path);
                         }
                         Err(error) => {
                             let mut failure = failure.lock().unwrap_or_else(PoisonError::into_inner);
@@ -306,12 +306,12 @@ impl<'a> TreeWriter<'a> {
     /// content otherwise. Returns whether blocks are shared.
     fn write_file(
         &self,
-        beneath: &mut Beneath,
-        originals: Option<&mut Beneath>,
+        anchor: &mut AnchoredDir,
+        originals: Option<&mut AnchoredDir>,
         file: &FileToWrite,
     ) -> io::Result<bool> {
         let FileToWrite { path, mode, size, content } = file;
-        let Some((dir, name)) = beneath.parent(path)? else { return Err(io::ErrorKind::InvalidInput.into()) };
+        let Some((dir, name)) = anchor.parent(path)? else { return Err(io::ErrorKind::InvalidInput.into()) };
         if *content == Content::Vaulted {
             let parent = path.split_last().map(|(parent, _)| parent).unwrap_or_default();
             let parent_name = parent.components().next_back().unwrap_or_default();
@@ -358,9 +358,9 @@ fn is_lost(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::InvalidData)
 }
 
-fn is_empty(beneath: &Beneath) -> io::Result<bool> {
+fn is_empty(anchor: &AnchoredDir) -> io::Result<bool> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let dir = rustix::fs::openat(beneath.root(), ".", flags, Mode::empty())?;
+    let dir = rustix::fs::openat(anchor.root(), ".", flags, Mode::empty())?;
     for entry in Dir::new(dir)? {
         match entry {
             Ok(entry) if matches!(entry.file_name().to_bytes(), b"." | b"..") => {}

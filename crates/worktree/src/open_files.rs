@@ -55,7 +55,7 @@ mod linux {
     use stepback_model::path::RelPath;
 
     use super::FileWriter;
-    use crate::anchored_path::Beneath;
+    use crate::anchored_path::AnchoredDir;
 
     /// Device and inode.
     type FileId = (u64, u64);
@@ -72,47 +72,47 @@ mod linux {
         root: &Path,
         paths: impl IntoIterator<Item = &'p RelPath>,
     ) -> HashMap<RelPath, Vec<FileWriter>> {
-        let mut found = HashMap::new();
-        let Some(wanted) = WantedFiles::look_up(root, paths) else { return found };
-        let Ok(processes) = fs::read_dir("/proc") else { return found };
-        let own = std::process::id();
+        let mut writers_by_path = HashMap::new();
+        let Some(wanted_files) = WantedFiles::look_up(root, paths) else { return writers_by_path };
+        let Ok(processes) = fs::read_dir("/proc") else { return writers_by_path };
+        let own_pid = std::process::id();
         for entry in processes.flatten() {
             let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else {
                 continue;
             };
-            if pid == own {
+            if pid == own_pid {
                 continue;
             }
-            let mut written = wanted.open_in(pid);
-            written.extend(wanted.mapped_in(pid));
-            if written.is_empty() {
+            let mut open_for_writing = wanted_files.open_in(pid);
+            open_for_writing.extend(wanted_files.mapped_in(pid));
+            if open_for_writing.is_empty() {
                 continue;
             }
             let writer = FileWriter { program: program(pid), pid };
-            for path in written.iter().filter_map(|id| wanted.by_id.get(id)).flatten() {
-                let writers: &mut Vec<FileWriter> = found.entry(path.clone()).or_default();
+            for path in open_for_writing.iter().filter_map(|id| wanted_files.by_id.get(id)).flatten() {
+                let writers: &mut Vec<FileWriter> = writers_by_path.entry(path.clone()).or_default();
                 if !writers.contains(&writer) {
                     writers.push(writer.clone());
                 }
             }
         }
-        found.values_mut().for_each(|writers| writers.sort_by_key(|writer| writer.pid));
-        found
+        writers_by_path.values_mut().for_each(|writers| writers.sort_by_key(|writer| writer.pid));
+        writers_by_path
     }
 
     impl WantedFiles {
         /// Looks up device and inode of the files; `None` if there are none.
         fn look_up<'p>(root: &Path, paths: impl IntoIterator<Item = &'p RelPath>) -> Option<Self> {
-            let mut beneath = Beneath::open(root).ok()?;
+            let mut anchor = AnchoredDir::open(root).ok()?;
             let mut by_id: HashMap<FileId, Vec<RelPath>> = HashMap::new();
             let mut devices: HashMap<u64, Vec<u64>> = HashMap::new();
             for path in paths {
-                let Ok(Some((dir, name))) = beneath.parent(path) else { continue };
+                let Ok(Some((dir, name))) = anchor.parent(path) else { continue };
                 let Ok(stat) = rustix::fs::statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
                 if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile {
-                    let known = by_id.entry(id_of(&stat)).or_default();
-                    if !known.contains(path) {
-                        known.push(path.clone());
+                    let same_file_paths = by_id.entry(id_of(&stat)).or_default();
+                    if !same_file_paths.contains(path) {
+                        same_file_paths.push(path.clone());
                     }
                     devices.entry(stat.st_ino).or_default().push(stat.st_dev);
                 }
@@ -152,17 +152,17 @@ mod linux {
             }
             let device = std::str::from_utf8(fields.nth(1)?).ok()?;
             let inode: u64 = std::str::from_utf8(fields.next()?).ok()?.parse().ok()?;
-            let known = self.devices.get(&inode)?;
+            let device_ids = self.devices.get(&inode)?;
             let (major, minor) = device.split_once(':')?;
             let (major, minor) = (u32::from_str_radix(major, 16).ok()?, u32::from_str_radix(minor, 16).ok()?);
             let device = rustix::fs::makedev(major, minor);
-            if known.contains(&device) {
+            if device_ids.contains(&device) {
                 return Some((device, inode));
             }
             let mapped = Path::new(OsStr::from_bytes(&line[line.iter().position(|byte| *byte == b'/')?..]));
             let relative =
                 RelPath::parse(mapped.strip_prefix(&self.root).ok()?.as_os_str().as_bytes()).ok()?;
-            known
+            device_ids
                 .iter()
                 .map(|device| (*device, inode))
                 .find(|id| self.by_id.get(id).is_some_and(|paths| paths.contains(&relative)))

@@ -75,13 +75,13 @@ const TARGET_MAKERS: &[&str] = &["Cargo.toml", "pom.xml", "build.sbt"];
 /// Files that mark the directory they are in as a cache.
 const CACHE_MARKS: &[&[u8]] = &[b"CACHEDIR.TAG", b"pyvenv.cfg"];
 
-/// Whether a change of the file `name` can change what is stored elsewhere: it holds rules, or a directory is a cache only
-/// while it exists (`gone`: it was removed).
-pub fn affects_coverage(name: &[u8], gone: bool) -> bool {
+/// Whether a change of the file `name` can change what is stored elsewhere: it holds rules, or a directory is a cache
+/// only while it exists (`was_removed`).
+pub fn affects_coverage(name: &[u8], was_removed: bool) -> bool {
     name == RULE_FILE
         || name == GIT_RULE_FILE
         || CACHE_MARKS.contains(&name)
-        || (gone && TARGET_MAKERS.iter().any(|maker| maker.as_bytes() == name))
+        || (was_removed && TARGET_MAKERS.iter().any(|maker| maker.as_bytes() == name))
 }
 
 /// Whether a directory called `name` inside `parent` is a heavy cache, judged by its name and its siblings.

@@ -106,7 +106,9 @@ impl Snapshot {
         if let Some(CacheUpdate { path, meta, unsettled, form }) = self.update.take() {
             let _ = match form {
                 CacheForm::Whole(builder) => builder.write(&path, &meta, &unsettled),
-                CacheForm::Beside(below, overlay) => overlay.write(&path, &below, &meta, &unsettled),
+                CacheForm::Beside(base_checksum, overlay) => {
+                    overlay.write(&path, &base_checksum, &meta, &unsettled)
+                }
             };
         }
         if let Some(path) = self.cache.take() {
@@ -131,14 +133,14 @@ impl Scan<'_> {
         if let (None, Some(vault)) = (&old, self.vault) {
             offer_packs::offer(self.root, vault, &self.budget, batch);
         }
-        let answer = self.ask_watcher(old.as_ref());
-        let token = match &answer {
+        let watch_answer = self.ask_watcher(old.as_ref());
+        let token = match &watch_answer {
             WatchAnswer::Nothing => None,
             WatchAnswer::Everything(token) | WatchAnswer::Only(token, _) => Some(*token),
         };
         let out = build::ScanIo { source, batch, token };
         if let Some(cache) = &old
-            && let Some(visit) = self.plan_visits(cache, &answer)
+            && let Some(visit) = self.plan_visits(cache, &watch_answer)
         {
             // An error here may come from a wrong hint or cache: fall back to a full scan.
             if let Ok(walked) =
@@ -156,15 +158,15 @@ impl Scan<'_> {
         let started = Instant::now();
         let old = old.and_then(StatCache::read_whole);
         let walked = walk::walk(self, old.as_ref(), CacheTrust::Decisions, None, source, batch)?;
-        if let (Some(hints), WatchAnswer::Nothing, false) = (self.hints, &answer, self.everything) {
-            let took = old.is_some().then(|| started.elapsed());
+        if let (Some(hints), WatchAnswer::Nothing, false) = (self.hints, &watch_answer, self.everything) {
+            let elapsed = old.is_some().then(|| started.elapsed());
             let entries = old.as_ref().map_or_else(|| walked.entry_count(), StatCache::entry_count);
-            hints.scanned_without(&FullScanCost { root: self.root, entries, took });
+            hints.scanned_without(&FullScanCost { root: self.root, entries, took: elapsed });
         }
         if walked.rules_changed && old.is_some() {
             // A rule file changed: what the old rules decided must be decided again, hashes still hold.
-            let again = walk::walk(self, old.as_ref(), CacheTrust::HashesOnly, None, source, batch)?;
-            return build::build_snapshot(self, old.as_ref(), again, &out);
+            let second_walk = walk::walk(self, old.as_ref(), CacheTrust::HashesOnly, None, source, batch)?;
+            return build::build_snapshot(self, old.as_ref(), second_walk, &out);
         }
         build::build_snapshot(self, old.as_ref(), walked, &out)
     }

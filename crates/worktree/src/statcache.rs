@@ -137,7 +137,7 @@ impl StatCache {
         if header[..8] != MAGIC {
             return None;
         }
-        let word = |at: usize| u64_at(&header, at) as usize;
+        let word = |offset: usize| u64_at(&header, offset) as usize;
         let (dirs, entries, heap, tail) = (word(8), word(16), word(24), word(32));
         let mut checksum = [0; 32];
         checksum.copy_from_slice(&header[40..72]);
@@ -162,11 +162,12 @@ impl StatCache {
         let overlay = CacheOverlay::default();
         let is_damaged = AtomicBool::new(false);
         let is_verified = false;
-        let below = Self { body, dirs, entries, meta, unsettled, checksum, overlay, is_verified, is_damaged };
-        let below = if size <= SMALL { below.read_whole()? } else { below };
+        let base_cache =
+            Self { body, dirs, entries, meta, unsettled, checksum, overlay, is_verified, is_damaged };
+        let base_cache = if size <= SMALL { base_cache.read_whole()? } else { base_cache };
         Some(match CacheOverlay::load(path, &checksum) {
-            Some((overlay, meta, unsettled)) => Self { overlay, meta, unsettled, ..below },
-            None => below,
+            Some((overlay, meta, unsettled)) => Self { overlay, meta, unsettled, ..base_cache },
+            None => base_cache,
         })
     }
 
@@ -175,10 +176,11 @@ impl StatCache {
         if self.is_verified {
             return Some(self);
         }
-        let whole = Self { body: self.body.read_whole()?, ..self };
-        let is_intact = |dir: u32| whole.record(dir).and_then(|record| whole.parts(dir, record)).is_some();
-        let is_verified = (0..whole.dirs as u32).all(is_intact);
-        is_verified.then_some(Self { is_verified, ..whole })
+        let in_memory = Self { body: self.body.read_whole()?, ..self };
+        let is_intact =
+            |dir: u32| in_memory.record(dir).and_then(|record| in_memory.parts(dir, record)).is_some();
+        let is_verified = (0..in_memory.dirs as u32).all(is_intact);
+        is_verified.then_some(Self { is_verified, ..in_memory })
     }
 
     /// Whether something that was read so far did not match its checksum. Then nothing that was taken from the cache can
@@ -270,14 +272,15 @@ impl StatCache {
         let mut tally = IgnoredTotals::default();
         let mut rest = vec![dir];
         // A damaged cache may contain cycles.
-        let mut left = self.dir_count();
+        let mut remaining = self.dir_count();
         while let Some(dir) = rest.pop().and_then(|number| self.dir(number)) {
             tally = tally.plus(dir.tally(budget));
-            let below =
-                (0..dir.len()).filter_map(|at| dir.entry(at)).filter(|entry| entry.kind == CachedKind::Dir);
-            rest.extend(below.map(|entry| entry.aux));
-            left = left.saturating_sub(1);
-            if left == 0 {
+            let subdirs = (0..dir.len())
+                .filter_map(|index| dir.entry(index))
+                .filter(|entry| entry.kind == CachedKind::Dir);
+            rest.extend(subdirs.map(|entry| entry.aux));
+            remaining = remaining.saturating_sub(1);
+            if remaining == 0 {
                 break;
             }
         }
@@ -364,12 +367,12 @@ fn tree_of(record: &[u8; DIR_RECORD]) -> Option<Hash> {
     Hash::from_slice(&record[24..DIR_SUM])
 }
 
-fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+fn u32_at(bytes: &[u8], offset: usize) -> u32 {
+    u32::from_le_bytes([bytes[offset], bytes[offset + 1], bytes[offset + 2], bytes[offset + 3]])
 }
 
-fn u64_at(bytes: &[u8], at: usize) -> u64 {
-    u64::from(u32_at(bytes, at)) | u64::from(u32_at(bytes, at + 4)) << 32
+fn u64_at(bytes: &[u8], offset: usize) -> u64 {
+    u64::from(u32_at(bytes, offset)) | u64::from(u32_at(bytes, offset + 4)) << 32
 }
 
 /// A sum that detects damage, of these parts as one: fast enough for every byte of a warm scan's cache.

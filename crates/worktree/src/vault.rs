@@ -120,25 +120,29 @@ impl Vault {
     /// against `copy_budget`. It is durable after [`Vault::sync`].
     pub fn keep(&self, dir: BorrowedFd<'_>, name: &[u8], key: &[u8], copy_budget: u64) -> io::Result<Kept> {
         let name = OsStr::from_bytes(name);
-        let (source, found) = match open_file(&dir, name) {
+        let (source, stat_now) = match open_file(&dir, name) {
             Ok(opened) => opened,
             Err(Errno::ACCESS | Errno::PERM) => return Ok(Kept::Unreadable),
             Err(errno) => return Err(errno.into()),
         };
-        let size = found.st_size as u64;
-        let known = rustix::fs::statat(&self.dir, OsStr::from_bytes(key), AtFlags::SYMLINK_NOFOLLOW).ok();
-        if let Some(known) = known {
+        let size = stat_now.st_size as u64;
+        let kept_stat = rustix::fs::statat(&self.dir, OsStr::from_bytes(key), AtFlags::SYMLINK_NOFOLLOW).ok();
+        if let Some(kept_stat) = kept_stat {
             match self.check_source(&source, key, size) {
                 CopyOutcome::Intact => {}
                 outcome => return Ok(outcome.into_kept()),
             }
-            let is_same_file = (known.st_dev, known.st_ino) == (found.st_dev, found.st_ino);
+            let is_same_file = (kept_stat.st_dev, kept_stat.st_ino) == (stat_now.st_dev, stat_now.st_ino);
             if is_same_file && size > MAX_COPIED_FILE_BYTES {
                 self.lock_unsynced().linked.push(source);
                 return Ok(self.kept_before());
             }
             if !is_same_file && self.verify(key).is_ok() {
-                return Ok(if known.st_size == found.st_size { self.kept_before() } else { Kept::NameTaken });
+                return Ok(if kept_stat.st_size == stat_now.st_size {
+                    self.kept_before()
+                } else {
+                    Kept::NameTaken
+                });
             }
             // A link of an earlier version, or a damaged file: replaced below.
         }
@@ -185,7 +189,7 @@ impl Vault {
         faults::point()?;
         let linked = match rustix::fs::linkat(dir, name, &self.dir, key, AtFlags::empty()) {
             Err(Errno::EXIST) => {
-                // Damaged, or the caller would not be here: replace it.
+                // The existing file is damaged, otherwise it would have been used: replace it.
                 rustix::fs::unlinkat(&self.dir, key, AtFlags::empty())?;
                 rustix::fs::linkat(dir, name, &self.dir, key, AtFlags::empty())
             }
@@ -295,17 +299,17 @@ impl Vault {
 
     /// Whether `key` is kept with the same bytes as the file at `path`; `None` if it is not kept.
     pub fn holds_same(&self, key: &[u8], path: &Path) -> io::Result<Option<bool>> {
-        let kept = match self.open_file(key) {
+        let kept_file = match self.open_file(key) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            kept => kept?,
+            kept_file => kept_file?,
         };
-        let given = File::open(path)?;
-        if kept.metadata()?.len() != given.metadata()?.len() {
+        let source = File::open(path)?;
+        if kept_file.metadata()?.len() != source.metadata()?.len() {
             return Ok(Some(false));
         }
-        let (mut kept, mut given) = (io::BufReader::new(kept), io::BufReader::new(given));
+        let (mut kept_file, mut source) = (io::BufReader::new(kept_file), io::BufReader::new(source));
         loop {
-            let (a, b) = (kept.fill_buf()?, given.fill_buf()?);
+            let (a, b) = (kept_file.fill_buf()?, source.fill_buf()?);
             let count = a.len().min(b.len());
             if a[..count] != b[..count] {
                 return Ok(Some(false));
@@ -313,8 +317,8 @@ impl Vault {
             if count == 0 {
                 return Ok(Some(true));
             }
-            kept.consume(count);
-            given.consume(count);
+            kept_file.consume(count);
+            source.consume(count);
         }
     }
 
@@ -337,56 +341,56 @@ impl Vault {
     /// Restores `key` as the new file `name` in `dir`, with these permission bits, after checking its content: as a copy,
     /// or as a link if it is too large and cannot share blocks.
     pub fn bring_back(&self, key: &[u8], dir: BorrowedFd<'_>, name: &OsStr, mode: u32) -> io::Result<()> {
-        let kept = self.open_file(key)?;
+        let kept_file = self.open_file(key)?;
         let create = || {
             faults::point()?;
             let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             io::Result::Ok(File::from(rustix::fs::openat(dir, name, flags, Mode::from_raw_mode(0o600))?))
         };
         let mut into = create()?;
-        let mut restored = clone_checked(&kept, &into, key);
-        if matches!(restored, Ok(None)) && kept.metadata()?.len() > MAX_COPIED_FILE_BYTES {
+        let mut restored = clone_checked(&kept_file, &into, key);
+        if matches!(restored, Ok(None)) && kept_file.metadata()?.len() > MAX_COPIED_FILE_BYTES {
             rustix::fs::unlinkat(dir, name, AtFlags::empty())?;
-            if self.link_back(&kept, key, dir, name, mode)? {
+            if self.link_back(&kept_file, key, dir, name, mode)? {
                 return Ok(());
             }
             into = create()?;
         }
         if let Ok(None) = restored {
-            restored = copy_checked(&kept, &into, key).map(Some);
+            restored = copy_checked(&kept_file, &into, key).map(Some);
         }
-        let done = restored.and_then(|outcome| match outcome {
+        let result = restored.and_then(|outcome| match outcome {
             Some(CopyOutcome::Intact) => Ok(rustix::fs::fchmod(&into, Mode::from_raw_mode(mode))?),
             Some(CopyOutcome::Damaged(problem)) => Err(damaged(&problem)),
             Some(CopyOutcome::Unreadable) | None => Err(damaged("it cannot be read")),
         });
-        if done.is_err() {
+        if result.is_err() {
             let _ = rustix::fs::unlinkat(dir, name, AtFlags::empty());
         }
-        done
+        result
     }
 
     /// Restores a large file as a link, after checking it. Returns `false` if a link is impossible, or would have other
     /// permission bits.
     fn link_back(
         &self,
-        kept: &File,
+        kept_file: &File,
         key: &[u8],
         dir: BorrowedFd<'_>,
         name: &OsStr,
         mode: u32,
     ) -> io::Result<bool> {
-        let stat = rustix::fs::fstat(kept)?;
+        let stat = rustix::fs::fstat(kept_file)?;
         if stat.st_mode & stepback_model::tree::MODE_MASK != mode && stat.st_nlink > 1 {
             return Ok(false);
         }
-        match check_open_file(kept, key) {
+        match check_open_file(kept_file, key) {
             CopyOutcome::Intact => {}
             CopyOutcome::Damaged(problem) => return Err(damaged(&problem)),
             CopyOutcome::Unreadable => return Err(damaged("it cannot be read")),
         }
         faults::point()?;
-        rustix::fs::fchmod(kept, Mode::from_raw_mode(mode))?;
+        rustix::fs::fchmod(kept_file, Mode::from_raw_mode(mode))?;
         match rustix::fs::linkat(&self.dir, OsStr::from_bytes(key), dir, name, AtFlags::empty()) {
             Ok(()) => Ok(true),
             Err(Errno::XDEV | Errno::PERM | Errno::MLINK | Errno::OPNOTSUPP) => Ok(false),
@@ -398,7 +402,7 @@ impl Vault {
     pub fn sync(&self) -> io::Result<()> {
         let Unsynced { mut copies, linked, dir } = std::mem::take(&mut *self.lock_unsynced());
         let synced = self.sync_files(&copies, &linked);
-        let named = synced.and_then(|()| {
+        let result = synced.and_then(|()| {
             while let Some(copy) = copies.last() {
                 faults::point()?;
                 rustix::fs::renameat(&self.dir, &copy.temporary, &self.dir, &copy.key)?;
@@ -408,7 +412,7 @@ impl Vault {
             Ok(())
         });
         self.remove_copies(&copies);
-        named?;
+        result?;
         if dir || std::mem::take(&mut self.lock_unsynced().dir) {
             faults::point()?;
             rustix::fs::fsync(&self.dir)?;
@@ -417,12 +421,13 @@ impl Vault {
     }
 
     /// Counts the bytes that [`Self::retain`] would free.
-    pub fn bytes_without(&self, wanted: impl Fn(&[u8]) -> bool) -> io::Result<u64> {
+    pub fn bytes_without(&self, is_wanted: impl Fn(&[u8]) -> bool) -> io::Result<u64> {
         let mut bytes = 0;
         for entry in fs::read_dir(&self.path)? {
             let entry = entry?;
             let metadata = entry.metadata()?;
-            if !wanted(entry.file_name().as_bytes()) && std::os::unix::fs::MetadataExt::nlink(&metadata) == 1
+            if !is_wanted(entry.file_name().as_bytes())
+                && std::os::unix::fs::MetadataExt::nlink(&metadata) == 1
             {
                 bytes += metadata.len();
             }
@@ -449,11 +454,11 @@ impl Vault {
     }
 
     /// Removes every file whose key is not wanted; returns how many files and bytes were freed.
-    pub fn retain(&self, wanted: impl Fn(&[u8]) -> bool) -> io::Result<(u64, u64)> {
+    pub fn retain(&self, is_wanted: impl Fn(&[u8]) -> bool) -> io::Result<(u64, u64)> {
         let (mut files, mut bytes) = (0, 0);
         for entry in fs::read_dir(&self.path)? {
             let entry = entry?;
-            if !wanted(entry.file_name().as_bytes()) {
+            if !is_wanted(entry.file_name().as_bytes()) {
                 let metadata = entry.metadata()?;
                 faults::point()?;
                 fs::remove_file(entry.path())?;

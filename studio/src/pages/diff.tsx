@@ -36,14 +36,14 @@ export default function DiffPage() {
     const to = b ? await resolvePoint(b, selected?.id, signal) : null;
     const path = to ? `/checkpoints/${from.id}/diff/${to.id}` : `/checkpoints/${from.id}/diff`;
     const items: ChangedFile[] = [];
-    let after: string | null | undefined;
+    let cursor: string | null | undefined;
     for (let pageIndex = 0; pageIndex < pages; pageIndex++) {
-      const page: Diff = await get(path, { text: true, limit: PAGE_SIZE, after }, signal);
+      const page: Diff = await get(path, { text: true, limit: PAGE_SIZE, after: cursor }, signal);
       items.push(...page.items);
-      after = page.next_cursor;
-      if (!after) break;
+      cursor = page.next_cursor;
+      if (!cursor) break;
     }
-    return { from, to, items, more: Boolean(after) };
+    return { from, to, items, more: Boolean(cursor) };
   });
   const diff = request.data;
   const totals = useMemo(() => {

@@ -31,15 +31,15 @@ export default function LivePage() {
           <h2>{stops.length ? pluralize(stops.length, 'waiting agent') : 'No waiting agents'}</h2>
           {stops.length === 0 && (
             <EmptyState title="No agent is stopped">
-              <p>An agent that reaches a breakpoint waits here. You can also pause a running agent on the page of its session.</p>
+              <p>An agent that reaches a breakpoint waits here. You can also pause a running agent on its session page.</p>
             </EmptyState>
           )}
           {stops.map((stop) => (
-            <StopCard key={stop.id} stop={stop} />
+            <PausedCall key={stop.id} stop={stop} />
           ))}
           {activeSessions.length > 0 && (
             <>
-              <h2>Active</h2>
+              <h2>Active sessions</h2>
               <ul className="plain">
                 {activeSessions.map((session) => (
                   <li key={session.id}>
@@ -62,19 +62,19 @@ export default function LivePage() {
 }
 
 function NotificationButton() {
-  const [allowed, setAllowed] = useState('Notification' in window ? Notification.permission : 'denied');
-  if (allowed !== 'default') return null;
-  return <Button onClick={() => void Notification.requestPermission().then(setAllowed)}>Notify me when an agent stops</Button>;
+  const [permission, setPermission] = useState('Notification' in window ? Notification.permission : 'denied');
+  if (permission !== 'default') return null;
+  return <Button onClick={() => void Notification.requestPermission().then(setPermission)}>Notify me when an agent is waiting</Button>;
 }
 
-function StopCard({ stop }: { stop: Stop }) {
+function PausedCall({ stop }: { stop: Stop }) {
   const [input, setInput] = useState(() => formatValue(stop.input));
   const [reason, setReason] = useState('');
   const [message, setMessage] = useState('');
   const [error, setError] = useState<ApiError | null>(null);
   const [busy, setBusy] = useState(false);
   const changed = input !== formatValue(stop.input);
-  const answer = async (body: Record<string, unknown>, notice: string) => {
+  const sendAnswer = async (body: Record<string, unknown>, notice: string) => {
     setBusy(true);
     setError(null);
     try {
@@ -87,7 +87,7 @@ function StopCard({ stop }: { stop: Stop }) {
   };
   const resume = () => {
     if (!changed) {
-      void answer({ answer: 'resume' }, 'The agent continues.');
+      void sendAnswer({ answer: 'resume' }, 'The agent continues.');
       return;
     }
     let edited: unknown;
@@ -98,7 +98,7 @@ function StopCard({ stop }: { stop: Stop }) {
       return;
     }
     const notice = stop.can_edit_input ? 'The agent continues with the changed input.' : `${stop.agent} does not support changed inputs: the call is denied, with a request to the model to repeat it with this input.`;
-    void answer({ answer: 'edit', input: edited }, notice);
+    void sendAnswer({ answer: 'edit', input: edited }, notice);
   };
   const inject = async () => {
     try {
@@ -132,10 +132,10 @@ function StopCard({ stop }: { stop: Stop }) {
         <Button variant="primary" disabled={busy} onClick={resume}>
           {changed ? 'Continue with this input' : 'Continue'}
         </Button>
-        <Button disabled={busy} onClick={() => void answer({ answer: 'step' }, 'The agent continues, and stops at its next call.')}>Step</Button>
+        <Button disabled={busy} onClick={() => void sendAnswer({ answer: 'step' }, 'The agent continues, and stops at its next call.')}>Step</Button>
         <span className="gap" />
         <input aria-label="Reason" placeholder="reason" value={reason} onChange={(event) => setReason(event.target.value)} />
-        <Button variant="danger" disabled={busy} onClick={() => void answer({ answer: 'deny', reason: reason || null }, 'The call is denied.')}>Deny</Button>
+        <Button variant="danger" disabled={busy} onClick={() => void sendAnswer({ answer: 'deny', reason: reason || null }, 'The call is denied.')}>Deny</Button>
       </div>
       <div className="foot">
         <input className="grow" aria-label="Message" placeholder="Send a message with its next call …" value={message} onChange={(event) => setMessage(event.target.value)} />

@@ -116,10 +116,10 @@ export const TimelineCanvas = forwardRef<TimelineCanvasHandle, TimelineCanvasPro
       draw();
     };
     const zoom = (factor: number, x = state.width / 2) => {
-      const at = state.view.start + x / state.view.scale;
+      const stepAtPointer = state.view.start + x / state.view.scale;
       state.view.scale *= factor;
       clamp();
-      state.view.start = at - x / state.view.scale;
+      state.view.start = stepAtPointer - x / state.view.scale;
       clamp();
       state.isAdjusted = true;
       draw();

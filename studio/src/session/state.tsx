@@ -63,7 +63,7 @@ function FilesPanel({ base, step }: { base: string; step: Step }) {
   // A changed file is selected at first.
   const firstChanged = request.data?.find((file) => file.type === 'file' && kindByPath.has(file.path)) ?? null;
   const shownFile = selected ?? firstChanged;
-  const shown = useMemo(() => {
+  const visibleFiles = useMemo(() => {
     const needle = filter.toLowerCase();
     return (request.data ?? []).filter((file) => {
       if (needle) return file.type !== 'directory' && file.path.toLowerCase().includes(needle);
@@ -80,7 +80,7 @@ function FilesPanel({ base, step }: { base: string; step: Step }) {
       <div className="tree">
         <input type="search" aria-label="Find a file" placeholder={`Find among ${pluralize(request.data.length, 'path')} …`} value={filter} onChange={(event) => setFilter(event.target.value)} />
         <ul aria-label="Files at this step">
-          {shown.slice(0, 2000).map((file) => {
+          {visibleFiles.slice(0, 2000).map((file) => {
             const depth = filter ? 0 : file.path.split('/').length - 1;
             const isDirectory = file.type === 'directory';
             const kind = kindByPath.get(file.path);
@@ -117,7 +117,7 @@ function FilesPanel({ base, step }: { base: string; step: Step }) {
             </li>
           ))}
         </ul>
-        {shown.length > 2000 && <p className="dim">… and {pluralize(shown.length - 2000, 'more path', 'more paths')}; filter to see them</p>}
+        {visibleFiles.length > 2000 && <p className="dim">… and {pluralize(visibleFiles.length - 2000, 'more path', 'more paths')}; filter to see them</p>}
       </div>
       <div className="content">
         {shownFile ? (

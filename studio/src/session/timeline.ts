@@ -148,15 +148,15 @@ export class Timeline {
   indexOf(number: number): number {
     let low = 0;
     let high = this.length - 1;
-    let found = 0;
+    let index = 0;
     while (low <= high) {
       const middle = (low + high) >> 1;
       if ((this.number[middle] ?? 0) <= number) {
-        found = middle;
+        index = middle;
         low = middle + 1;
       } else high = middle - 1;
     }
-    return found;
+    return index;
   }
 
   /** The nearest matching step in a direction; -1 if there is none. */
@@ -189,6 +189,6 @@ export class Timeline {
 }
 
 function internIndex(names: string[], name: string): number {
-  const at = names.indexOf(name);
-  return at >= 0 ? at : names.push(name) - 1;
+  const index = names.indexOf(name);
+  return index >= 0 ? index : names.push(name) - 1;
 }

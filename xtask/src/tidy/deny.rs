@@ -1,7 +1,7 @@
 //! What the project may depend on, by `deny.toml`: licences, banned crates and sources.
 //!
-//! The file has the format of cargo-deny, which need not be installed: this module checks the same rules by what
-//! `cargo metadata` says, offline. A key that it does not know is a problem, so that no line of the file is mere decoration.
+//! The file has the format of cargo-deny, which need not be installed: this module checks the same rules offline, with
+//! the output of `cargo metadata`. An unknown key is a problem, so that every line of the file has an effect.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -44,7 +44,7 @@ impl DenyRules {
         })
     }
 
-    /// What is wrong with the packages that cargo lists.
+    /// Returns the problems with the packages that cargo lists.
     pub fn check(&self, metadata: &Value) -> Vec<String> {
         let mut problems = Vec::new();
         for package in metadata["packages"].as_array().into_iter().flatten() {
@@ -60,10 +60,10 @@ impl DenyRules {
                 problems.push(format!("{name}: is banned: {reason}"));
             }
             problems.extend(
-                self.check_source(package["source"].as_str()).map(|found| format!("{name}: {found}")),
+                self.check_source(package["source"].as_str()).map(|problem| format!("{name}: {problem}")),
             );
             for dependency in package["dependencies"].as_array().into_iter().flatten() {
-                // Wildcards in crates of others are theirs.
+                // Wildcards in crates of others cannot be changed here.
                 let wildcard = dependency["req"] == "*" && dependency["path"].is_null();
                 if package["source"].is_null() && wildcard {
                     problems.push(format!("{name}: takes any version of {}", dependency["name"]));
@@ -81,7 +81,7 @@ impl DenyRules {
             "registry" | "sparse" => &self.registries,
             _ => &self.repositories,
         };
-        (!allowed.iter().any(|one| one == address))
+        (!allowed.iter().any(|allowed_address| allowed_address == address))
             .then(|| format!("comes from {}, which is not an allowed source", source.unwrap_or_default()))
     }
 
@@ -120,9 +120,9 @@ impl DenyRules {
             ["(", rest @ ..] => {
                 *words = rest;
                 let allowed = self.any_of(words);
-                let closed = words.first() == Some(&")");
+                let is_closed = words.first() == Some(&")");
                 *words = words.get(1..).unwrap_or_default();
-                allowed && closed
+                allowed && is_closed
             }
             [license, "WITH", exception, rest @ ..] => {
                 *words = rest;
@@ -146,7 +146,7 @@ const LISTS: [(&str, &str); 5] = [
     ("sources", "allow-git"),
 ];
 
-/// Rules that are built in here; the file has to state them, because cargo-deny knows others.
+/// Rules that are built in here; the file has to state them, because cargo-deny has other defaults.
 const FIXED: [(&str, &str, &str); 5] = [
     ("bans", "multiple-versions", "allow"),
     ("bans", "wildcards", "deny"),
@@ -169,8 +169,8 @@ fn refuse_unchecked(file: &Table) -> Result<()> {
     }
     for (section, content) in file {
         for key in content.as_table().into_iter().flat_map(Table::keys) {
-            let known = (section.as_str(), key.as_str());
-            if !LISTS.contains(&known) && !FIXED.iter().any(|(section, key, _)| (*section, *key) == known) {
+            let rule = (section.as_str(), key.as_str());
+            if !LISTS.contains(&rule) && !FIXED.iter().any(|(section, key, _)| (*section, *key) == rule) {
                 bail!("`{key}` in [{section}] is not checked by tidy; remove it, or teach tidy");
             }
         }

@@ -1,20 +1,20 @@
 //! The layer table of ARCHITECTURE.md and the rules for edges between crates.
 //!
-//! Pure: text and crate list in, problems out, so the rules are tested on small graphs. The table stands
-//! under the heading `## Layers`, one row per layer from top to bottom: `| layer | crates | edges |`. The
-//! third column is optional and lists edges inside one layer that are allowed, as `from → to`.
+//! Pure: it takes text and a list of crates and returns problems, so that the rules are tested on small graphs. The table
+//! is below the heading `## Layers`, one row per layer from top to bottom: `| layer | crates | edges |`. The third column
+//! is optional and lists allowed edges inside one layer, as `from → to`.
 
 use std::collections::BTreeMap;
 
 use crate::workspace::{Crate, DependencyKind};
 
-/// Crates outside the order: tools and test helpers, each with its own rule.
+/// Crates outside the layers: tools and test helpers, each with its own rule.
 const ASIDE: &str = "aside";
 
 /// The parsed layer table.
 #[derive(Debug)]
 pub struct Layers {
-    /// Crate folder to the position of its layer, counted from the top; `None` is aside.
+    /// The layer of each crate folder, counted from the top; `None` for crates outside the layers.
     places: BTreeMap<String, Option<usize>>,
     names: Vec<String>,
     allowed: Vec<(String, String)>,
@@ -29,7 +29,7 @@ impl Layers {
             .skip(1)
             .take_while(|line| !line.starts_with("## ") && !line.starts_with("# "));
         let mut layers = Self { places: BTreeMap::new(), names: Vec::new(), allowed: Vec::new() };
-        // The first table of the section is the one that counts; prose around it is free.
+        // Only the first table of the section is read; prose around it is ignored.
         let rows = section.skip_while(|line| !is_row(line)).take_while(|line| is_row(line));
         for (number, row) in rows.enumerate() {
             let cells: Vec<&str> = row.trim().trim_matches('|').split('|').map(str::trim).collect();
@@ -79,7 +79,7 @@ impl Layers {
         Ok(())
     }
 
-    /// Lists every crate the table misses or invents, and every edge it does not allow.
+    /// Lists every crate that the table lacks or invents, and every edge that it does not allow.
     pub fn check(&self, crates: &[Crate]) -> Vec<String> {
         let mut problems = Vec::new();
         let folders: BTreeMap<&str, &str> =
@@ -138,8 +138,8 @@ impl Layers {
                 }
                 _ => None,
             },
-            // Tools and test helpers may use whatever they test. `faults` is the exception: everybody
-            // may use it, so it may use none, or an edge through it could point up.
+            // Tools and test helpers may use whatever they test. `faults` is the exception: every crate may use it, so it
+            // may use none, or an edge through it could point up.
             (None, Some(_)) if from == "faults" && kind != DependencyKind::Dev => {
                 Some("every layer may use `faults`, so it depends on no layer".to_owned())
             }

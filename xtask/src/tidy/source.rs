@@ -1,17 +1,17 @@
-//! Rules for source files: documented modules, short files and functions, and no type name twice in the workspace.
+//! Rules for source files: documented modules, short files and functions, and unique type names in the workspace.
 //!
-//! Pure: text in, problems out. Files are read line by line, which is enough for code that rustfmt has formatted: an item ends
-//! at the first `}` with the indentation of its first line.
+//! Pure: it takes text and returns problems. Files are read line by line, which is enough for code that rustfmt has
+//! formatted: an item ends at the first `}` with the indentation of its first line.
 
 use std::collections::BTreeMap;
 
-/// Files longer than this are split; a reader should be able to hold a module in mind.
+/// Longer files have to be split.
 const MAX_LINES: usize = 600;
 /// The same without comments, empty lines and unit tests, below `src`.
 const MAX_CODE_LINES: usize = 500;
 /// Lines of a function, in code and tests.
 const MAX_FUNCTION_LINES: usize = 100;
-/// Lines of documentation at the top of a crate.
+/// The most lines of documentation at the top of a crate.
 const MIN_CRATE_DOC_LINES: usize = 3;
 
 /// One file.
@@ -37,14 +37,15 @@ impl SourceFile {
     pub(super) fn code_lines(&self) -> impl Iterator<Item = (usize, &str)> {
         let holds_tests = self.path.ends_with("/tests.rs") || self.path.contains("/tests/");
         let lines: Vec<&str> = self.text.lines().collect();
-        let is_for_tests = |at: usize| lines.get(at) == Some(&"#[cfg(test)]");
-        let opens_module = |at: &usize| {
-            is_for_tests(*at)
-                && lines.get(at + 1).is_some_and(|next| next.starts_with("mod ") && next.ends_with('{'))
+        let is_for_tests = |index: usize| lines.get(index) == Some(&"#[cfg(test)]");
+        let opens_module = |index: &usize| {
+            is_for_tests(*index)
+                && lines.get(index + 1).is_some_and(|next| next.starts_with("mod ") && next.ends_with('{'))
         };
         let end = if holds_tests { 0 } else { (0..lines.len()).find(opens_module).unwrap_or(lines.len()) };
-        let kept = (0..end).filter(|&at| !(is_for_tests(at) || at > 0 && is_for_tests(at - 1)));
-        kept.map(|at| (at + 1, lines[at])).collect::<Vec<_>>().into_iter()
+        let counted_lines =
+            (0..end).filter(|&index| !(is_for_tests(index) || index > 0 && is_for_tests(index - 1)));
+        counted_lines.map(|index| (index + 1, lines[index])).collect::<Vec<_>>().into_iter()
     }
 
     /// Problems of this file alone.
@@ -99,7 +100,7 @@ struct Function<'a> {
 
 fn find_functions(text: &str) -> Vec<Function<'_>> {
     let lines: Vec<&str> = text.lines().collect();
-    let mut found = Vec::new();
+    let mut functions = Vec::new();
     for (start, line) in lines.iter().enumerate() {
         let Some(name) = function_name(line) else { continue };
         // The signature ends where the body opens; a declaration and a function of one line have no body to measure.
@@ -110,41 +111,42 @@ fn find_functions(text: &str) -> Vec<Function<'_>> {
             continue;
         }
         let indentation = line.len() - line.trim_start().len();
-        let ends = |line: &&str| line.trim_start() == "}" && line.len() == indentation + 1;
-        let Some(end) = lines[start..].iter().position(ends) else { continue };
-        found.push(Function { line: start + 1, name, lines: end + 1 });
+        let closes_body = |line: &&str| line.trim_start() == "}" && line.len() == indentation + 1;
+        let Some(end) = lines[start..].iter().position(closes_body) else { continue };
+        functions.push(Function { line: start + 1, name, lines: end + 1 });
     }
-    found
+    functions
 }
 
 fn function_name(line: &str) -> Option<&str> {
-    let (before, after) = line.split_once("fn ")?;
-    let before = before.trim().trim_end_matches("\"C\"");
+    let (qualifiers, signature) = line.split_once("fn ")?;
+    let qualifiers = qualifiers.trim().trim_end_matches("\"C\"");
     let is_modifier = |word: &str| {
         matches!(word, "const" | "async" | "unsafe" | "extern" | "pub") || word.starts_with("pub(")
     };
-    let name = after.split(|c: char| !c.is_alphanumeric() && c != '_').next()?;
-    (before.split_whitespace().all(is_modifier) && !name.is_empty()).then_some(name)
+    let name = signature.split(|c: char| !c.is_alphanumeric() && c != '_').next()?;
+    (qualifiers.split_whitespace().all(is_modifier) && !name.is_empty()).then_some(name)
 }
 
 /// Public types that have the same name in two crates.
 pub fn check_type_names(files: &[SourceFile]) -> Vec<String> {
-    let mut places: BTreeMap<&str, Vec<(&str, String)>> = BTreeMap::new();
+    let mut locations: BTreeMap<&str, Vec<(&str, String)>> = BTreeMap::new();
     for file in files.iter().filter(|file| file.is_in_src()) {
         for (number, line) in file.code_lines() {
             let Some(name) = type_name(line) else { continue };
-            let place = (file.package.as_str(), format!("{}:{number}", file.path));
-            places.entry(name).or_default().push(place);
+            let location = (file.package.as_str(), format!("{}:{number}", file.path));
+            locations.entry(name).or_default().push(location);
         }
     }
-    let in_several = |places: &[(&str, String)]| places.iter().any(|(package, _)| *package != places[0].0);
-    let named = places.into_iter().filter(|(_, places)| in_several(places));
+    let in_several =
+        |locations: &[(&str, String)]| locations.iter().any(|(package, _)| *package != locations[0].0);
+    let named = locations.into_iter().filter(|(_, locations)| in_several(locations));
     named
-        .map(|(name, places)| {
-            let places: Vec<String> = places.into_iter().map(|(_, place)| place).collect();
+        .map(|(name, locations)| {
+            let locations: Vec<String> = locations.into_iter().map(|(_, location)| location).collect();
             format!(
                 "{}: `{name}` is the name of a type in another crate too; name it after its subject",
-                places.join(", ")
+                locations.join(", ")
             )
         })
         .collect()
@@ -154,7 +156,7 @@ fn type_name(line: &str) -> Option<&str> {
     let rest = line.trim_start().strip_prefix("pub ")?;
     let (kind, rest) = rest.trim_start_matches("unsafe ").split_once(' ')?;
     let name = rest.split(|c: char| !c.is_alphanumeric() && c != '_').next()?;
-    // A macro's `$name` is no name yet.
+    // A macro's `$name` is not a name.
     let is_type = matches!(kind, "struct" | "enum" | "trait" | "type" | "union");
     (is_type && !name.is_empty()).then_some(name)
 }

@@ -31,7 +31,8 @@ const MARKS: [&str; 20] = [
     "linkat(",
 ];
 
-/// The crate whose job it is, the stores, which know nothing about workspaces, and the crates that no user runs.
+/// The crate whose purpose it is, the stores, which do not know workspaces, and the crates that are not part of the
+/// program.
 const FREE: [&str; 8] = ["worktree", "store", "postgres", "bench", "faults", "powerloss", "testkit", "xtask"];
 
 /// The other modules that write, and where.
@@ -83,10 +84,10 @@ fn check_against(files: &[SourceFile], writers: &[(&str, &str)]) -> Vec<String> 
     let mut problems = Vec::new();
     let mut used = Vec::new();
     for file in files.iter().filter(|file| file.path.contains("/src/") && !is_free(file)) {
-        let writes = |(_, line): &(usize, &str)| {
+        let writes_by_path = |(_, line): &(usize, &str)| {
             !line.trim_start().starts_with("//") && MARKS.iter().any(|mark| line.contains(mark))
         };
-        let Some((number, line)) = file.code_lines().find(writes) else { continue };
+        let Some((number, line)) = file.code_lines().find(writes_by_path) else { continue };
         if writers.iter().any(|(path, _)| *path == file.path) {
             used.push(file.path.as_str());
             continue;
@@ -100,8 +101,8 @@ fn check_against(files: &[SourceFile], writers: &[(&str, &str)]) -> Vec<String> 
     }
     let is_known = |path: &str| files.iter().any(|file| file.path == path);
     for (path, _) in writers.iter().filter(|(path, _)| !used.contains(path)) {
-        let what = if is_known(path) { "writes no files" } else { "does not exist" };
-        problems.push(format!("{path}: {what}; remove it from xtask/src/tidy/writers.rs"));
+        let problem = if is_known(path) { "writes no files" } else { "does not exist" };
+        problems.push(format!("{path}: {problem}; remove it from xtask/src/tidy/writers.rs"));
     }
     problems
 }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use stepback_model::path::RelPath;
 use stepback_store::new_file::{Durability, NewFile};
-use stepback_worktree::anchored_path::Beneath;
+use stepback_worktree::anchored_path::AnchoredDir;
 use stepback_worktree::anchored_write;
 
 use super::{InstallError, InstallPlan};
@@ -84,14 +84,14 @@ fn create_dirs<'a>(
 /// anywhere; those of the user wherever they are.
 enum SettingsWriter {
     User,
-    Workspace { root: PathBuf, beneath: Beneath },
+    Workspace { root: PathBuf, beneath: AnchoredDir },
 }
 
 impl SettingsWriter {
     fn open(within: Option<&Path>) -> Result<Self, InstallError> {
         let Some(workspace) = within else { return Ok(Self::User) };
         let root = workspace.canonicalize().map_err(InstallError::io_error(workspace))?;
-        let beneath = Beneath::open(&root).map_err(InstallError::io_error(workspace))?;
+        let beneath = AnchoredDir::open(&root).map_err(InstallError::io_error(workspace))?;
         Ok(Self::Workspace { root, beneath })
     }
 

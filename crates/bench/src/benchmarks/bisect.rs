@@ -1,8 +1,8 @@
-//! `bench bisect`: how long a past state takes to be set up for a probe, beside git's ways of doing the same.
+//! `bench bisect`: how long it takes to set up a past state for a probe, compared with git.
 //!
 //! stepback and git record the same thousand states of equal copies of a tree. stepback then searches for the step that
-//! broke something, and git sets up the same states in the same order, as `git bisect` does: by checking one after the other
-//! out in one directory, here a worktree of its own, which is made for the first.
+//! broke something; git sets up the same states in the same order, as `git bisect` does: by checking out one after the
+//! other in one worktree, which is created for the first.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -22,26 +22,26 @@ use crate::report::results::{median, ms};
 use crate::run::{Run, flush};
 use crate::systems::{self, System};
 
-/// What a person would run: quick, so that setting up is what takes time.
+/// A quick command, so that most of the time is spent on setting up states.
 const COMMAND: &str = "test ! -e broken";
-/// The states to be set up lie far apart, so one checkpoint in so many has ten changes instead of three.
+/// The probed states are far apart; therefore one checkpoint in `n` has ten changes instead of three.
 const MANY_CHANGES: usize = 10;
 
-/// After files were removed, ext4 does not use their places for so long and looks at each of them for every new file: what is
-/// measured would be the removal.
+/// After files were removed, ext4 does not reuse their inodes for some time, but checks each of them for every new file.
+/// Without this pause the benchmark would measure the removal.
 const EXT4_REUSE_DELAY: Duration = Duration::from_secs(310);
 
-/// What was measured.
+/// The results of this benchmark.
 #[derive(Default)]
 pub struct BisectResults {
     files: usize,
     checkpoints: usize,
     /// The numbers of the probed checkpoints, in the order of the probes.
     order: Vec<usize>,
-    /// For each probe the milliseconds of each round.
+    /// For each probe, the milliseconds of each round.
     stepback: Vec<Vec<f64>>,
     checkout: Vec<Vec<f64>>,
-    /// The whole search in milliseconds, one for each round.
+    /// The duration of the whole search in milliseconds, one value per round.
     search: Vec<f64>,
     git_search: Vec<f64>,
     peak: u64,
@@ -56,7 +56,7 @@ struct History {
     broken: usize,
 }
 
-/// Measures all of it.
+/// Runs this benchmark.
 pub fn measure(run: &mut Run<'_>, tree: &SourceTree) -> Result<BisectResults> {
     let area = run.area.join("bisect");
     eprintln!("  recording {} checkpoints of {} files", run.options.turns, tree.files);
@@ -67,12 +67,12 @@ pub fn measure(run: &mut Run<'_>, tree: &SourceTree) -> Result<BisectResults> {
     for round in 0..rounds {
         for turn in 0..2 {
             flush(&run.area);
-            // stepback removes its scratch directory when it is done, and recording removes files too.
+            // stepback removes its scratch directory afterwards, and recording removes files too.
             if !run.options.quick {
                 std::thread::sleep(EXT4_REUSE_DELAY);
             }
             run.monitor.begin_block("bisect");
-            // The first round is stepback's, because it says which states git has to set up.
+            // stepback runs first, because its search decides which states git has to set up.
             if (round + turn) % 2 == 0 {
                 measure_stepback(&area, &run.binary, &history, &mut measured)?;
             } else {
@@ -85,40 +85,40 @@ pub fn measure(run: &mut Run<'_>, tree: &SourceTree) -> Result<BisectResults> {
 }
 
 fn record_history(area: &Path, binary: &Path, tree: &SourceTree, steps: usize) -> Result<History> {
-    let mut ours = systems::by_name("stepback", area, binary)?;
-    let theirs = area.join("git").join("tree");
-    tree.copy_to(&ours.work_dirs().tree)?;
-    tree.copy_to(&theirs)?;
-    ours.reset()?;
+    let mut stepback_system = systems::by_name("stepback", area, binary)?;
+    let git_tree = area.join("git").join("tree");
+    tree.copy_to(&stepback_system.work_dirs().tree)?;
+    tree.copy_to(&git_tree)?;
+    stepback_system.reset()?;
     let mut candidates = Candidates::find(&tree.origin, 11)?;
     let broken = steps * 7 / 10;
     let mut ids = Vec::new();
     for number in 0..steps {
         let script = candidates.next_script(if number % MANY_CHANGES == 0 { 10 } else { 3 });
-        for root in [&ours.work_dirs().tree, &theirs] {
+        for root in [&stepback_system.work_dirs().tree, &git_tree] {
             script.apply(root)?;
             if number == broken {
                 std::fs::write(root.join("broken"), "by this step\n")?;
             }
         }
-        let (id, _) = ours.checkpoint(&format!("step {number}"))?;
+        let (id, _) = stepback_system.checkpoint(&format!("step {number}"))?;
         let touched = script.touched_paths();
         let broken = (number == broken).then_some("broken");
         let paths = touched.iter().map(String::as_str).chain(broken);
-        run_untimed(git::command().args(["add", "-A", "--"]).args(paths).current_dir(&theirs))?;
+        run_untimed(git::command().args(["add", "-A", "--"]).args(paths).current_dir(&git_tree))?;
         run_untimed(
-            git::command().args(["commit", "-q", "-m", &format!("step {number}")]).current_dir(&theirs),
+            git::command().args(["commit", "-q", "-m", &format!("step {number}")]).current_dir(&git_tree),
         )?;
         ids.push(id);
     }
-    let commits = run_untimed(git::command().args(["rev-list", "--reverse", "HEAD"]).current_dir(&theirs))?;
+    let commits = run_untimed(git::command().args(["rev-list", "--reverse", "HEAD"]).current_dir(&git_tree))?;
     let commits = String::from_utf8_lossy(&commits).into_owned();
-    // The first commit is the tree as it was generated.
+    // The first commit is the generated tree.
     let points: Vec<_> = ids.into_iter().zip(commits.lines().skip(1).map(str::to_owned)).collect();
     ensure!(points.len() == steps, "git has not as many commits as there are checkpoints");
     // In git's favour: a repository in daily use is not always packed.
-    run_untimed(git::command().args(["gc", "-q"]).current_dir(&theirs))?;
-    Ok(History { ours, theirs, points, broken })
+    run_untimed(git::command().args(["gc", "-q"]).current_dir(&git_tree))?;
+    Ok(History { ours: stepback_system, theirs: git_tree, points, broken })
 }
 
 fn measure_stepback(
@@ -127,17 +127,17 @@ fn measure_stepback(
     history: &History,
     measured: &mut BisectResults,
 ) -> Result<()> {
-    let place = history.ours.work_dirs();
+    let dirs = history.ours.work_dirs();
     let scratch = area.join("scratch");
     std::fs::create_dir_all(&scratch)?;
     let mut command = Command::new(binary);
     // The scratch directory is on the same file system as everything else.
     command
-        .env("STEPBACK_HOME", &place.store)
+        .env("STEPBACK_HOME", &dirs.store)
         .env("STEPBACK_WATCHER", "off")
         .env("TMPDIR", &scratch)
         .arg("-C")
-        .arg(&place.tree);
+        .arg(&dirs.tree);
     command.args(["bisect", "--run", COMMAND, "--good", &history.points[0].0, "--json"]);
     let mut clock = Clock::start();
     let stdout = clock.run(&mut command)?;
@@ -154,38 +154,39 @@ fn measure_stepback(
     let probes: Vec<&Value> = document["items"].as_array().into_iter().flatten().rev().collect();
     measured.order.clear();
     measured.stepback.resize(probes.len(), Vec::new());
-    for (probe, into) in probes.into_iter().zip(&mut measured.stepback) {
+    for (probe, samples) in probes.into_iter().zip(&mut measured.stepback) {
         let id = probe["id"].as_str().unwrap_or_default();
         measured.order.push(*numbers.get(id).with_context(|| format!("{id} was not recorded"))?);
-        into.push(probe["set_up_ms"].as_f64().context("a probe without a time")?);
+        samples.push(probe["set_up_ms"].as_f64().context("a probe without a time")?);
     }
     Ok(())
 }
 
 fn measure_git(area: &Path, round: usize, history: &History, measured: &mut BisectResults) -> Result<()> {
-    // A new one each time, and none is removed before the end.
-    let one = area.join("git").join(format!("worktree{round}"));
+    // A new directory each time; none is removed before the end.
+    let worktree = area.join("git").join(format!("worktree{round}"));
     let commit = |number: usize| history.points[number].1.as_str();
     measured.checkout.resize(measured.order.len(), Vec::new());
-    for (at, number) in measured.order.iter().enumerate() {
+    for (index, number) in measured.order.iter().enumerate() {
         let mut set_up = git::command();
-        match at {
+        match index {
             0 => set_up
                 .args(["worktree", "add", "-q", "--detach"])
-                .arg(&one)
+                .arg(&worktree)
                 .arg(commit(*number))
                 .current_dir(&history.theirs),
-            _ => set_up.args(["checkout", "-q", "--detach", commit(*number)]).current_dir(&one),
+            _ => set_up.args(["checkout", "-q", "--detach", commit(*number)]).current_dir(&worktree),
         };
-        measured.checkout[at].push(time_command(&mut set_up)?);
+        measured.checkout[index].push(time_command(&mut set_up)?);
     }
     let last = commit(history.points.len() - 1);
     let mut clock = Clock::start();
-    clock.run(git::command().args(["bisect", "start", last, commit(0)]).current_dir(&one))?;
-    let said = clock.run(git::command().args(["bisect", "run", "sh", "-c", COMMAND]).current_dir(&one))?;
+    clock.run(git::command().args(["bisect", "start", last, commit(0)]).current_dir(&worktree))?;
+    let output =
+        clock.run(git::command().args(["bisect", "run", "sh", "-c", COMMAND]).current_dir(&worktree))?;
     measured.git_search.push(ms(clock.stop().wall));
     let first = format!("{} is the first bad commit", commit(history.broken));
-    ensure!(String::from_utf8_lossy(&said).contains(&first), "git found another commit");
+    ensure!(String::from_utf8_lossy(&output).contains(&first), "git found another commit");
     Ok(())
 }
 
@@ -211,41 +212,45 @@ impl BisectResults {
 
     /// The goals, judged.
     pub fn judge_goals(&self) -> Vec<Goal> {
-        let ours = Self::median_per_probe(&self.stepback);
-        let slowest = ours.iter().copied().reduce(f64::max);
+        let stepback_medians = Self::median_per_probe(&self.stepback);
+        let slowest = stepback_medians.iter().copied().reduce(f64::max);
         let later = |values: &[f64]| median(values.iter().skip(1).copied());
-        let ratio =
-            later(&ours).zip(later(&Self::median_per_probe(&self.checkout))).map(|(ours, git)| ours / git);
-        let what = format!("{} files, {} checkpoints", self.files, self.checkpoints);
+        let ratio = later(&stepback_medians)
+            .zip(later(&Self::median_per_probe(&self.checkout)))
+            .map(|(stepback_medians, git)| stepback_medians / git);
+        let description = format!("{} files, {} checkpoints", self.files, self.checkpoints);
         vec![
-            at_most(format!("{what}: every probe set up in 300 ms"), slowest, 300.0, "ms"),
-            at_most(format!("{what}, after the first: no slower than git checkout"), ratio, 1.0, "×"),
+            at_most(format!("{description}: every probe set up in 300 ms"), slowest, 300.0, "ms"),
+            at_most(format!("{description}, after the first: no slower than git checkout"), ratio, 1.0, "×"),
         ]
     }
 
     /// The tables of the report.
     pub fn render_report(&self) -> String {
-        let (ours, checkout) =
+        let (stepback_medians, checkout) =
             (Self::median_per_probe(&self.stepback), Self::median_per_probe(&self.checkout));
         let mut table =
             MarkdownTable::new(["probe", "checkpoint", "stepback", "git", "git ÷ stepback"].into_iter());
-        let shown = |value: Option<&f64>| value.map_or("–".to_owned(), |value| format!("{value:.1}"));
-        for (at, number) in self.order.iter().enumerate() {
-            let ratio = checkout.get(at).zip(ours.get(at)).map(|(git, ours)| git / ours);
+        let format_ms = |value: Option<&f64>| value.map_or("–".to_owned(), |value| format!("{value:.1}"));
+        for (index, number) in self.order.iter().enumerate() {
+            let ratio = checkout
+                .get(index)
+                .zip(stepback_medians.get(index))
+                .map(|(git, stepback_medians)| git / stepback_medians);
             table.rows.push(vec![
-                (at + 1).to_string(),
+                (index + 1).to_string(),
                 format!("{} of {}", number + 1, self.checkpoints),
-                shown(ours.get(at)),
-                shown(checkout.get(at)),
+                format_ms(stepback_medians.get(index)),
+                format_ms(checkout.get(index)),
                 ratio.map_or("–".to_owned(), |ratio| format!("{ratio:.2} ×")),
             ]);
         }
-        let mut whole = MarkdownTable::new(["whole search, ms", "median"].into_iter());
-        let middle = |values: &[f64]| shown(median(values.iter().copied()).as_ref());
-        whole
+        let mut search_table = MarkdownTable::new(["whole search, ms", "median"].into_iter());
+        let middle = |values: &[f64]| format_ms(median(values.iter().copied()).as_ref());
+        search_table
             .rows
             .push(vec!["stepback bisect --run, first and last probe included".into(), middle(&self.search)]);
-        whole.rows.push(vec![
+        search_table.rows.push(vec![
             "git bisect run in a worktree that was there, first and last not tried".into(),
             middle(&self.git_search),
         ]);
@@ -258,7 +263,7 @@ impl BisectResults {
             self.search.len(),
             self.peak as f64 / 1e6,
             table.to_markdown(),
-            whole.to_markdown()
+            search_table.to_markdown()
         );
         goal_list(&mut text, &self.judge_goals());
         text

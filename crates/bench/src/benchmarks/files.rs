@@ -19,7 +19,7 @@ use crate::report::{goals, markdown};
 use crate::run::{Findings, Run, SETTLE, flush};
 use crate::systems::{self, System};
 
-/// Systems that take seconds where others take milliseconds; more repetitions would only take longer.
+/// Operations of systems that need seconds where others need milliseconds are repeated less often.
 const SLOW: [&str; 2] = ["restic", "borg"];
 
 /// The operations measured on every tree, in order.
@@ -93,7 +93,7 @@ impl Run<'_> {
         self.measure_restores(&mut field, "restore-1", 1, self.usual_repetitions());
         self.measure_restores(&mut field, "restore-10", 10, self.usual_repetitions());
         self.measure_restores(&mut field, "restore-1000", 1_000, self.few_repetitions());
-        self.path(&mut field);
+        self.measure_path(&mut field);
         self.measure_diffs(&mut field, "diff-1", 1);
         self.measure_diffs(&mut field, "diff-1000", 1_000);
         self.monitor.begin_block("");
@@ -109,11 +109,11 @@ impl Run<'_> {
         if self.options.quick { 3 } else { 5 }
     }
 
-    /// The first checkpoint into an empty store. It also sets up the stores for all that follows, so it
-    /// runs once without being reported when it was not asked for.
+    /// The first checkpoint into an empty store. All later operations need the stores that it sets up, so it also runs,
+    /// without being reported, when it was not requested.
     fn measure_first_checkpoint(&mut self, field: &mut TreeContest) {
-        let wanted = self.options.runs_operation("first");
-        let repetitions = match (wanted, field.tree.files > 20_000) {
+        let is_requested = self.options.runs_operation("first");
+        let repetitions = match (is_requested, field.tree.files > 20_000) {
             (false, _) => 1,
             (true, true) => 3,
             (true, false) => self.few_repetitions(),
@@ -123,7 +123,7 @@ impl Run<'_> {
             flush(area);
             Ok(Some(system.checkpoint("first")?.1))
         });
-        if wanted {
+        if is_requested {
             field.tree.rows.push(row);
         }
     }
@@ -151,17 +151,18 @@ impl Run<'_> {
             Ok(Some(system.checkpoint(operation)?.1))
         });
         field.tree.rows.push(row);
-        // Slow systems sat out some rounds; their copies still have to follow.
+        // Slow systems skip some rounds; their copies have to catch up with the changes.
         for system in &mut field.systems {
-            let done = applied.get(system.name()).copied().unwrap_or(0);
-            let rest = scripts[done..].iter().try_for_each(|script| script.apply(&system.work_dirs().tree));
+            let applied_count = applied.get(system.name()).copied().unwrap_or(0);
+            let rest =
+                scripts[applied_count..].iter().try_for_each(|script| script.apply(&system.work_dirs().tree));
             if let Err(error) = rest {
                 self.results.record_problem(system.name(), format!("{error:#}"));
             }
         }
     }
 
-    /// Changes are made and not checkpointed, as after an agent's last step; then the tree is brought back.
+    /// Makes changes without a checkpoint, as after an agent's last step, and restores the tree.
     fn measure_restores(
         &mut self,
         field: &mut TreeContest,
@@ -195,14 +196,15 @@ impl Run<'_> {
         self.record_inexact_restores(judge, operation, &field.tree.name);
     }
 
-    /// Two files are changed and one is brought back; the other has to stay as it is.
-    fn path(&mut self, field: &mut TreeContest) {
+    /// Changes two files and restores one of them; the other must stay unchanged.
+    fn measure_path(&mut self, field: &mut TreeContest) {
         if !self.options.runs_operation("path") || !field.candidates.has_enough(2) {
             return;
         }
         let (path, script) = field.candidates.edit_pair();
         let touched = script.touched_paths();
-        let others: Vec<String> = touched.iter().filter(|other| **other != path).cloned().collect();
+        let other_paths: Vec<String> =
+            touched.iter().filter(|candidate| **candidate != path).cloned().collect();
         let mut judge = RestoreVerifier::default();
         let row = self.run_rounds(field, "path", self.usual_repetitions(), |system, area| {
             if !can_restore(system) {
@@ -215,7 +217,7 @@ impl Run<'_> {
             let saved = SavedFiles::read(&tree, &touched)?;
             flush(area);
             script.apply(&tree)?;
-            expected.refresh(&tree, &others)?;
+            expected.refresh(&tree, &other_paths)?;
             thread::sleep(SETTLE);
             let cost = system.restore_path(&point, &path)?;
             if cost.is_some() {
@@ -230,8 +232,8 @@ impl Run<'_> {
     }
 
     fn record_inexact_restores(&mut self, judge: RestoreVerifier, operation: &str, tree: &str) {
-        for (system, what) in judge.inexact {
-            self.results.record_problem(system, format!("{operation} on {tree} was not exact: {what}"));
+        for (system, difference) in judge.inexact {
+            self.results.record_problem(system, format!("{operation} on {tree} was not exact: {difference}"));
         }
     }
 
@@ -246,18 +248,18 @@ impl Run<'_> {
                 return Ok(None);
             }
             if !points.contains_key(system.name()) {
-                let (from, _) = system.checkpoint("from")?;
+                let (start, _) = system.checkpoint("from")?;
                 script.apply(&system.work_dirs().tree)?;
                 thread::sleep(SETTLE);
-                let (to, _) = system.checkpoint("to")?;
-                points.insert(system.name(), (from, to));
+                let (end, _) = system.checkpoint("to")?;
+                points.insert(system.name(), (start, end));
                 flush(area);
             }
-            let (from, to) = &points[system.name()];
-            system.diff(from, to)
+            let (start, end) = &points[system.name()];
+            system.diff(start, end)
         });
         field.tree.rows.push(row);
-        // Systems without this operation have not seen the change yet.
+        // Systems without this operation have not applied the change yet.
         for system in field.systems.iter().filter(|system| !points.contains_key(system.name())) {
             if let Err(error) = script.apply(&system.work_dirs().tree) {
                 self.results.record_problem(system.name(), format!("{error:#}"));
@@ -265,7 +267,7 @@ impl Run<'_> {
         }
     }
 
-    /// Goes round all systems `repetitions` times. A system whose operation fails takes no further part.
+    /// Runs `repetitions` rounds over all systems. A system whose operation fails is left out of later rounds.
     fn run_rounds(
         &mut self,
         field: &mut TreeContest,
@@ -307,8 +309,8 @@ fn can_restore(system: &dyn System) -> bool {
     !matches!(system.name(), "limit" | "restic" | "borg")
 }
 
-/// Compares whole trees. What was found exact is what the next repetition starts from, so each tree is
-/// read once per restore and not twice.
+/// Compares whole trees. A tree that was found exact is the reference for the next repetition, so each tree is read only
+/// once per restore.
 #[derive(Default)]
 struct RestoreVerifier {
     exact: HashMap<&'static str, Manifest>,
@@ -316,7 +318,7 @@ struct RestoreVerifier {
 }
 
 impl RestoreVerifier {
-    /// What the system's tree holds now.
+    /// The content of the system's tree after the last comparison.
     fn expected_manifest(&mut self, system: &dyn System) -> Result<Manifest> {
         match self.exact.remove(system.name()) {
             Some(manifest) => Ok(manifest),
@@ -324,7 +326,7 @@ impl RestoreVerifier {
         }
     }
 
-    /// Compares, and puts right what a peer left wrong, so that all copies stay identical.
+    /// Compares, and repairs what another system left different, so that all copies stay identical.
     fn verify(&mut self, system: &dyn System, expected: Manifest, saved: &SavedFiles) -> Result<()> {
         let tree = &system.work_dirs().tree;
         let differences = expected.differences(&Manifest::read(tree)?);
@@ -338,7 +340,7 @@ impl RestoreVerifier {
         Ok(())
     }
 
-    /// The tree was changed on purpose: it has to be read again.
+    /// The tree was changed on purpose and has to be read again.
     fn forget_manifest(&mut self, system: &dyn System) {
         self.exact.remove(system.name());
     }

@@ -1,9 +1,9 @@
 //! `bench hook`: what an agent waits for when it calls stepback before and after its tools.
 //!
-//! A fresh process each time, from start to exit, with the payload on its input and a conversation that
-//! grows, as Claude Code runs it. Beside it stand a process that does nothing, because starting a process is
-//! the floor; Node, because that is what most hooks pay before their first line runs; and opencode's
-//! snapshot of the same tree in the same state. All take turns.
+//! Each run is a new process, from start to exit, with the payload on its input and a growing conversation, as Claude
+//! Code runs it. It is compared with a process that does nothing (the minimum cost of starting a process), with Node
+//! (what most hooks pay before their first line runs), and with opencode's snapshot of the same tree in the same state.
+//! All take turns.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -24,13 +24,13 @@ use crate::report::results::{ms, percentile, samples_json};
 use crate::run::{Run, SETTLE, flush};
 use crate::systems::{self, System, SystemDirs};
 
-/// Starting Node takes long and varies little: fewer runs are enough.
+/// Starting Node is slow and varies little, so fewer runs are enough.
 const SLOW_RUNS: usize = 40;
 
-/// How many messages the conversation has before the first measurement.
+/// The number of messages in the conversation before the first measurement.
 const MESSAGES: usize = 2_000;
 
-/// So many reports wait in the inbox when one checkpoint in so many rounds takes them in.
+/// How many reports wait in the inbox in the rounds in which a checkpoint records them.
 const INBOX_REPORTS: usize = 10;
 
 /// All samples of one kind of process.
@@ -39,7 +39,7 @@ struct ProcessSamples {
     costs: Vec<Cost>,
 }
 
-/// What was measured.
+/// The results of this benchmark.
 #[derive(Default)]
 pub struct HookResults {
     all: Vec<ProcessSamples>,
@@ -60,8 +60,8 @@ impl HookResults {
 
     /// All numbers.
     pub fn to_json(&self) -> Value {
-        let named = self.all.iter().map(|timed| (timed.name.clone(), samples_json(&timed.costs)));
-        Value::Object(named.collect())
+        let samples = self.all.iter().map(|timed| (timed.name.clone(), samples_json(&timed.costs)));
+        Value::Object(samples.collect())
     }
 
     /// The goals, judged.
@@ -76,9 +76,14 @@ impl HookResults {
             at_most("the same, p99: under 15 ms".into(), self.wall_percentile(READ, 99.0), 15.0, "ms"),
         ];
         if let Some(tree) = trees.iter().find(|tree| tree.files.abs_diff(8_000) < 2_000) {
-            let what =
+            let description =
                 format!("a checkpoint before a tool, {} files unchanged, p50: under 25 ms", tree.files);
-            goals.push(at_most(what, self.wall_percentile(&name_of("before", tree), 50.0), 25.0, "ms"));
+            goals.push(at_most(
+                description,
+                self.wall_percentile(&name_of("before", tree), 50.0),
+                25.0,
+                "ms",
+            ));
         }
         goals
     }
@@ -89,7 +94,7 @@ impl HookResults {
             ["process", "runs", "min ms", "p50 ms", "p99 ms", "CPU p50 ms", "÷ true", "node ÷ it"]
                 .into_iter(),
         );
-        let shown = |value: Option<f64>| value.map_or("–".to_owned(), |value| format!("{value:.2}"));
+        let format_ms = |value: Option<f64>| value.map_or("–".to_owned(), |value| format!("{value:.2}"));
         let ratio = |a: Option<f64>, b: Option<f64>| {
             a.zip(b).map_or("–".to_owned(), |(a, b)| format!("{:.1} ×", a / b))
         };
@@ -99,30 +104,31 @@ impl HookResults {
             table.rows.push(vec![
                 timed.name.clone(),
                 timed.costs.len().to_string(),
-                shown(wall(0.0)),
-                shown(wall(50.0)),
-                shown(wall(99.0)),
-                shown(percentile(&cpu, 50.0)),
+                format_ms(wall(0.0)),
+                format_ms(wall(50.0)),
+                format_ms(wall(99.0)),
+                format_ms(percentile(&cpu, 50.0)),
                 ratio(wall(50.0), self.wall_percentile(TRUE, 50.0)),
                 ratio(self.wall_percentile(NODE, 50.0), wall(50.0)),
             ]);
         }
-        let mut beside =
+        let mut comparison_table =
             MarkdownTable::new(["p50 ms", "stepback", "opencode", "opencode ÷ stepback"].into_iter());
         for tree in trees {
             for moment in ["before", "after"] {
-                let ours = self.wall_percentile(&name_of(moment, tree), 50.0);
-                let theirs = self.wall_percentile(&format!("opencode {moment}, {} files", tree.files), 50.0);
+                let stepback_ms = self.wall_percentile(&name_of(moment, tree), 50.0);
+                let opencode_ms =
+                    self.wall_percentile(&format!("opencode {moment}, {} files", tree.files), 50.0);
                 let changed = if moment == "before" { "nothing changed" } else { "one file changed" };
-                beside.rows.push(vec![
+                comparison_table.rows.push(vec![
                     format!("{} files, {changed}", tree.files),
-                    shown(ours),
-                    shown(theirs),
-                    ratio(theirs, ours),
+                    format_ms(stepback_ms),
+                    format_ms(opencode_ms),
+                    ratio(opencode_ms, stepback_ms),
                 ]);
             }
         }
-        let mut text = format!("{}\n{}", table.to_markdown(), beside.to_markdown());
+        let mut text = format!("{}\n{}", table.to_markdown(), comparison_table.to_markdown());
         goal_list(&mut text, &self.judge_goals(trees));
         text
     }
@@ -139,7 +145,7 @@ fn name_of(moment: &str, tree: &SourceTree) -> String {
 /// An agent at work in its own copy of a tree.
 pub struct HookSession<'a> {
     binary: &'a Path,
-    place: SystemDirs,
+    dirs: SystemDirs,
     transcript: PathBuf,
     calls: usize,
     /// How its hooks use the watcher.
@@ -147,7 +153,7 @@ pub struct HookSession<'a> {
 }
 
 impl<'a> HookSession<'a> {
-    /// One that has made no call yet; its hooks use the watcher as `STEPBACK_WATCHER` says it by `watcher`.
+    /// A session that has made no call yet; its hooks run with `STEPBACK_WATCHER` set to `watcher`.
     pub fn new(
         area: &Path,
         name: &str,
@@ -155,29 +161,29 @@ impl<'a> HookSession<'a> {
         tree: &SourceTree,
         watcher: &'static str,
     ) -> Result<Self> {
-        let place = SystemDirs::new(area, name);
-        tree.copy_to(&place.tree)?;
+        let dirs = SystemDirs::new(area, name);
+        tree.copy_to(&dirs.tree)?;
         let transcript = area.join(name).join("conversation.jsonl");
         let lines: String =
             (0..MESSAGES / 2).map(|number| exchange_lines(&format!("earlier{number}"))).collect();
         fs::write(&transcript, lines)?;
-        Ok(Self { binary, place, transcript, calls: 0, watcher })
+        Ok(Self { binary, dirs, transcript, calls: 0, watcher })
     }
 
     /// Its copy of the tree.
     pub fn tree(&self) -> &Path {
-        &self.place.tree
+        &self.dirs.tree
     }
 
     /// Its store.
     pub fn store(&self) -> &Path {
-        &self.place.store
+        &self.dirs.store
     }
 
-    /// One whose hooks look at every file.
+    /// A session whose hooks scan every file.
     fn start(area: &Path, name: &str, binary: &'a Path, tree: &SourceTree) -> Result<Self> {
         let mut session = Self::new(area, name, binary, tree, "off")?;
-        // The first checkpoint and the first reading of the conversation are not what is measured here.
+        // The first checkpoint and the first reading of the conversation are not part of the measurement.
         session.run_pre_hook()?;
         session.run_post_hook()?;
         Ok(session)
@@ -191,7 +197,7 @@ impl<'a> HookSession<'a> {
     fn run_hook(&self, event: &str, tool: &str, input: Value, response: Option<Value>) -> Result<Cost> {
         let mut payload = json!({
             "session_id": "5f0c1d6e-7a0b-4c1c-9f33-2f6f1f5d9c11",
-            "transcript_path": self.transcript, "cwd": self.place.tree, "permission_mode": "default",
+            "transcript_path": self.transcript, "cwd": self.dirs.tree, "permission_mode": "default",
             "hook_event_name": event, "tool_name": tool, "tool_input": input,
             "tool_use_id": format!("toolu_{}", self.calls),
         });
@@ -200,18 +206,18 @@ impl<'a> HookSession<'a> {
         }
         let mut command = Command::new(self.binary);
         command
-            .env("STEPBACK_HOME", &self.place.store)
+            .env("STEPBACK_HOME", &self.dirs.store)
             .env("STEPBACK_WATCHER", self.watcher)
-            .current_dir(&self.place.tree)
+            .current_dir(&self.dirs.tree)
             .args(["hook", "claude"]);
-        // Let the machine come to rest, as it would between two steps of an agent.
+        // Wait until the machine is idle, as it is between two steps of an agent.
         thread::sleep(Duration::from_millis(2));
         let mut clock = Clock::start();
         clock.run_with_input(&mut command, payload.to_string().as_bytes(), &[0])?;
         Ok(clock.stop())
     }
 
-    /// The model has asked for a command, and it is about to run.
+    /// The model has requested a command, which is about to run.
     pub fn run_pre_hook(&mut self) -> Result<Cost> {
         self.calls += 1;
         self.append_transcript(&answer_line(&format!("toolu_{}", self.calls)))?;
@@ -229,7 +235,7 @@ impl<'a> HookSession<'a> {
     /// A file is about to be read.
     fn read(&mut self) -> Result<Cost> {
         self.calls += 1;
-        let input = json!({ "file_path": self.place.tree.join(".gitignore") });
+        let input = json!({ "file_path": self.dirs.tree.join(".gitignore") });
         self.run_hook("PreToolUse", "Read", input, None)
     }
 }
@@ -238,18 +244,18 @@ fn command_input() -> Value {
     json!({ "command": "cargo test --workspace", "description": "Run all tests" })
 }
 
-/// An answer and a result, as Claude Code writes them down.
+/// An answer and a result in Claude Code's transcript format.
 fn exchange_lines(call: &str) -> String {
     answer_line(call) + &result_line(call)
 }
 
 fn answer_line(call: &str) -> String {
-    let said = "Next, the tests have to be run again, because the last change touches the parser. ".repeat(4);
+    let text = "Next, the tests have to be run again, because the last change touches the parser. ".repeat(4);
     let line = json!({
         "type": "assistant", "uuid": format!("a-{call}"), "timestamp": "2026-11-15T20:00:00.000Z",
         "message": {
             "id": format!("msg_{call}"), "role": "assistant", "model": "claude", "content": [
-                { "type": "text", "text": said },
+                { "type": "text", "text": text },
                 { "type": "tool_use", "id": call, "name": "Bash", "input": command_input() },
             ],
         },
@@ -311,9 +317,9 @@ impl<'a> SystemPair<'a> {
                 system.refresh_caches()?;
             }
             if moment == "before" {
-                let ours = self.ours.iter().map(|session| &session.place);
-                for place in ours.chain(self.theirs.iter().map(|system| system.work_dirs())) {
-                    script.apply(&place.tree)?;
+                let ours = self.ours.iter().map(|session| &session.dirs);
+                for dirs in ours.chain(self.theirs.iter().map(|system| system.work_dirs())) {
+                    script.apply(&dirs.tree)?;
                 }
                 thread::sleep(SETTLE);
             }
@@ -322,7 +328,7 @@ impl<'a> SystemPair<'a> {
     }
 }
 
-/// Measures all of it.
+/// Runs this benchmark.
 pub fn measure(run: &mut Run<'_>, trees: &[SourceTree]) -> Result<HookResults> {
     let area = run.area.join("hook");
     let binary = run.binary.clone();

@@ -1,4 +1,4 @@
-//! `bench mind`: what keeping a board costs over ten thousand changes, and how fast any past one is read.
+//! `bench mind`: the cost of keeping a board over ten thousand changes, and the time to read a past one.
 //!
 //! The work is done by an example of the `engine` crate, as for `bench session`.
 
@@ -13,7 +13,7 @@ use crate::run::Run;
 /// Changes of the session.
 const CHANGES: u32 = 10_000;
 
-/// What was measured.
+/// The results of this benchmark.
 pub struct MindResults(Value);
 
 /// Makes the changes and returns the numbers.
@@ -35,22 +35,27 @@ impl MindResults {
         self.0.clone()
     }
 
-    /// What was to be reached. Fewer changes prove nothing.
+    /// The goals. With fewer changes they are not judged.
     pub fn judge_goals(&self) -> Vec<Goal> {
-        let of = |name: &str| {
+        let value_of = |name: &str| {
             let value = self.numeric_field(name);
             (self.numeric_field("changes") >= f64::from(CHANGES)).then_some(value)
         };
-        let percent = of("store_of_full_copies").map(|part| part * 100.0);
+        let percent = value_of("store_of_full_copies").map(|part| part * 100.0);
         vec![
-            at_most("a change with its step, p50: under 5 ms".into(), of("change_p50_ms"), 5.0, "ms"),
+            at_most("a change with its step, p50: under 5 ms".into(), value_of("change_p50_ms"), 5.0, "ms"),
             at_most(
                 "the board at a past moment, p99: under 20 ms".into(),
-                of("load_past_p99_ms"),
+                value_of("load_past_p99_ms"),
                 20.0,
                 "ms",
             ),
-            at_most("the board at the last moment: under 20 ms".into(), of("load_newest_ms"), 20.0, "ms"),
+            at_most(
+                "the board at the last moment: under 20 ms".into(),
+                value_of("load_newest_ms"),
+                20.0,
+                "ms",
+            ),
             at_most("the whole store, beside full copies: under 50 %".into(), percent, 50.0, "%"),
         ]
     }
@@ -60,7 +65,7 @@ impl MindResults {
         let milliseconds = |name: &str| format!("{:.2} ms", self.numeric_field(name));
         let megabytes = |name: &str| format!("{:.2} MB", self.numeric_field(name) / 1e6);
         let mut table = MarkdownTable::new(["", "measured"].into_iter());
-        let mut row = |what: &str, value: String| table.rows.push(vec![what.to_owned(), value]);
+        let mut row = |label: &str, value: String| table.rows.push(vec![label.to_owned(), value]);
         row("changes", format!("{}", self.numeric_field("changes")));
         row("items on the board in the end", format!("{}", self.numeric_field("items")));
         row("a change with its step, p50", milliseconds("change_p50_ms"));

@@ -1,8 +1,8 @@
-//! `bench proxy`: what an agent notices of the model proxy, beside the same connection without it.
+//! `bench proxy`: what an agent notices of the model proxy, compared with the same connection without it.
 //!
-//! A scripted model and many agents are threads of this process; between them stands nothing, or the real proxy process,
-//! which records what it carries. Both take turns. Each block has a proxy of its own, so that its memory and its CPU time
-//! are those of the block.
+//! A scripted model and many agents are threads of this process. Between them is either nothing or the real proxy
+//! process, which records the traffic. Both take turns. Each block has its own proxy, so that memory and CPU time are
+//! measured per block.
 
 mod agents;
 mod model;
@@ -23,24 +23,25 @@ use agents::{TestClient, run_concurrently};
 use model::RequestedAnswer;
 use process::ProxyProcess;
 
-/// So many streams at once.
+/// The number of concurrent streams.
 const STREAMS: usize = 200;
 /// The size of a request, as an agent's after some turns.
 const REQUEST_BYTES: usize = 24_000;
 /// The size of a request of the many streams at once.
 const CONCURRENT_REQUEST_BYTES: usize = 4_000;
-/// The size of a piece: an event with some words.
+/// The size of an event with some words, in bytes.
 const EVENT_BYTES: usize = 200;
-/// So often comes a piece of a model that is fast.
+/// The interval between events of a fast model.
 const EVENT_INTERVAL: Duration = Duration::from_millis(20);
-/// So often comes one where the model, the agents and the proxy need all of a small machine.
+/// The interval at which the model, the agents and the proxy together keep a small machine busy.
 const SHORT_EVENT_INTERVAL: Duration = Duration::from_millis(10);
-/// So many bytes have the pieces of a large answer.
+/// The size of an event of a large answer, in bytes.
 const LARGE_EVENT_BYTES: usize = 60_000;
 
-/// One way, direct or through the proxy, of a block with many streams.
+/// The timings of one route, direct or through the proxy, in a block with many streams.
 #[derive(Default)]
 struct RouteTimings {
+    /// The duration of each round, in seconds.
     took: Vec<f64>,
     lags: Vec<f64>,
 }
@@ -56,7 +57,7 @@ struct StreamResults {
     peak: u64,
 }
 
-/// What was measured.
+/// The results of this benchmark.
 #[derive(Default)]
 pub struct ProxyResults {
     first_direct: Vec<f64>,
@@ -70,7 +71,7 @@ pub struct ProxyResults {
     recorded: u64,
 }
 
-/// Measures all of it.
+/// Runs this benchmark.
 pub fn measure(run: &mut Run<'_>) -> Result<ProxyResults> {
     let epoch = Instant::now();
     let model = model::start(epoch)?;
@@ -79,22 +80,22 @@ pub fn measure(run: &mut Run<'_>) -> Result<ProxyResults> {
     let mut measured = ProxyResults::default();
     first_bytes(run, model, epoch, &mut measured)?;
     let seconds: u64 = if quick { 2 } else { 5 };
-    let every = |every: Duration| {
-        let pieces = (Duration::from_secs(seconds).as_micros() / every.as_micros()) as usize;
-        RequestedAnswer { pieces, size: EVENT_BYTES, every, phase: Duration::ZERO }
+    let interval = |interval: Duration| {
+        let pieces = (Duration::from_secs(seconds).as_micros() / interval.as_micros()) as usize;
+        RequestedAnswer { pieces, size: EVENT_BYTES, interval, phase: Duration::ZERO }
     };
-    let paced = every(EVENT_INTERVAL);
+    let paced = interval(EVENT_INTERVAL);
     measured.paced = measure_streams(run, model, epoch, "paced streams", &paced, rounds, &mut measured)?;
     measured.dense = measure_streams(
         run,
         model,
         epoch,
         "dense streams",
-        &every(SHORT_EVENT_INTERVAL),
+        &interval(SHORT_EVENT_INTERVAL),
         rounds,
         &mut measured,
     )?;
-    let fast = RequestedAnswer { pieces: 1_000, every: Duration::ZERO, ..paced };
+    let fast = RequestedAnswer { pieces: 1_000, interval: Duration::ZERO, ..paced };
     measured.fast = measure_streams(run, model, epoch, "fast streams", &fast, rounds, &mut measured)?;
     for megabytes in [100, 300] {
         measure_large_answer(run, model, epoch, megabytes, &mut measured)?;
@@ -119,10 +120,10 @@ fn first_bytes(
     measured: &mut ProxyResults,
 ) -> Result<()> {
     let proxy = ProxyProcess::start(&run.area, &run.binary, model)?;
-    let wanted = RequestedAnswer {
+    let request = RequestedAnswer {
         pieces: 5,
         size: EVENT_BYTES,
-        every: Duration::from_millis(1),
+        interval: Duration::from_millis(1),
         phase: Duration::from_millis(1),
     };
     let mut buffer = vec![0; 64 << 10];
@@ -136,12 +137,12 @@ fn first_bytes(
         }
         // Let the machine come to rest, as it would between two calls of an agent.
         thread::sleep(Duration::from_millis(2));
-        let without = direct.send_request(&wanted, REQUEST_BYTES, &mut buffer)?;
+        let direct_time = direct.send_request(&request, REQUEST_BYTES, &mut buffer)?;
         thread::sleep(Duration::from_millis(2));
-        let with = proxied.send_request(&wanted, REQUEST_BYTES, &mut buffer)?;
+        let proxied_time = proxied.send_request(&request, REQUEST_BYTES, &mut buffer)?;
         if number >= warm {
-            measured.first_direct.push(ms(without.first));
-            measured.first_proxied.push(ms(with.first));
+            measured.first_direct.push(ms(direct_time.first));
+            measured.first_proxied.push(ms(proxied_time.first));
         }
     }
     measured.first_peak = proxy.peak_memory()?;
@@ -153,25 +154,25 @@ fn measure_streams(
     model: SocketAddr,
     epoch: Instant,
     name: &str,
-    wanted: &RequestedAnswer,
+    request: &RequestedAnswer,
     rounds: usize,
     measured: &mut ProxyResults,
 ) -> Result<StreamResults> {
-    let mut found = StreamResults { pieces: wanted.pieces, ..StreamResults::default() };
+    let mut results = StreamResults { pieces: request.pieces, ..StreamResults::default() };
     for _ in 0..rounds {
         flush(&run.area);
         run.monitor.begin_block(name);
-        let without = run_concurrently(model, epoch, STREAMS, wanted, CONCURRENT_REQUEST_BYTES)?;
-        found.direct.add(without);
+        let direct_run = run_concurrently(model, epoch, STREAMS, request, CONCURRENT_REQUEST_BYTES)?;
+        results.direct.add(direct_run);
         let proxy = ProxyProcess::start(&run.area, &run.binary, model)?;
-        let with = run_concurrently(proxy.addr, epoch, STREAMS, wanted, CONCURRENT_REQUEST_BYTES)?;
-        found.proxied.add(with);
+        let proxied_run = run_concurrently(proxy.addr, epoch, STREAMS, request, CONCURRENT_REQUEST_BYTES)?;
+        results.proxied.add(proxied_run);
         proxy.wait_until_idle()?;
-        found.cpu_per_piece.push(proxy.cpu_time()?.as_secs_f64() * 1e6 / (STREAMS * wanted.pieces) as f64);
-        found.peak = found.peak.max(proxy.peak_memory()?);
+        results.cpu_per_piece.push(proxy.cpu_time()?.as_secs_f64() * 1e6 / (STREAMS * request.pieces) as f64);
+        results.peak = results.peak.max(proxy.peak_memory()?);
         end_proxy(proxy, STREAMS, measured)?;
     }
-    Ok(found)
+    Ok(results)
 }
 
 fn measure_large_answer(
@@ -184,12 +185,12 @@ fn measure_large_answer(
     flush(&run.area);
     run.monitor.begin_block("large answer");
     let pieces = megabytes as usize * 1_000_000 / LARGE_EVENT_BYTES;
-    let wanted =
-        RequestedAnswer { pieces, size: LARGE_EVENT_BYTES, every: Duration::ZERO, phase: Duration::ZERO };
+    let request =
+        RequestedAnswer { pieces, size: LARGE_EVENT_BYTES, interval: Duration::ZERO, phase: Duration::ZERO };
     let proxy = ProxyProcess::start(&run.area, &run.binary, model)?;
-    let took = run_concurrently(proxy.addr, epoch, 1, &wanted, CONCURRENT_REQUEST_BYTES)?.took;
+    let duration = run_concurrently(proxy.addr, epoch, 1, &request, CONCURRENT_REQUEST_BYTES)?.took;
     proxy.wait_until_idle()?;
-    measured.large.push((megabytes, proxy.peak_memory()?, took.as_secs_f64()));
+    measured.large.push((megabytes, proxy.peak_memory()?, duration.as_secs_f64()));
     end_proxy(proxy, 1, measured)
 }
 
@@ -215,8 +216,8 @@ impl StreamResults {
         Some(self.proxied.took()? / self.direct.took()?)
     }
 
-    fn per_second(&self, way: &RouteTimings) -> Option<f64> {
-        Some((STREAMS * self.pieces) as f64 / way.took()?)
+    fn per_second(&self, route: &RouteTimings) -> Option<f64> {
+        Some((STREAMS * self.pieces) as f64 / route.took()?)
     }
 
     fn to_json(&self) -> Value {
@@ -236,8 +237,8 @@ impl ProxyResults {
     pub fn to_json(&self) -> Value {
         let rounded =
             |values: &[f64]| -> Vec<f64> { values.iter().map(|value| (value * 1e3).round() / 1e3).collect() };
-        let large = self.large.iter().map(|(megabytes, peak, took)| {
-            json!({ "megabytes": megabytes, "peak_memory_bytes": peak, "took_s": took })
+        let large = self.large.iter().map(|(megabytes, peak, duration)| {
+            json!({ "megabytes": megabytes, "peak_memory_bytes": peak, "took_s": duration })
         });
         json!({
             "first_byte": {
@@ -253,9 +254,9 @@ impl ProxyResults {
     pub fn judge_goals(&self) -> Vec<Goal> {
         let longer = self.paced.slowdown_ratio().map(|ratio| (ratio - 1.0) * 100.0);
         let lag = percentile(&self.paced.proxied.lags, 99.0);
-        let peak = |wanted: u64| {
-            let found = self.large.iter().find(|(megabytes, ..)| *megabytes == wanted);
-            found.map(|(_, peak, _)| *peak as f64 / 1e6)
+        let peak = |size_mb: u64| {
+            let row = self.large.iter().find(|(megabytes, ..)| *megabytes == size_mb);
+            row.map(|(_, peak, _)| *peak as f64 / 1e6)
         };
         let growth = peak(300).zip(peak(100)).map(|(more, less)| more / less);
         vec![
@@ -278,40 +279,45 @@ impl ProxyResults {
 
     /// The tables of the report.
     pub fn render_report(&self) -> String {
-        let shown = |value: Option<f64>, digits: usize| {
+        let format_value = |value: Option<f64>, digits: usize| {
             value.map_or("–".to_owned(), |value| format!("{value:.digits$}"))
         };
         let mut first = MarkdownTable::new(["first byte, ms", "direct", "proxied", "added"].into_iter());
         for percent in [50.0, 90.0, 99.0] {
             first.rows.push(vec![
                 format!("p{percent}"),
-                shown(percentile(&self.first_direct, percent), 3),
-                shown(percentile(&self.first_proxied, percent), 3),
-                shown(self.added_latency(percent), 3),
+                format_value(percentile(&self.first_direct, percent), 3),
+                format_value(percentile(&self.first_proxied, percent), 3),
+                format_value(self.added_latency(percent), 3),
             ]);
         }
         let mut many = MarkdownTable::new(
             [&*format!("{STREAMS} streams"), "direct", "proxied", "proxied ÷ direct"].into_iter(),
         );
         let mut row =
-            |what: &str, of: &dyn Fn(&RouteTimings) -> Option<f64>, streams: &StreamResults, digits| {
-                let (direct, proxied) = (of(&streams.direct), of(&streams.proxied));
+            |what: &str, value_of: &dyn Fn(&RouteTimings) -> Option<f64>, streams: &StreamResults, digits| {
+                let (direct, proxied) = (value_of(&streams.direct), value_of(&streams.proxied));
                 let ratio = direct.zip(proxied).map(|(direct, proxied)| proxied / direct);
                 let ratio = ratio.map_or("–".to_owned(), |ratio| format!("{ratio:.3} ×"));
-                many.rows.push(vec![what.to_owned(), shown(direct, digits), shown(proxied, digits), ratio]);
+                many.rows.push(vec![
+                    what.to_owned(),
+                    format_value(direct, digits),
+                    format_value(proxied, digits),
+                    ratio,
+                ]);
             };
         let (paced, dense, fast) = (&self.paced, &self.dense, &self.fast);
         for (name, streams) in [("paced", paced), ("dense", dense)] {
-            row(&format!("{name}: seconds"), &|way| way.took(), streams, 3);
-            row(&format!("{name}: pieces per second"), &|way| streams.per_second(way), streams, 0);
+            row(&format!("{name}: seconds"), &|route| route.took(), streams, 3);
+            row(&format!("{name}: pieces per second"), &|route| streams.per_second(route), streams, 0);
             for percent in [50.0, 99.0, 100.0] {
-                let lag = |way: &RouteTimings| percentile(&way.lags, percent);
+                let lag = |route: &RouteTimings| percentile(&route.lags, percent);
                 row(&format!("{name}: lag of a piece, p{percent}, ms"), &lag, streams, 3);
             }
         }
-        row("as fast as possible: seconds", &|way| way.took(), fast, 3);
-        row("as fast as possible: pieces per second", &|way| fast.per_second(way), fast, 0);
-        let megabytes = |way: &RouteTimings| Some(fast.per_second(way)? * EVENT_BYTES as f64 / 1e6);
+        row("as fast as possible: seconds", &|route| route.took(), fast, 3);
+        row("as fast as possible: pieces per second", &|route| fast.per_second(route), fast, 0);
+        let megabytes = |route: &RouteTimings| Some(fast.per_second(route)? * EVENT_BYTES as f64 / 1e6);
         row("as fast as possible: MB per second", &megabytes, fast, 1);
         let mut memory =
             MarkdownTable::new(["the proxy itself", "peak memory, MB", "CPU per piece, µs"].into_iter());
@@ -320,7 +326,7 @@ impl ProxyResults {
         for (name, streams) in
             [("paced streams", paced), ("dense streams", dense), ("as fast as possible", fast)]
         {
-            let cpu = shown(median(streams.cpu_per_piece.iter().copied()), 1);
+            let cpu = format_value(median(streams.cpu_per_piece.iter().copied()), 1);
             memory.rows.push(vec![name.into(), size(streams.peak), cpu]);
         }
         for (megabytes, peak, _) in &self.large {

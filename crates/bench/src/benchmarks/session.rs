@@ -1,7 +1,7 @@
-//! `bench session`: a session of a thousand turns, what it takes on disk, and how fast any of its past is read.
+//! `bench session`: the disk space of a session of a thousand turns, and the time to read any of its past states.
 //!
-//! The work is done by an example of the `agents` crate, which can look into the store; this crate depends on
-//! none of the workspace.
+//! The work is done by an example of the `agents` crate, which can read the store; this crate depends on no other crate
+//! of the workspace.
 
 use anyhow::{Context, Result};
 use serde_json::Value;
@@ -10,7 +10,7 @@ use crate::measure::clock::run_untimed;
 use crate::report::markdown::MarkdownTable;
 use crate::run::Run;
 
-/// Records the session and returns its numbers.
+/// Records the session and returns its measurements.
 pub fn measure(run: &mut Run<'_>) -> Result<Value> {
     run.monitor.begin_block("session");
     let mut command = run.paths.build_example("stepback-agents", "session")?;
@@ -25,7 +25,7 @@ pub fn render_report(document: &Value) -> String {
     let ratio = |a: &str, b: &str| format!("{:.3} ×", number(a) / number(b).max(1.0));
     let milliseconds = |name: &str| format!("{:.2} ms", number(name));
     let mut table = MarkdownTable::new(["", "measured"].into_iter());
-    let mut row = |what: &str, value: String| table.rows.push(vec![what.to_owned(), value]);
+    let mut row = |label: &str, value: String| table.rows.push(vec![label.to_owned(), value]);
     row("turns", format!("{}", number("turns")));
     row("steps", format!("{}", number("steps")));
     row("messages", format!("{}", number("messages")));

@@ -1,4 +1,4 @@
-//! Two measurements about stored bytes: one byte changed in a large file, and many small checkpoints.
+//! Two measurements of stored bytes: one changed byte in a large file, and many small checkpoints.
 
 use std::fs;
 use std::io::Write;
@@ -21,7 +21,7 @@ use crate::systems;
 /// The size of the large file.
 const LARGE_FILE_BYTES: u64 = 200 * 1000 * 1000;
 
-/// So many checkpoints of ten changes each follow the first.
+/// The number of checkpoints of ten changes each that follow the first.
 const CHECKPOINTS: usize = 100;
 
 impl Run<'_> {
@@ -32,8 +32,8 @@ impl Run<'_> {
         }
         eprintln!("\nOne byte changed in a file of 200 MB");
         let area = self.area.join("large-file");
-        let mut all = Vec::new();
-        // opencode leaves large untracked files out of its snapshots, so there is nothing to measure.
+        let mut systems = Vec::new();
+        // opencode excludes large untracked files from its snapshots, so there is nothing to measure.
         for name in ["stepback", "cline", "gemini", "restic", "borg"] {
             if !self.options.runs_system(name) {
                 continue;
@@ -42,7 +42,7 @@ impl Run<'_> {
             let mut system = systems::by_name(name, &area, &self.binary)?;
             remove(&system.work_dirs().tree)?;
             fs::create_dir_all(&system.work_dirs().tree)?;
-            // A repository of its own, so that no program uses one in a parent directory.
+            // A repository of its own, so that no program uses one of a parent directory.
             run_untimed(
                 git::command().args(["init", "-q", "-b", "main"]).current_dir(&system.work_dirs().tree),
             )?;
@@ -50,7 +50,7 @@ impl Run<'_> {
             thread::sleep(SETTLE);
             match system.reset().and_then(|()| system.checkpoint("first")) {
                 Ok(_) => {
-                    all.push((system, LargeFile { system: name, samples: Vec::new(), added: Vec::new() }))
+                    systems.push((system, LargeFile { system: name, samples: Vec::new(), added: Vec::new() }))
                 }
                 Err(error) => self.results.record_problem(name, format!("failed on a large file: {error:#}")),
             }
@@ -58,27 +58,27 @@ impl Run<'_> {
         eprintln!("  measuring");
         for repetition in 0..if self.options.quick { 3 } else { 5 } {
             self.monitor.begin_block("big");
-            for (system, found) in &mut all {
-                let place = system.work_dirs().clone();
+            for (system, result) in &mut systems {
+                let dirs = system.work_dirs().clone();
                 flush(&self.area);
-                let before = disk_use(&place.store)?.allocated;
-                flip_byte(&place.tree.join("data.bin"), LARGE_FILE_BYTES / 2 + repetition)?;
+                let allocated_before = disk_use(&dirs.store)?.allocated;
+                flip_byte(&dirs.tree.join("data.bin"), LARGE_FILE_BYTES / 2 + repetition)?;
                 flush(&self.area);
                 thread::sleep(SETTLE);
                 match system.checkpoint(&format!("byte-{repetition}")) {
                     Ok((_, cost)) => {
                         flush(&self.area);
-                        found.samples.push(cost);
-                        found.added.push(disk_use(&place.store)?.allocated.saturating_sub(before));
+                        result.samples.push(cost);
+                        result.added.push(disk_use(&dirs.store)?.allocated.saturating_sub(allocated_before));
                     }
                     Err(error) => self
                         .results
-                        .record_problem(found.system, format!("failed on a large file: {error:#}")),
+                        .record_problem(result.system, format!("failed on a large file: {error:#}")),
                 }
             }
         }
         self.monitor.begin_block("");
-        self.results.large_file = all.into_iter().map(|(_, found)| found).collect();
+        self.results.large_file = systems.into_iter().map(|(_, result)| result).collect();
         remove(&area)
     }
 
@@ -90,14 +90,14 @@ impl Run<'_> {
         eprintln!("\nStores after {CHECKPOINTS} checkpoints of 10 changed files on {}", tree.name);
         let area = self.area.join("stores");
         for name in systems::ALL {
-            // The backup program takes about a second for each.
+            // The backup program needs about a second for each.
             let skip = matches!(name, "limit" | "borg") || (self.options.quick && name == "restic");
             if skip || !self.options.runs_system(name) {
                 continue;
             }
             eprintln!("  {name}");
             match self.measure_store(&area, name, tree) {
-                Ok(found) => self.results.stores.push(found),
+                Ok(result) => self.results.stores.push(result),
                 Err(error) => {
                     self.results.record_problem(name, format!("failed after many checkpoints: {error:#}"))
                 }
@@ -109,21 +109,21 @@ impl Run<'_> {
 
     fn measure_store(&self, area: &Path, name: &'static str, tree: &SourceTree) -> Result<StoreSize> {
         let mut system = systems::by_name(name, area, &self.binary)?;
-        let place = system.work_dirs().clone();
-        tree.copy_to(&place.tree)?;
+        let dirs = system.work_dirs().clone();
+        tree.copy_to(&dirs.tree)?;
         system.reset()?;
         system.checkpoint("first")?;
-        let mut candidates = Candidates::find(&place.tree, 100)?;
+        let mut candidates = Candidates::find(&dirs.tree, 100)?;
         for number in 0..CHECKPOINTS {
-            candidates.next_script(10).apply(&place.tree)?;
+            candidates.next_script(10).apply(&dirs.tree)?;
             thread::sleep(SETTLE);
             system.checkpoint(&format!("number-{number}"))?;
         }
         flush(&self.area);
-        let size = disk_use(&place.store)?;
+        let size = disk_use(&dirs.store)?;
         let compacted = if system.compact()? {
             flush(&self.area);
-            Some(disk_use(&place.store)?)
+            Some(disk_use(&dirs.store)?)
         } else {
             None
         };
@@ -142,10 +142,10 @@ fn write_large(path: &Path) -> Result<()> {
     Ok(())
 }
 
-fn flip_byte(path: &Path, at: u64) -> Result<()> {
+fn flip_byte(path: &Path, offset: u64) -> Result<()> {
     let file = fs::File::options().read(true).write(true).open(path)?;
     let mut byte = [0];
-    file.read_exact_at(&mut byte, at)?;
-    file.write_all_at(&[!byte[0]], at)?;
+    file.read_exact_at(&mut byte, offset)?;
+    file.write_all_at(&[!byte[0]], offset)?;
     Ok(())
 }

@@ -1,8 +1,9 @@
-//! `bench studio`: how soon the Studio can be used, how soon a session of 100,000 steps is on the screen, and how smoothly it
-//! moves, in a real Chromium.
+//! `bench studio`: how soon the Studio is usable, how soon a session of 100,000 steps is on the screen, and how smoothly
+//! it scrolls, in a real Chromium.
 //!
-//! `cargo xtask bench studio` installs the browser and its driver first. The browser is driven by `studio/tests/speed.spec.ts`, which writes down what it saw. Times are those of the driver outside:
-//! from the order to go to an address until what was waited for is there.
+//! `cargo xtask bench studio` installs the browser and its driver first. The browser is driven by
+//! `studio/tests/speed.spec.ts`, which records the measurements. Times are measured by the driver, outside of the page:
+//! from the navigation until the expected element is visible.
 
 use std::fs;
 use std::process::Stdio;
@@ -17,16 +18,16 @@ use crate::run::Run;
 
 /// Steps of the session.
 const STEPS: u64 = 100_000;
-/// Scripts of the first page, compressed, in bytes.
+/// Size of the first page's scripts, compressed, in bytes.
 const SCRIPTS: f64 = 300_000.0;
 
-/// What was measured.
+/// The results of this benchmark.
 #[derive(Default)]
 pub struct StudioResults {
     measurements: Value,
 }
 
-/// Measures all of it.
+/// Runs this benchmark.
 pub fn measure(run: &mut Run<'_>) -> Result<StudioResults> {
     run.monitor.begin_block("studio");
     let result = run.area.join("studio.json");
@@ -47,7 +48,7 @@ pub fn measure(run: &mut Run<'_>) -> Result<StudioResults> {
     .env("STEPBACK_STUDIO_BENCH_RUNS", runs.to_string())
     .env("STEPBACK_STUDIO_BENCH_STEPS", steps.to_string())
     .stdin(Stdio::null())
-    // What comes out is the report.
+    // The driver's output is the report.
     .stdout(std::io::stderr());
     let status = node.status().context("node cannot be started; install Node 20.19 or newer")?;
     if !status.success() {
@@ -64,12 +65,12 @@ impl StudioResults {
 
     /// All numbers.
     pub fn to_json(&self) -> Value {
-        let of = |name: &str| {
-            let took = self.times(name);
-            json!({ "count": took.len(), "p50_ms": percentile(&took, 50.0), "p99_ms": percentile(&took, 99.0) })
+        let percentile_of = |name: &str| {
+            let times = self.times(name);
+            json!({ "count": times.len(), "p50_ms": percentile(&times, 50.0), "p99_ms": percentile(&times, 99.0) })
         };
         json!({
-            "steps": self.measurements["steps"], "ready": of("ready_ms"), "open": of("open_ms"),
+            "steps": self.measurements["steps"], "ready": percentile_of("ready_ms"), "open": percentile_of("open_ms"),
             "script_bytes": self.measurements["script_bytes"], "requests": self.measurements["requests"],
             "moving": self.measurements["moving"], "scrubbing": self.measurements["scrubbing"],
         })
@@ -77,9 +78,9 @@ impl StudioResults {
 
     /// The goals, judged.
     pub fn judge_goals(&self) -> Vec<Goal> {
-        let whole = self.measurements["steps"].as_u64().is_some_and(|steps| steps >= STEPS);
-        let open = percentile(&self.times("open_ms"), 50.0).filter(|_| whole);
-        let rate = |name: &str| self.measurements[name]["seen"].as_f64().filter(|_| whole);
+        let is_complete = self.measurements["steps"].as_u64().is_some_and(|steps| steps >= STEPS);
+        let open = percentile(&self.times("open_ms"), 50.0).filter(|_| is_complete);
+        let rate = |name: &str| self.measurements[name]["seen"].as_f64().filter(|_| is_complete);
         vec![
             at_most(
                 "ready to use, p50: under 1 s".into(),
@@ -101,20 +102,21 @@ impl StudioResults {
 
     /// The tables of the report.
     pub fn render_report(&self) -> String {
-        let shown = |value: Option<f64>| value.map_or("–".to_owned(), |value| format!("{value:.0}"));
+        let format_ms = |value: Option<f64>| value.map_or("–".to_owned(), |value| format!("{value:.0}"));
         let mut times = MarkdownTable::new(["ms", "count", "p50", "p99"].into_iter());
         for (what, name) in
             [("ready: the list of sessions is there", "ready_ms"), ("a session is opened", "open_ms")]
         {
             let took = self.times(name);
             let (p50, p99) = (percentile(&took, 50.0), percentile(&took, 99.0));
-            times.rows.push(vec![what.to_owned(), took.len().to_string(), shown(p50), shown(p99)]);
+            times.rows.push(vec![what.to_owned(), took.len().to_string(), format_ms(p50), format_ms(p99)]);
         }
-        let mut asked = MarkdownTable::new(["of the last opening", "from ms", "to ms", "bytes"].into_iter());
+        let mut request_table =
+            MarkdownTable::new(["of the last opening", "from ms", "to ms", "bytes"].into_iter());
         for request in self.measurements["requests"].as_array().into_iter().flatten() {
             let number = |name: &str| request[name].as_u64().unwrap_or_default().to_string();
             let path: String = request["path"].as_str().unwrap_or_default().chars().take(60).collect();
-            asked.rows.push(vec![path, number("from_ms"), number("to_ms"), number("bytes")]);
+            request_table.rows.push(vec![path, number("from_ms"), number("to_ms"), number("bytes")]);
         }
         let text = |name: &str| self.measurements[name]["text"].as_str().unwrap_or_default().to_owned();
         let mut report = format!(
@@ -123,7 +125,7 @@ impl StudioResults {
             times.to_markdown(),
             text("moving"),
             text("scrubbing"),
-            asked.to_markdown()
+            request_table.to_markdown()
         );
         goal_list(&mut report, &self.judge_goals());
         report

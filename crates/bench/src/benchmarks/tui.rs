@@ -1,7 +1,8 @@
-//! `bench tui`: how long the TUI takes to show a session of 100,000 steps, and a key to be seen, at a pseudo-terminal.
+//! `bench tui`: how long the TUI takes to show a session of 100,000 steps, and to respond to a key, at a pseudo-terminal.
 //!
 //! Times are measured from outside: from the start of the process, or the write of a key, to the last byte of the frame
-//! that shows it. The session is reported to a server first; then the TUI opens the store itself, and asks the server in turn.
+//! that shows the effect. The session is reported to a server first; then the TUI opens the store itself, and uses the
+//! server after that.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
@@ -15,7 +16,7 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 use serde_json::{Value, json};
 
-use crate::benchmarks::server::TOGETHER;
+use crate::benchmarks::server::BATCH_SIZE;
 use crate::benchmarks::server::asking::{Batch, HttpConnection};
 use crate::benchmarks::server::process::ServerProcess;
 use crate::report::goals::{Goal, at_most};
@@ -27,61 +28,62 @@ use crate::run::Run;
 const STEPS: u64 = 100_000;
 /// How long anything may take.
 const WAIT_TIMEOUT: Duration = Duration::from_secs(20);
-/// What ends a frame: the cursor is hidden again.
+/// The end of a frame: the cursor is hidden again.
 const FRAME_END: &[u8] = b"\x1b[?25l";
 /// A frame in which nothing changed.
 const UNCHANGED_FRAME: &[u8] = b"\x1b[39m\x1b[49m\x1b[59m\x1b[0m\x1b[?25l";
 
-/// What was measured.
+/// The results of this benchmark.
 #[derive(Default)]
 pub struct TuiResults {
     steps: u64,
-    /// What was done, and how long each took.
+    /// The measured actions, and how long each took, in milliseconds.
     took: Vec<(&'static str, Vec<f64>)>,
 }
 
-/// Measures all of it.
+/// Runs this benchmark.
 pub fn measure(run: &mut Run<'_>) -> Result<TuiResults> {
     let steps = if run.options.quick { STEPS / 10 } else { STEPS };
     let server = ServerProcess::start(&run.area, &run.binary, None)?;
     let mut connection = HttpConnection::open(&server)?;
     let mut batch = Batch::new(0, 0);
-    for number in 0..steps / TOGETHER as u64 {
+    for number in 0..steps / BATCH_SIZE as u64 {
         batch.renumber(number, 0);
         connection.post_until_taken(batch.body())?;
     }
     ensure!(server.count_steps()? == steps, "not all steps are stored");
     let sessions = connection.get("/sessions")?;
-    // The user of a workspace has a session of their own.
-    let sent = sessions["items"].as_array().into_iter().flatten().find(|one| one["agent"] != "person");
-    let session = sent.and_then(|one| one["id"].as_str()).context("there is no session")?.to_owned();
+    // The user has a session of their own in every workspace.
+    let recorded = sessions["items"].as_array().into_iter().flatten().find(|one| one["agent"] != "person");
+    let session = recorded.and_then(|one| one["id"].as_str()).context("there is no session")?.to_owned();
     let mut measured = TuiResults { steps, ..TuiResults::default() };
     let url = format!("http://{}", server.address);
     let ways: [(_, Vec<&str>); 2] =
         [("store", vec!["tui", &session]), ("server", vec!["tui", "--server", &url, &session])];
-    for (way, words) in &ways {
-        run.monitor.begin_block(way);
-        let name = |what: &'static str, other: &'static str| if *way == "store" { what } else { other };
+    for (source, words) in &ways {
+        run.monitor.begin_block(source);
+        let name =
+            |action: &'static str, prefixed: &'static str| if *source == "store" { action } else { prefixed };
         let mut start = Vec::new();
         for _ in 0..run.options.runs.min(20) {
-            let (_, took) = TuiTerminal::start(&run.binary, server.store(), words)?;
-            start.push(took);
+            let (_, duration) = TuiTerminal::start(&run.binary, server.store(), words)?;
+            start.push(duration);
         }
         measured.took.push((name("start, to the steps on the screen", "the same from a server"), start));
         let (mut screen, _) = TuiTerminal::start(&run.binary, server.store(), words)?;
         let keys =
             [("k", "a key, to the frame: one step back"), ("\x1b[5~", "page up"), ("\x1b[6~", "page down")];
-        for (key, what) in keys {
-            let took = (0..run.options.runs).map(|_| screen.press(key)).collect::<Result<Vec<_>>>()?;
-            if *way == "store" {
-                measured.took.push((what, took));
+        for (key, action) in keys {
+            let duration = (0..run.options.runs).map(|_| screen.press(key)).collect::<Result<Vec<_>>>()?;
+            if *source == "store" {
+                measured.took.push((action, duration));
             } else if key == "k" {
-                measured.took.push(("a key, from a server", took));
+                measured.took.push(("a key, from a server", duration));
             }
         }
         let mut jumps = Vec::new();
-        for at in 0..run.options.runs.min(50) as u64 {
-            let number = 1 + at * 7919 % steps;
+        for index in 0..run.options.runs.min(50) as u64 {
+            let number = 1 + index * 7919 % steps;
             screen.type_in(&format!("g{number}"))?;
             jumps.push(screen.press_and_wait("\r")?);
         }
@@ -98,7 +100,7 @@ struct TuiTerminal {
 }
 
 impl TuiTerminal {
-    /// Starts it, and waits for the steps of the session.
+    /// Starts the TUI, and waits for the steps of the session.
     fn start(binary: &Path, store: &Path, words: &[&str]) -> Result<(Self, f64)> {
         let controller = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
         grantpt(&controller)?;
@@ -107,7 +109,7 @@ impl TuiTerminal {
         let user = File::from(open(&name, OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC, Mode::empty())?);
         tcsetwinsize(&user, Winsize { ws_row: 40, ws_col: 120, ws_xpixel: 0, ws_ypixel: 0 })?;
         fcntl_setfl(&controller, OFlags::NONBLOCK)?;
-        let begun = Instant::now();
+        let started = Instant::now();
         let child = Command::new(binary)
             .args(words)
             .env("STEPBACK_HOME", store)
@@ -119,49 +121,50 @@ impl TuiTerminal {
             .stderr(user)
             .spawn()?;
         let mut screen = Self { keys: File::from(controller), child };
-        screen.wait_for(begun, b"tool-end")?;
-        let took = ms(begun.elapsed());
-        // The step beside the list comes a moment later, and whatever else is asked for at the start.
+        screen.wait_for(started, b"tool-end")?;
+        let duration = ms(started.elapsed());
+        // The details of the step arrive a little later, as do other documents that are requested at the start.
         screen.wait_until_idle()?;
-        Ok((screen, took))
+        Ok((screen, duration))
     }
 
-    /// Presses keys. Says how long it took until something was shown.
+    /// Presses keys. Returns the milliseconds until the screen changed.
     fn press(&mut self, keys: &str) -> Result<f64> {
-        let begun = Instant::now();
+        let started = Instant::now();
         self.keys.write_all(keys.as_bytes())?;
-        self.wait_for(begun, b"")?;
-        let took = ms(begun.elapsed());
+        self.wait_for(started, b"")?;
+        let duration = ms(started.elapsed());
         self.wait_until_idle()?;
-        Ok(took)
+        Ok(duration)
     }
 
-    /// Types an answer to a question, at which the cursor is shown.
+    /// Types an answer to a question, at which the cursor is visible.
     fn type_in(&mut self, text: &str) -> Result<()> {
         self.keys.write_all(text.as_bytes())?;
         self.wait_until_idle().map(drop)
     }
 
-    /// Presses a key. Says how long it took until everything was shown.
+    /// Presses a key. Returns the milliseconds until the screen stopped changing.
     fn press_and_wait(&mut self, key: &str) -> Result<f64> {
-        let begun = Instant::now();
+        let started = Instant::now();
         self.keys.write_all(key.as_bytes())?;
-        self.wait_for(begun, b"")?;
+        self.wait_for(started, b"")?;
         let last = self.wait_until_idle()?;
-        Ok(ms(last.saturating_duration_since(begun)))
+        Ok(ms(last.saturating_duration_since(started)))
     }
 
-    /// Waits for a frame in which something is shown.
-    fn wait_for(&mut self, begun: Instant, shown: &[u8]) -> Result<()> {
-        let mut seen = Vec::new();
+    /// Waits for a frame that contains `shown`.
+    fn wait_for(&mut self, started: Instant, shown: &[u8]) -> Result<()> {
+        let mut received = Vec::new();
         loop {
-            self.read(&mut seen)?;
-            let is_there = shown.is_empty() || seen.windows(shown.len()).any(|part| part == shown);
-            if !seen.is_empty() && is_there && seen.ends_with(FRAME_END) {
+            self.read(&mut received)?;
+            let is_there = shown.is_empty() || received.windows(shown.len()).any(|part| part == shown);
+            if !received.is_empty() && is_there && received.ends_with(FRAME_END) {
                 return Ok(());
             }
-            if begun.elapsed() > WAIT_TIMEOUT {
-                let last = String::from_utf8_lossy(&seen[seen.len().saturating_sub(400)..]).into_owned();
+            if started.elapsed() > WAIT_TIMEOUT {
+                let last =
+                    String::from_utf8_lossy(&received[received.len().saturating_sub(400)..]).into_owned();
                 let shown = String::from_utf8_lossy(shown);
                 bail!("it does not show {shown}; the last that came is {}", last.escape_debug());
             }
@@ -169,13 +172,13 @@ impl TuiTerminal {
         }
     }
 
-    /// Waits until nothing is shown any more for a moment. Says when the last was.
+    /// Waits until the screen has not changed for a moment. Returns the time of the last change.
     fn wait_until_idle(&mut self) -> Result<Instant> {
         let mut last = Instant::now();
         while last.elapsed() < Duration::from_millis(30) {
-            let mut seen = Vec::new();
-            self.read(&mut seen)?;
-            if !seen.is_empty() {
+            let mut received = Vec::new();
+            self.read(&mut received)?;
+            if !received.is_empty() {
                 last = Instant::now();
             }
             std::thread::sleep(Duration::from_micros(500));
@@ -183,14 +186,14 @@ impl TuiTerminal {
         Ok(last)
     }
 
-    /// Reads what is there, without frames in which nothing changed.
-    fn read(&mut self, seen: &mut Vec<u8>) -> Result<()> {
+    /// Reads the available output, without frames that change nothing.
+    fn read(&mut self, received: &mut Vec<u8>) -> Result<()> {
         let mut piece = [0; 16 << 10];
         loop {
             match self.keys.read(&mut piece) {
                 Ok(0) => bail!("the program has ended"),
                 Ok(length) if piece[..length] == *UNCHANGED_FRAME => {}
-                Ok(length) => seen.extend_from_slice(&piece[..length]),
+                Ok(length) => received.extend_from_slice(&piece[..length]),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
                 Err(error) => return Err(error).context("the program has ended"),
             }
@@ -209,8 +212,8 @@ impl TuiResults {
     /// All numbers.
     pub fn to_json(&self) -> Value {
         let times: Vec<Value> = (self.took.iter())
-            .map(|(what, took)| {
-                json!({ "what": what, "count": took.len(), "p50_ms": percentile(took, 50.0), "p99_ms": percentile(took, 99.0) })
+            .map(|(action, took)| {
+                json!({ "what": action, "count": took.len(), "p50_ms": percentile(took, 50.0), "p99_ms": percentile(took, 99.0) })
             })
             .collect();
         json!({ "steps": self.steps, "times": times })
@@ -218,23 +221,38 @@ impl TuiResults {
 
     /// The goals, judged.
     pub fn judge_goals(&self) -> Vec<Goal> {
-        let of = |beginning: &str, percent: f64| {
-            let found = self.took.iter().find(|(what, _)| what.starts_with(beginning));
-            found.and_then(|(_, took)| percentile(took, percent)).filter(|_| self.steps >= STEPS)
+        let percentile_of = |beginning: &str, percent: f64| {
+            let row = self.took.iter().find(|(action, _)| action.starts_with(beginning));
+            row.and_then(|(_, times)| percentile(times, percent)).filter(|_| self.steps >= STEPS)
         };
         vec![
-            at_most("start with 100,000 steps, p50: under 50 ms".into(), of("start", 50.0), 50.0, "ms"),
-            at_most("a key to its frame, p99: under 16 ms".into(), of("a key, to", 99.0), 16.0, "ms"),
+            at_most(
+                "start with 100,000 steps, p50: under 50 ms".into(),
+                percentile_of("start", 50.0),
+                50.0,
+                "ms",
+            ),
+            at_most(
+                "a key to its frame, p99: under 16 ms".into(),
+                percentile_of("a key, to", 99.0),
+                16.0,
+                "ms",
+            ),
         ]
     }
 
     /// The tables of the report.
     pub fn render_report(&self) -> String {
-        let shown = |value: Option<f64>| value.map_or("–".to_owned(), |value| format!("{value:.2}"));
+        let format_ms = |value: Option<f64>| value.map_or("–".to_owned(), |value| format!("{value:.2}"));
         let mut times = MarkdownTable::new(["ms", "count", "p50", "p99"].into_iter());
-        for (what, took) in &self.took {
-            let (p50, p99) = (percentile(took, 50.0), percentile(took, 99.0));
-            times.rows.push(vec![(*what).to_owned(), took.len().to_string(), shown(p50), shown(p99)]);
+        for (action, samples) in &self.took {
+            let (p50, p99) = (percentile(samples, 50.0), percentile(samples, 99.0));
+            times.rows.push(vec![
+                (*action).to_owned(),
+                samples.len().to_string(),
+                format_ms(p50),
+                format_ms(p99),
+            ]);
         }
         let mut text = format!(
             "One session of {} steps, a terminal of 120x40.\n\n{}\n",

@@ -1,8 +1,8 @@
-//! `bench watcher`: a checkpoint of a large tree in which one file changed, with and without a server that watches it, and an
-//! agent's hooks with the watcher that they start themselves ([`automatic`]).
+//! `bench watcher`: a checkpoint of a large tree in which one file changed, with and without a server that watches it,
+//! and an agent's hooks with the watcher that they start themselves ([`automatic`]).
 //!
-//! Two equal copies, each with a store of its own, and a small tree that shows what a checkpoint costs when there is next to
-//! nothing to look at. All take turns; the server runs all the time.
+//! There are two equal copies, each with its own store, and a small tree that shows the cost of a checkpoint with next to
+//! nothing to scan. All take turns; the server runs all the time.
 
 mod automatic;
 
@@ -25,14 +25,14 @@ use crate::run::{Run, SETTLE, flush};
 use crate::systems::SystemDirs;
 use automatic::AutomaticCosts;
 
-/// What a large tree has here.
+/// The name of the rows for a large tree.
 pub const FILES: usize = 62_163;
 
 /// A workspace and its store.
 struct BenchWorkspace<'a> {
     name: &'static str,
     binary: &'a Path,
-    place: SystemDirs,
+    dirs: SystemDirs,
     candidates: Candidates,
     watched: bool,
     unchanged_costs: Vec<Cost>,
@@ -49,7 +49,7 @@ impl Drop for Server {
     }
 }
 
-/// What was measured.
+/// The results of this benchmark.
 pub struct WatcherResults {
     files: usize,
     directories: u64,
@@ -65,13 +65,13 @@ impl<'a> BenchWorkspace<'a> {
         tree: &SourceTree,
         watched: bool,
     ) -> Result<Self> {
-        let place = SystemDirs::new(area, name);
-        tree.copy_to(&place.tree)?;
+        let dirs = SystemDirs::new(area, name);
+        tree.copy_to(&dirs.tree)?;
         let candidates = Candidates::find(&tree.origin, 6)?;
         let desk = Self {
             name,
             binary,
-            place,
+            dirs,
             candidates,
             watched,
             unchanged_costs: Vec::new(),
@@ -83,7 +83,7 @@ impl<'a> BenchWorkspace<'a> {
 
     fn command(&self, words: &[&str]) -> Command {
         let mut command = Command::new(self.binary);
-        command.env("STEPBACK_HOME", &self.place.store).arg("-C").arg(&self.place.tree).args(words);
+        command.env("STEPBACK_HOME", &self.dirs.store).arg("-C").arg(&self.dirs.tree).args(words);
         command.env("STEPBACK_WATCHER", if self.watched { "ask" } else { "off" });
         command
     }
@@ -98,13 +98,13 @@ impl<'a> BenchWorkspace<'a> {
     fn run_round(&mut self) -> Result<()> {
         let cost = self.time_checkpoint()?;
         self.unchanged_costs.push(cost);
-        self.candidates.next_script(1).apply(&self.place.tree)?;
+        self.candidates.next_script(1).apply(&self.dirs.tree)?;
         let cost = self.time_checkpoint()?;
         self.changed_costs.push(cost);
         Ok(())
     }
 
-    /// Starts a server and waits until it watches.
+    /// Starts a server and waits until it watches the workspace.
     fn start_server(&self) -> Result<(Server, u64)> {
         let mut command = self.command(&["serve", "--listen", "127.0.0.1:0", "--json"]);
         let child =
@@ -115,20 +115,22 @@ impl<'a> BenchWorkspace<'a> {
             BufReader::new(stdout).read_line(&mut line)?;
         }
         ensure!(line.contains("url"), "the server did not say where it listens");
-        let begun = Instant::now();
+        let started = Instant::now();
         loop {
             let status: Value =
                 serde_json::from_slice(&run_untimed(&mut self.command(&["status", "--json"]))?)?;
             match status["watcher"]["directories"].as_u64() {
                 Some(directories) if directories > 0 => return Ok((server, directories)),
-                _ if begun.elapsed() > Duration::from_secs(60) => bail!("not watched: {}", status["watcher"]),
+                _ if started.elapsed() > Duration::from_secs(60) => {
+                    bail!("not watched: {}", status["watcher"])
+                }
                 _ => thread::sleep(Duration::from_millis(100)),
             }
         }
     }
 }
 
-/// Measures all of it.
+/// Runs this benchmark.
 pub fn measure(run: &mut Run<'_>, large: &SourceTree, small: &SourceTree) -> Result<WatcherResults> {
     let area = run.area.join("watcher");
     eprintln!("  preparing two copies of {} files", large.files);
@@ -138,7 +140,7 @@ pub fn measure(run: &mut Run<'_>, large: &SourceTree, small: &SourceTree) -> Res
         BenchWorkspace::prepare(&area, "300 files", &run.binary, small, false)?,
     ];
     let (server, directories) = desks[0].start_server()?;
-    // The first answer is to look at everything.
+    // The first answer of a watcher is to scan everything.
     desks[0].time_checkpoint()?;
     desks[0].time_checkpoint()?;
     for number in 0..run.options.runs {
@@ -159,16 +161,16 @@ pub fn measure(run: &mut Run<'_>, large: &SourceTree, small: &SourceTree) -> Res
 
 impl WatcherResults {
     fn wall_percentile(&self, name: &str, changed: bool, percent: f64) -> Option<f64> {
-        let (_, none, one) = self.rows.iter().find(|(row, ..)| *row == name)?;
-        let costs = if changed { one } else { none };
+        let (_, unchanged, one_change) = self.rows.iter().find(|(row, ..)| *row == name)?;
+        let costs = if changed { one_change } else { unchanged };
         percentile(&costs.iter().map(|cost| ms(cost.wall)).collect::<Vec<_>>(), percent)
     }
 
     /// All numbers.
     pub fn to_json(&self) -> Value {
-        let rows = self.rows.iter().map(|(name, none, one)| {
+        let rows = self.rows.iter().map(|(name, unchanged, one_change)| {
             let value =
-                json!({ "nothing changed": samples_json(none), "one file changed": samples_json(one) });
+                json!({ "nothing changed": samples_json(unchanged), "one file changed": samples_json(one_change) });
             ((*name).to_owned(), value)
         });
         json!({ "files": self.files, "directories": self.directories, "checkpoints": Value::Object(rows.collect()), "hooks": self.automatic.to_json() })
@@ -208,9 +210,9 @@ impl WatcherResults {
             ["checkpoint create", "changed", "runs", "min ms", "p50 ms", "p99 ms", "CPU p50 ms", "÷ watched"]
                 .into_iter(),
         );
-        let shown = |value: Option<f64>| value.map_or("–".to_owned(), |value| format!("{value:.2}"));
-        for (name, none, one) in &self.rows {
-            for (changed, costs) in [(false, none), (true, one)] {
+        let format_ms = |value: Option<f64>| value.map_or("–".to_owned(), |value| format!("{value:.2}"));
+        for (name, unchanged, one_change) in &self.rows {
+            for (changed, costs) in [(false, unchanged), (true, one_change)] {
                 let wall = |percent| self.wall_percentile(name, changed, percent);
                 let cpu: Vec<f64> = costs.iter().map(|cost| ms(cost.cpu)).collect();
                 let ratio = wall(50.0).zip(self.wall_percentile("watched", changed, 50.0));
@@ -218,10 +220,10 @@ impl WatcherResults {
                     (*name).to_owned(),
                     if changed { "1 file" } else { "nothing" }.to_owned(),
                     costs.len().to_string(),
-                    shown(wall(0.0)),
-                    shown(wall(50.0)),
-                    shown(wall(99.0)),
-                    shown(percentile(&cpu, 50.0)),
+                    format_ms(wall(0.0)),
+                    format_ms(wall(50.0)),
+                    format_ms(wall(99.0)),
+                    format_ms(percentile(&cpu, 50.0)),
                     ratio.map_or("–".to_owned(), |(a, b)| format!("{:.1} ×", a / b)),
                 ]);
             }

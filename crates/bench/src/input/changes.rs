@@ -58,7 +58,7 @@ impl Candidates {
         Ok(Self { files, random: Random::new(seed), added: 0 })
     }
 
-    /// Whether a script of `count` changes leaves most of the tree alone.
+    /// Whether a script of `count` changes leaves most of the tree unchanged.
     pub fn has_enough(&self, count: usize) -> bool {
         self.files.len() >= count * 2
     }
@@ -66,7 +66,7 @@ impl Candidates {
     /// Makes a script that will be followed by a checkpoint: its results are candidates afterwards.
     pub fn next_script(&mut self, count: usize) -> ChangeScript {
         let mut steps = Vec::with_capacity(count);
-        let mut back = Vec::with_capacity(count);
+        let mut returned = Vec::with_capacity(count);
         for number in 0..count {
             let seed = self.random.next();
             let chosen = self.random.below(self.files.len());
@@ -74,31 +74,31 @@ impl Candidates {
             if matches!(kind, 5 | 6) {
                 self.added += 1;
                 let path = sibling_path(&self.files[chosen], &format!("added{}.rs", self.added));
-                back.push(path.clone());
+                returned.push(path.clone());
                 steps.push(FileChange::Add { path, seed });
                 continue;
             }
-            // Taken out until the script is complete, so that no file is changed twice.
+            // Removed from the candidates until the script is complete, so that no file is changed twice.
             let path = self.files.swap_remove(chosen);
             match kind {
                 7 => steps.push(FileChange::Delete { path }),
                 8 => {
                     self.added += 1;
-                    let to = sibling_path(&path, &format!("renamed{}.rs", self.added));
-                    back.push(to.clone());
-                    steps.push(FileChange::Rename { from: path, to });
+                    let new_path = sibling_path(&path, &format!("renamed{}.rs", self.added));
+                    returned.push(new_path.clone());
+                    steps.push(FileChange::Rename { from: path, to: new_path });
                 }
                 9 => {
-                    back.push(path.clone());
+                    returned.push(path.clone());
                     steps.push(FileChange::Mode { path });
                 }
                 _ => {
-                    back.push(path.clone());
+                    returned.push(path.clone());
                     steps.push(FileChange::Edit { path, seed });
                 }
             }
         }
-        self.files.append(&mut back);
+        self.files.append(&mut returned);
         ChangeScript(steps)
     }
 
@@ -137,12 +137,12 @@ impl FileChange {
                 let file = root.join(path);
                 let mut content = fs::read(&file)?;
                 let middle = content.len() / 2;
-                let at = content[middle..]
+                let index = content[middle..]
                     .iter()
                     .position(|byte| *byte == b'\n')
                     .map_or(middle, |p| middle + p + 1);
                 let line = format!("    // Changed by step {seed:016x}.\n");
-                content.splice(at..at, line.into_bytes());
+                content.splice(index..index, line.into_bytes());
                 fs::write(&file, content)?;
             }
             Self::Add { path, seed } => {
@@ -177,7 +177,7 @@ impl ChangeScript {
     }
 }
 
-/// What some paths held before a script, to put a copy right that a system did not restore.
+/// The content of some paths before a script, to repair a copy that a system did not restore.
 #[derive(Debug)]
 pub struct SavedFiles(Vec<(String, Option<Content>)>);
 
@@ -223,15 +223,15 @@ fn sibling_path(path: &str, name: &str) -> String {
     path.rsplit_once('/').map_or_else(|| name.to_owned(), |(directory, _)| format!("{directory}/{name}"))
 }
 
-fn list_files(root: &Path, prefix: &str, into: &mut Vec<String>) -> Result<()> {
+fn list_files(root: &Path, prefix: &str, files: &mut Vec<String>) -> Result<()> {
     for entry in fs::read_dir(root.join(prefix))? {
         let entry = entry?;
         let Ok(name) = entry.file_name().into_string() else { continue };
         let path = if prefix.is_empty() { name.clone() } else { format!("{prefix}/{name}") };
         if !entry.file_type()?.is_dir() {
-            into.push(path);
+            files.push(path);
         } else if name != ".git" {
-            list_files(root, &path, into)?;
+            list_files(root, &path, files)?;
         }
     }
     Ok(())

@@ -80,7 +80,7 @@ pub fn name(random: &mut Random) -> String {
 /// Source-like text of about `size` bytes.
 pub fn source(random: &mut Random, size: usize) -> Vec<u8> {
     let mut text = String::with_capacity(size + 160);
-    // A file speaks mostly of its own few names, which is what makes real source compress well.
+    // A file uses mostly a few names of its own, which is what makes real source compress well.
     let vocabulary: Vec<String> = (0..6 + size / 400).map(|_| name(random)).collect();
     while text.len() < size {
         write_function(random, &vocabulary, &mut text);

@@ -28,13 +28,13 @@ pub struct SourceTree {
 /// Names and file counts of the generated trees.
 pub const GENERATED: [(&str, usize); 3] = [("small", 300), ("middle", 8_000), ("large", 60_000)];
 
-/// Bumped whenever the generator changes, so that an old cache is not used.
+/// Increased whenever the generator changes, so that an old cache is not used.
 const GENERATOR_VERSION: u32 = 1;
 
-/// About so many files share a directory, as in real source trees.
+/// The approximate number of files in a directory, as in real source trees.
 const FILES_PER_DIRECTORY: usize = 13;
 
-/// Builds a generated tree, or takes it from the cache.
+/// Builds a generated tree, or reads it from the cache.
 pub fn load_or_generate(cache: &Path, name: &str, files: usize) -> Result<SourceTree> {
     let origin = cache.join(format!("{name}-{files}-v{GENERATOR_VERSION}"));
     if !origin.exists() {

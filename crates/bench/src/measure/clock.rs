@@ -1,9 +1,8 @@
 //! Wall time, CPU time and peak memory of child processes.
 //!
-//! The standard library's `wait` hides the resource usage of a child, so children are reaped here with
-//! `wait4`, which also covers what the child itself spawned and waited for (git starts helpers). A
-//! [`Clock`] runs over a sequence of commands, because most peers need several for one operation; what a
-//! caller does between two commands counts too, as it would in the peer.
+//! The standard library's `wait` hides the resource usage of a child, so children are reaped here with `wait4`, which
+//! also covers the processes that the child itself started and waited for (git starts helpers). A [`Clock`] runs over a
+//! sequence of commands, because most systems need several for one operation; the time between two commands counts too.
 //!
 //! Input and output go through files in memory: pipes would need a helper thread per child, which would
 //! be charged to the system that starts the most processes.
@@ -24,7 +23,7 @@ pub struct Cost {
     pub wall: Duration,
     /// User and system time of all processes of the operation.
     pub cpu: Duration,
-    /// The largest resident set of any process, in bytes; 0 when measured in this process.
+    /// The largest resident set of any process, in bytes; 0 if measured in this process.
     pub peak_memory: u64,
 }
 
@@ -75,10 +74,10 @@ impl Clock {
 
     /// Runs two commands at the same time; both must succeed.
     pub fn run_both(&mut self, first: &mut Command, second: &mut Command) -> Result<(Vec<u8>, Vec<u8>)> {
-        let one = RunningCommand::start(first, &[])?;
-        let two = RunningCommand::start(second, &[])?;
-        let (one, two) = (self.wait(one)?, self.wait(two)?);
-        Ok((require_success(first, one)?, require_success(second, two)?))
+        let first_command = RunningCommand::start(first, &[])?;
+        let second_command = RunningCommand::start(second, &[])?;
+        let (first_command, second_command) = (self.wait(first_command)?, self.wait(second_command)?);
+        Ok((require_success(first, first_command)?, require_success(second, second_command)?))
     }
 
     fn finish(&mut self, command: &mut Command, input: &[u8]) -> Result<CommandExit> {
@@ -122,8 +121,8 @@ fn require_success(command: &Command, finished: CommandExit) -> Result<Vec<u8>> 
     if finished.code == Some(0) {
         return Ok(finished.stdout);
     }
-    let how = finished.code.map_or("killed by a signal".to_owned(), |code| format!("exit code {code}"));
-    bail!("{command:?} failed ({how}): {}", String::from_utf8_lossy(&finished.stderr).trim())
+    let exit = finished.code.map_or("killed by a signal".to_owned(), |code| format!("exit code {code}"));
+    bail!("{command:?} failed ({exit}): {}", String::from_utf8_lossy(&finished.stderr).trim())
 }
 
 /// A child and the memory files it writes to.

@@ -1,8 +1,8 @@
-//! What the measurements ran on, and whether it was quiet enough to believe them.
+//! The machine that the measurements ran on, and whether it was idle enough for them to be valid.
 //!
-//! Ratios within one run survive a slow machine but not a busy one: work by others hits one system and
-//! spares the next. Three independent signs are watched: a fixed amount of arithmetic taking unequal
-//! time, CPU time used by processes that are not ours, and time stolen by the hypervisor.
+//! Ratios within one run are valid on a slow machine but not on a busy one: other load affects one system and not the
+//! next. Three independent signs are watched: varying times of a fixed amount of arithmetic, CPU time of other processes,
+//! and time stolen by the hypervisor.
 
 use std::fs;
 use std::hint::black_box;
@@ -16,12 +16,12 @@ use crate::input::text::Random;
 use crate::measure::clock::own_cpu;
 use crate::report::results::{ms, percentile};
 
-/// The spin may vary by so much between blocks, as a share of its fastest run.
+/// The allowed variation of the spin between blocks, as a share of its fastest run.
 const MAX_SPREAD: f64 = 0.25;
-/// Others may use so much of the machine during a block, as a share of all cores. The kernel's own
-/// threads, which write out what we wrote, are counted as others.
+/// The share of all cores that other processes may use during a block. The kernel's own threads, which write out our
+/// data, count as others.
 const MAX_FOREIGN: f64 = 0.15;
-/// The hypervisor may take so much of the whole run; a single block is too short to tell.
+/// The share of the whole run that the hypervisor may take; a single block is too short to tell.
 const MAX_STEAL: f64 = 0.02;
 /// Shorter blocks are not judged by their share of CPU time, which the kernel counts in steps of 10 ms.
 const MIN_TICKS: u64 = 50;
@@ -37,7 +37,7 @@ pub struct Monitor {
     load_before: String,
 }
 
-/// What others did during one block of measurements.
+/// The load by other processes during one block of measurements.
 #[derive(Clone, Debug, Default)]
 struct Block {
     name: String,
@@ -46,7 +46,7 @@ struct Block {
     total: u64,
 }
 
-/// What a [`Monitor`] found.
+/// The result of a [`Monitor`].
 #[derive(Clone, Debug, Default)]
 pub struct Verdict {
     /// The times of the spin, in milliseconds.
@@ -67,7 +67,7 @@ struct Ticks {
 impl Monitor {
     /// Starts to watch.
     pub fn start() -> Self {
-        // The first spin only brings the core up to speed.
+        // The first spin only brings the core up to full speed.
         time_spin();
         Self {
             spins: vec![time_spin()],
@@ -86,8 +86,8 @@ impl Monitor {
         if !self.current.name.is_empty() && total >= MIN_TICKS {
             let busy = now.busy.saturating_sub(self.ticks.busy) as f64;
             // The kernel counts in hundredths of a second.
-            let own = cpu.saturating_sub(self.cpu).as_secs_f64() * 100.0;
-            self.current.foreign = ((busy - own) / total as f64).max(0.0);
+            let own_ticks = cpu.saturating_sub(self.cpu).as_secs_f64() * 100.0;
+            self.current.foreign = ((busy - own_ticks) / total as f64).max(0.0);
             self.current.stolen = now.steal.saturating_sub(self.ticks.steal);
             self.current.total = total;
             self.blocks.push(self.current.clone());
@@ -114,8 +114,8 @@ impl Verdict {
     /// How much the fixed work varied. The extreme fifths are left out: systems take turns, so a slow moment
     /// hits all alike and medians forget it. A slow fifth of the run would be more than a moment.
     fn spin_spread(&self) -> f64 {
-        let at = |percent| percentile(&self.spins, percent).unwrap_or(1.0);
-        at(80.0) / at(20.0) - 1.0
+        let spin_percentile = |percent| percentile(&self.spins, percent).unwrap_or(1.0);
+        spin_percentile(80.0) / spin_percentile(20.0) - 1.0
     }
 
     /// The share of all measured blocks that the hypervisor took.
@@ -166,7 +166,7 @@ impl Verdict {
 /// interrupted says little: it is work by others, which the block's share of CPU time shows better. What is
 /// left are slow phases of the machine itself, such as a neighbour on the same physical core.
 fn time_spin() -> f64 {
-    let piece = || {
+    let spin = || {
         let started = Instant::now();
         let mut random = Random::new(1);
         for _ in 0..2_000_000 {
@@ -174,7 +174,7 @@ fn time_spin() -> f64 {
         }
         ms(started.elapsed())
     };
-    (0..15).map(|_| piece()).fold(f64::INFINITY, f64::min)
+    (0..15).map(|_| spin()).fold(f64::INFINITY, f64::min)
 }
 
 fn read_ticks() -> Ticks {

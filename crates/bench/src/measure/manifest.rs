@@ -1,4 +1,4 @@
-//! What is in a directory, to the byte: the judge over restores, and the size of stores.
+//! The exact content of a directory, to verify restores, and the size of stores.
 //!
 //! A restore only counts when the whole tree equals what it was: content by hash, full mode, symlink
 //! targets, empty directories, `.git` included. This runs outside every measured time.
@@ -45,7 +45,7 @@ impl Manifest {
         Ok(Self(entries))
     }
 
-    /// Looks again at some paths only, which are known to be all that has changed.
+    /// Reads only some paths again, which are known to be all that has changed.
     pub fn refresh(&mut self, root: &Path, paths: &[String]) -> Result<()> {
         for path in paths {
             let full = root.join(path);
@@ -59,19 +59,19 @@ impl Manifest {
         Ok(())
     }
 
-    /// Says how `other` differs from this manifest, one line per path.
+    /// Describes how `other` differs from this manifest, one line per path.
     pub fn differences(&self, other: &Self) -> Vec<String> {
         let mut differences = Vec::new();
         for (path, entry) in &self.0 {
-            let how = match other.0.get(path) {
+            let difference = match other.0.get(path) {
                 None => "is missing".to_owned(),
-                Some(found) if found.hash != entry.hash => "has other content".to_owned(),
-                Some(found) if found.mode != entry.mode => {
-                    format!("has mode {:o} instead of {:o}", found.mode, entry.mode)
+                Some(other_entry) if other_entry.hash != entry.hash => "has other content".to_owned(),
+                Some(other_entry) if other_entry.mode != entry.mode => {
+                    format!("has mode {:o} instead of {:o}", other_entry.mode, entry.mode)
                 }
                 Some(_) => continue,
             };
-            differences.push(format!("{} {how}", path.display()));
+            differences.push(format!("{} {difference}", path.display()));
         }
         for path in other.0.keys().filter(|path| !self.0.contains_key(*path)) {
             differences.push(format!("{} should not be there", path.display()));
@@ -80,28 +80,29 @@ impl Manifest {
     }
 }
 
-fn collect_paths(directory: &Path, into: &mut Vec<PathBuf>) -> Result<()> {
+fn collect_paths(directory: &Path, paths: &mut Vec<PathBuf>) -> Result<()> {
     for item in fs::read_dir(directory).with_context(|| format!("cannot list {}", directory.display()))? {
         let item = item?;
-        into.push(item.path());
+        paths.push(item.path());
         if item.file_type()?.is_dir() {
-            collect_paths(&item.path(), into)?;
+            collect_paths(&item.path(), paths)?;
         }
     }
     Ok(())
 }
 
 fn read_entry(root: &Path, path: &Path) -> Result<(PathBuf, Entry)> {
-    let found = fs::symlink_metadata(path).with_context(|| format!("cannot look at {}", path.display()))?;
-    let hash = if found.is_file() {
+    let metadata =
+        fs::symlink_metadata(path).with_context(|| format!("cannot look at {}", path.display()))?;
+    let hash = if metadata.is_file() {
         Some(hash_file(path).with_context(|| format!("cannot read {}", path.display()))?)
-    } else if found.is_symlink() {
+    } else if metadata.is_symlink() {
         Some(blake3::hash(fs::read_link(path)?.as_os_str().as_bytes()))
     } else {
         None
     };
     let relative = path.strip_prefix(root).unwrap_or(path).to_path_buf();
-    Ok((relative, Entry { mode: found.mode(), hash }))
+    Ok((relative, Entry { mode: metadata.mode(), hash }))
 }
 
 fn hash_file(path: &Path) -> std::io::Result<blake3::Hash> {
@@ -126,22 +127,22 @@ pub fn disk_use(root: &Path) -> Result<DiskUse> {
     let mut paths = vec![root.to_path_buf()];
     collect_paths(root, &mut paths)?;
     let mut use_ = DiskUse::default();
-    let mut named: HashMap<(u64, u64), (u64, fs::Metadata)> = HashMap::new();
+    let mut linked_files: HashMap<(u64, u64), (u64, fs::Metadata)> = HashMap::new();
     for path in paths {
         // Stores may clean up behind a finished command, such as a database's log file.
-        let Ok(found) = fs::symlink_metadata(&path) else { continue };
-        if found.is_dir() {
-            use_.allocated += found.blocks() * 512;
+        let Ok(metadata) = fs::symlink_metadata(&path) else { continue };
+        if metadata.is_dir() {
+            use_.allocated += metadata.blocks() * 512;
         } else {
-            named.entry((found.dev(), found.ino())).or_insert((0, found)).0 += 1;
+            linked_files.entry((metadata.dev(), metadata.ino())).or_insert((0, metadata)).0 += 1;
         }
     }
-    for (names, found) in named.values() {
-        if found.nlink() > *names {
-            use_.linked += found.blocks() * 512;
+    for (names, metadata) in linked_files.values() {
+        if metadata.nlink() > *names {
+            use_.linked += metadata.blocks() * 512;
         } else {
-            use_.allocated += found.blocks() * 512;
-            use_.apparent += found.len();
+            use_.allocated += metadata.blocks() * 512;
+            use_.apparent += metadata.len();
         }
     }
     Ok(use_)

@@ -1,4 +1,4 @@
-//! The performance goals of the project, each judged on the numbers of the same run.
+//! The performance goals of the project, each compared with the numbers of the same run.
 //!
 //! Goals are ratios to peers and to the bare limit, because absolute times move from machine to machine.
 //! A goal whose numbers are missing is reported as not measured, never as reached.
@@ -22,8 +22,8 @@ pub enum GoalOutcome {
 /// One goal with its outcome.
 #[derive(Clone, Debug)]
 pub struct Goal {
-    /// What is to be reached, and where.
-    pub what: String,
+    /// The goal, in words.
+    pub description: String,
     /// How it came out.
     pub outcome: GoalOutcome,
     /// The measured ratio or value.
@@ -43,8 +43,8 @@ impl Goal {
 
 /// Goals as JSON.
 pub fn to_json(goals: &[Goal]) -> Value {
-    let one = |goal: &Goal| json!({ "goal": goal.what, "outcome": goal.outcome_label(), "measured": goal.measured });
-    goals.iter().map(one).collect()
+    let goal_json = |goal: &Goal| json!({ "goal": goal.description, "outcome": goal.outcome_label(), "measured": goal.measured });
+    goals.iter().map(goal_json).collect()
 }
 
 /// Judges a run.
@@ -88,8 +88,8 @@ pub fn judge(results: &Results) -> Vec<Goal> {
     if let Some(tree) = results.middle_tree() {
         for (operation, limit) in [("change-10", 100.0), ("restore-10", 200.0)] {
             if let Some(row) = tree.row(operation) {
-                let what = format!("{}, {operation}: under {limit} ms", tree.name);
-                goals.push(at_most(what, row.median_wall("stepback"), limit, "ms"));
+                let description = format!("{}, {operation}: under {limit} ms", tree.name);
+                goals.push(at_most(description, row.median_wall("stepback"), limit, "ms"));
             }
         }
     }
@@ -98,14 +98,17 @@ pub fn judge(results: &Results) -> Vec<Goal> {
 }
 
 fn near_limit(tree: &TreeResults, row: &Row) -> Goal {
-    let what = format!("{}, {}: at most 1.3 × the bare limit + 5 ms", tree.name, row.operation);
+    let description = format!("{}, {}: at most 1.3 × the bare limit + 5 ms", tree.name, row.operation);
     match (row.median_wall("stepback"), row.median_wall("limit")) {
-        (Some(ours), Some(limit)) => {
-            let allowed = limit * 1.3 + 5.0;
-            let measured = format!("{ours:.1} ms, {allowed:.1} ms allowed ({:.2} × the limit)", ours / limit);
-            Goal { what, outcome: judge_outcome(ours <= allowed), measured }
+        (Some(stepback_ms), Some(limit_ms)) => {
+            let allowed = limit_ms * 1.3 + 5.0;
+            let measured = format!(
+                "{stepback_ms:.1} ms, {allowed:.1} ms allowed ({:.2} × the limit)",
+                stepback_ms / limit_ms
+            );
+            Goal { description, outcome: judge_outcome(stepback_ms <= allowed), measured }
         }
-        _ => not_measured(what),
+        _ => not_measured(description),
     }
 }
 
@@ -114,18 +117,18 @@ fn times_faster<'a>(
     row: &Row,
     factor: f64,
     than: &str,
-    among: impl Iterator<Item = &'a str>,
+    systems: impl Iterator<Item = &'a str>,
 ) -> Goal {
     let speed =
         if factor > 1.0 { format!("at least {factor} × faster than") } else { "no slower than".to_owned() };
-    let what = format!("{}, {}: {speed} {than}", tree.name, row.operation);
-    match (row.median_wall("stepback"), row.fastest(among)) {
-        (Some(ours), Some((peer, theirs))) => {
-            let ratio = theirs / ours;
-            let measured = format!("{ratio:.2} × ({ours:.1} ms, {peer} {theirs:.1} ms)");
-            Goal { what, outcome: judge_outcome(ratio >= factor), measured }
+    let description = format!("{}, {}: {speed} {than}", tree.name, row.operation);
+    match (row.median_wall("stepback"), row.fastest(systems)) {
+        (Some(stepback_ms), Some((peer, peer_ms))) => {
+            let ratio = peer_ms / stepback_ms;
+            let measured = format!("{ratio:.2} × ({stepback_ms:.1} ms, {peer} {peer_ms:.1} ms)");
+            Goal { description, outcome: judge_outcome(ratio >= factor), measured }
         }
-        _ => not_measured(what),
+        _ => not_measured(description),
     }
 }
 
@@ -133,22 +136,22 @@ fn large_file(results: &Results) -> Vec<Goal> {
     if results.large_file.is_empty() {
         return Vec::new();
     }
-    let found = |system: &str| results.large_file.iter().find(|row| row.system == system);
+    let row_of = |system: &str| results.large_file.iter().find(|row| row.system == system);
     let wall =
-        |system: &str| found(system).and_then(|row| median(row.samples.iter().map(|cost| ms(cost.wall))));
+        |system: &str| row_of(system).and_then(|row| median(row.samples.iter().map(|cost| ms(cost.wall))));
     let mut goals = Vec::new();
     for peer in ["restic", "borg"] {
-        let what = format!("one byte in 200 MB: at least 10 × faster than {peer}");
+        let description = format!("one byte in 200 MB: at least 10 × faster than {peer}");
         goals.push(match (wall("stepback"), wall(peer)) {
-            (Some(ours), Some(theirs)) => Goal {
-                what,
-                outcome: judge_outcome(theirs / ours >= 10.0),
-                measured: format!("{:.1} × ({ours:.1} ms, {theirs:.1} ms)", theirs / ours),
+            (Some(stepback_ms), Some(peer_ms)) => Goal {
+                description,
+                outcome: judge_outcome(peer_ms / stepback_ms >= 10.0),
+                measured: format!("{:.1} × ({stepback_ms:.1} ms, {peer_ms:.1} ms)", peer_ms / stepback_ms),
             },
-            _ => not_measured(what),
+            _ => not_measured(description),
         });
     }
-    let added = found("stepback").and_then(|row| row.added.iter().max());
+    let added = row_of("stepback").and_then(|row| row.added.iter().max());
     let megabytes = added.map(|bytes| *bytes as f64 / 1e6);
     goals.push(at_most("one byte in 200 MB: at most 1 MB stored".to_owned(), megabytes, 1.0, "MB"));
     goals
@@ -156,54 +159,58 @@ fn large_file(results: &Results) -> Vec<Goal> {
 
 fn store_size(results: &Results) -> Option<Goal> {
     let first = results.stores.first()?;
-    let what = format!(
+    let description = format!(
         "bytes on disk after {} checkpoints of 10 files: no more than the smallest peer",
         first.checkpoints
     );
     let size = |allocated: u64| allocated as f64 / 1e6;
-    let ours = results.stores.iter().find(|store| store.system == "stepback");
+    let stepback_store = results.stores.iter().find(|store| store.system == "stepback");
     let peer =
         results.stores.iter().filter(|store| is_peer(store.system)).min_by_key(|store| store.size.allocated);
-    Some(match (ours, peer) {
-        (Some(ours), Some(peer)) => Goal {
-            what,
-            outcome: judge_outcome(ours.size.allocated <= peer.size.allocated),
+    Some(match (stepback_store, peer) {
+        (Some(stepback_store), Some(peer)) => Goal {
+            description,
+            outcome: judge_outcome(stepback_store.size.allocated <= peer.size.allocated),
             measured: format!(
                 "{:.1} MB, {} {:.1} MB",
-                size(ours.size.allocated),
+                size(stepback_store.size.allocated),
                 peer.system,
                 size(peer.size.allocated)
             ),
         },
-        _ => not_measured(what),
+        _ => not_measured(description),
     })
 }
 
 fn memory_goal(results: &Results) -> Option<Goal> {
     let tree = results.largest_tree()?;
     let row = tree.row("first")?;
-    let what = format!("{}, first: under 200 MB of memory", tree.name);
+    let description = format!("{}, first: under 200 MB of memory", tree.name);
     let peak = row.samples.get("stepback").and_then(|costs| costs.iter().map(|cost| cost.peak_memory).max());
-    Some(at_most(what, peak.map(|bytes| bytes as f64 / 1e6), 200.0, "MB"))
+    Some(at_most(description, peak.map(|bytes| bytes as f64 / 1e6), 200.0, "MB"))
 }
 
 /// A value that must not be above a limit.
-pub fn at_most(what: String, value: Option<f64>, limit: f64, unit: &str) -> Goal {
+pub fn at_most(description: String, value: Option<f64>, limit: f64, unit: &str) -> Goal {
     match value {
-        Some(value) => {
-            Goal { what, outcome: judge_outcome(value <= limit), measured: format!("{value:.1} {unit}") }
-        }
-        None => not_measured(what),
+        Some(value) => Goal {
+            description,
+            outcome: judge_outcome(value <= limit),
+            measured: format!("{value:.1} {unit}"),
+        },
+        None => not_measured(description),
     }
 }
 
 /// A goal that is reached by a value of at least `limit`.
-pub fn at_least(what: String, value: Option<f64>, limit: f64, unit: &str) -> Goal {
+pub fn at_least(description: String, value: Option<f64>, limit: f64, unit: &str) -> Goal {
     match value {
-        Some(value) => {
-            Goal { what, outcome: judge_outcome(value >= limit), measured: format!("{value:.0} {unit}") }
-        }
-        None => not_measured(what),
+        Some(value) => Goal {
+            description,
+            outcome: judge_outcome(value >= limit),
+            measured: format!("{value:.0} {unit}"),
+        },
+        None => not_measured(description),
     }
 }
 
@@ -211,8 +218,8 @@ fn judge_outcome(reached: bool) -> GoalOutcome {
     if reached { GoalOutcome::Pass } else { GoalOutcome::Miss }
 }
 
-fn not_measured(what: String) -> Goal {
-    Goal { what, outcome: GoalOutcome::NotMeasured, measured: "–".to_owned() }
+fn not_measured(description: String) -> Goal {
+    Goal { description, outcome: GoalOutcome::NotMeasured, measured: "–".to_owned() }
 }
 
 #[cfg(test)]

@@ -20,28 +20,28 @@ pub fn render_files(results: &Results, goals: &[Goal]) -> String {
     goal_list(&mut text, goals);
     bullet_list(&mut text, "Failures of stepback", &results.failures);
     bullet_list(&mut text, "Notes on peers", &results.notes);
-    // Every section opens with an empty line, and so does whatever stands above them.
+    // Every section begins with an empty line.
     text.trim_start().to_owned()
 }
 
 /// One line on the machine and the versions.
 pub fn machine_line(machine: &Value) -> String {
-    let get = |key: &str| machine[key].as_str().unwrap_or("unknown").to_owned();
+    let machine_field = |key: &str| machine[key].as_str().unwrap_or("unknown").to_owned();
     let tools = ["git", "restic", "borg", "stepback"].iter().filter_map(|tool| machine[*tool].as_str());
     format!(
         "{}, {} cores, Linux {}, {}; {}.",
-        get("cpu"),
+        machine_field("cpu"),
         machine["cores"],
-        get("kernel"),
-        get("file_system"),
+        machine_field("kernel"),
+        machine_field("file_system"),
         tools.collect::<Vec<_>>().join(", ")
     )
 }
 
 // Writing to a string cannot fail, so the results of `writeln!` are dropped throughout.
 fn tree_tables(text: &mut String, tree: &TreeResults) {
-    let present = |name: &&str| tree.rows.iter().any(|row| row.samples.contains_key(*name));
-    let systems: Vec<&str> = ALL.into_iter().filter(present).collect();
+    let has_samples = |name: &&str| tree.rows.iter().any(|row| row.samples.contains_key(*name));
+    let systems: Vec<&str> = ALL.into_iter().filter(has_samples).collect();
     let _ = writeln!(text, "\n## Tree {}: {} files\n\nMedian wall time in ms.\n", tree.name, tree.files);
     let mut table = MarkdownTable::new(["operation"].into_iter().chain(systems.iter().copied()));
     for column in ["stepback ÷ limit", "fastest peer ÷ stepback", "cline ÷ stepback"] {
@@ -65,15 +65,15 @@ fn tree_tables(text: &mut String, tree: &TreeResults) {
 
 /// stepback over the limit, and how many times faster it is than the fastest peer and than Cline's way.
 fn ratio_cells(row: &Row) -> [String; 3] {
-    let ours = row.median_wall("stepback");
+    let stepback_ms = row.median_wall("stepback");
     let ratio = |a: Option<f64>, b: Option<f64>| a.zip(b).map(|(a, b)| a / b);
-    let shown = |ratio: Option<f64>| ratio.map_or("–".to_owned(), |ratio| format!("{ratio:.2} ×"));
+    let format_ratio = |ratio: Option<f64>| ratio.map_or("–".to_owned(), |ratio| format!("{ratio:.2} ×"));
     let peer = row.fastest(ALL.into_iter().filter(|name| is_peer(name)));
-    let peer_ratio = peer.and_then(|(name, wall)| Some(format!("{:.2} × ({name})", wall / ours?)));
+    let peer_ratio = peer.and_then(|(name, wall)| Some(format!("{:.2} × ({name})", wall / stepback_ms?)));
     [
-        shown(ratio(ours, row.median_wall("limit"))),
+        format_ratio(ratio(stepback_ms, row.median_wall("limit"))),
         peer_ratio.unwrap_or_else(|| "–".to_owned()),
-        shown(ratio(row.median_wall("cline"), ours)),
+        format_ratio(ratio(row.median_wall("cline"), stepback_ms)),
     ]
 }
 
@@ -141,7 +141,11 @@ pub fn goal_list(text: &mut String, goals: &[Goal]) {
     let _ = writeln!(text, "\n## Goals\n");
     let mut table = MarkdownTable::new(["", "goal", "measured"].into_iter());
     for goal in goals {
-        table.rows.push(vec![goal.outcome_label().to_owned(), goal.what.clone(), goal.measured.clone()]);
+        table.rows.push(vec![
+            goal.outcome_label().to_owned(),
+            goal.description.clone(),
+            goal.measured.clone(),
+        ]);
     }
     text.push_str(&table.to_markdown());
 }

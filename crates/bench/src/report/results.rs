@@ -1,6 +1,6 @@
-//! The numbers of a run, and the arithmetic on them.
+//! The measurements of a run, and their statistics.
 //!
-//! Every sample is kept, so that a kept result can be judged later; the report uses medians.
+//! Every sample is kept, so that a stored result can be compared with goals later; the report uses medians.
 
 use std::collections::BTreeMap;
 
@@ -62,17 +62,17 @@ pub struct Results {
     pub large_file: Vec<LargeFile>,
     /// Stores after many checkpoints, measured on the tree with this name.
     pub stores: Vec<StoreSize>,
-    /// What went wrong with stepback; any entry makes the run fail.
+    /// Problems with stepback; any entry makes the run fail.
     pub failures: Vec<String>,
     /// What went wrong with peers; only told.
     pub notes: Vec<String>,
 }
 
 impl Results {
-    /// Remembers that a system did something wrong.
-    pub fn record_problem(&mut self, system: &str, what: String) {
+    /// Records a problem of a system.
+    pub fn record_problem(&mut self, system: &str, problem: String) {
         let list = if system == "stepback" { &mut self.failures } else { &mut self.notes };
-        let line = format!("{system}: {what}");
+        let line = format!("{system}: {problem}");
         if !list.contains(&line) {
             eprintln!("  ! {line}");
             list.push(line);
@@ -89,7 +89,7 @@ impl Results {
         self.trees.iter().max_by_key(|tree| tree.files)
     }
 
-    /// All numbers as JSON; times in milliseconds, sizes in bytes.
+    /// All measurements as JSON; times in milliseconds, sizes in bytes.
     pub fn to_json(&self) -> Value {
         let size = |size: &DiskUse| json!({ "allocated": size.allocated, "apparent": size.apparent, "linked": size.linked });
         json!({
@@ -135,8 +135,8 @@ impl Row {
     }
 
     /// The fastest of some systems, with its median wall time.
-    pub fn fastest<'a>(&self, among: impl Iterator<Item = &'a str>) -> Option<(&'a str, f64)> {
-        among
+    pub fn fastest<'a>(&self, systems: impl Iterator<Item = &'a str>) -> Option<(&'a str, f64)> {
+        systems
             .filter_map(|system| Some((system, self.median_wall(system)?)))
             .min_by(|a, b| a.1.total_cmp(&b.1))
     }

@@ -1,4 +1,4 @@
-//! Backup programs, when installed: not made for checkpoints, but what people have.
+//! Backup programs, if installed: they are not made for checkpoints, but widely used.
 //!
 //! They run without compression tuning and with a local repository. Their restores are not measured: they
 //! rewrite whole trees and would only look bad for something they are not used for.
@@ -13,8 +13,8 @@ use crate::measure::clock::{Clock, Cost, run_untimed};
 
 /// restic with a local repository.
 pub struct Restic {
-    /// Tree and repository.
-    pub place: SystemDirs,
+    /// The directories of its tree and its repository.
+    pub dirs: SystemDirs,
 }
 
 impl Restic {
@@ -22,11 +22,11 @@ impl Restic {
         let mut command = Command::new("restic");
         command
             .env("RESTIC_PASSWORD", "bench")
-            .env("RESTIC_CACHE_DIR", self.place.store.with_file_name("cache"))
+            .env("RESTIC_CACHE_DIR", self.dirs.store.with_file_name("cache"))
             .arg("--quiet")
             .arg("--repo")
-            .arg(&self.place.store)
-            .current_dir(&self.place.tree)
+            .arg(&self.dirs.store)
+            .current_dir(&self.dirs.tree)
             .args(args);
         command
     }
@@ -38,12 +38,12 @@ impl System for Restic {
     }
 
     fn work_dirs(&self) -> &SystemDirs {
-        &self.place
+        &self.dirs
     }
 
     fn reset(&mut self) -> Result<()> {
-        remove(&self.place.store)?;
-        remove(&self.place.store.with_file_name("cache"))?;
+        remove(&self.dirs.store)?;
+        remove(&self.dirs.store.with_file_name("cache"))?;
         run_untimed(&mut self.command(&["init"]))?;
         Ok(())
     }
@@ -57,19 +57,19 @@ impl System for Restic {
 
 /// borg with a local repository, without encryption.
 pub struct Borg {
-    /// Tree and repository.
-    pub place: SystemDirs,
+    /// The directories of its tree and its repository.
+    pub dirs: SystemDirs,
 }
 
 impl Borg {
     fn command(&self) -> Command {
         let mut command = Command::new("borg");
         command
-            .env("BORG_BASE_DIR", self.place.store.with_file_name("base"))
-            .env("BORG_REPO", &self.place.store)
+            .env("BORG_BASE_DIR", self.dirs.store.with_file_name("base"))
+            .env("BORG_REPO", &self.dirs.store)
             .env("BORG_UNKNOWN_UNENCRYPTED_REPO_ACCESS_IS_OK", "yes")
             .env("BORG_RELOCATED_REPO_ACCESS_IS_OK", "yes")
-            .current_dir(&self.place.tree);
+            .current_dir(&self.dirs.tree);
         command
     }
 }
@@ -80,12 +80,12 @@ impl System for Borg {
     }
 
     fn work_dirs(&self) -> &SystemDirs {
-        &self.place
+        &self.dirs
     }
 
     fn reset(&mut self) -> Result<()> {
-        remove(&self.place.store)?;
-        remove(&self.place.store.with_file_name("base"))?;
+        remove(&self.dirs.store)?;
+        remove(&self.dirs.store.with_file_name("base"))?;
         run_untimed(self.command().args(["init", "--encryption", "none"]))?;
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! The physical yardstick: the cheapest possible look at every file of a tree.
+//! The lower bound: the cheapest possible scan of every file of a tree.
 //!
 //! No checkpoint without a watcher can be faster than reading every directory once and asking the kernel
 //! once for every entry's metadata. This walk does only that, on all cores: `getdents64` into a reused
@@ -20,14 +20,14 @@ use rustix::io::Errno;
 
 use crate::measure::clock::{Cost, self_cpu};
 
-/// What a walk saw.
+/// The result of a walk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WalkTotals {
     /// Entries that are no directories.
     pub files: u64,
     /// Directories, the root included.
     pub directories: u64,
-    /// The sum of all sizes; using the metadata keeps the walk honest.
+    /// The sum of all sizes; using the metadata keeps the compiler from removing the calls.
     pub bytes: u64,
 }
 
@@ -39,33 +39,33 @@ pub fn walk(root: &Path) -> Result<(WalkTotals, Cost)> {
     let top = openat(CWD, root, DIRECTORY, Mode::empty())
         .with_context(|| format!("cannot open {}", root.display()))?;
     let pool = Pool::new(threads);
-    let seen = thread::scope(|scope| {
+    let totals = thread::scope(|scope| {
         let helpers: Vec<_> = (1..threads).map(|_| scope.spawn(|| pool.run_worker(Vec::new()))).collect();
-        let mut seen = pool.run_worker(vec![Job::Opened(top)])?;
+        let mut totals = pool.run_worker(vec![Job::Opened(top)])?;
         for helper in helpers {
-            let other = helper.join().map_err(|_| Errno::IO)??;
-            seen.files += other.files;
-            seen.directories += other.directories;
-            seen.bytes += other.bytes;
+            let helper_totals = helper.join().map_err(|_| Errno::IO)??;
+            totals.files += helper_totals.files;
+            totals.directories += helper_totals.directories;
+            totals.bytes += helper_totals.bytes;
         }
-        Ok::<_, Errno>(seen)
+        Ok::<_, Errno>(totals)
     })
     .with_context(|| format!("cannot walk {}", root.display()))?;
-    Ok((seen, Cost { wall: started.elapsed(), cpu: self_cpu() - cpu, peak_memory: 0 }))
+    Ok((totals, Cost { wall: started.elapsed(), cpu: self_cpu() - cpu, peak_memory: 0 }))
 }
 
 const DIRECTORY: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC).union(OFlags::NOFOLLOW);
 
-/// A directory still to be read. It is opened only when its turn comes, so that the number of open
-/// descriptors follows the depth of the tree and not its breadth.
+/// A directory still to be read. It is opened only when its turn comes, so that the number of open descriptors depends on
+/// the depth of the tree and not on its breadth.
 enum Job {
     Opened(OwnedFd),
     Child { parent: Arc<OwnedFd>, name: CString },
 }
 
-/// Work sharing: each thread keeps its own stack, last in first out, and gives away the oldest half, which
-/// holds the largest subtrees, only while another thread has nothing to do.
+/// Work sharing: each thread keeps its own stack, last in first out, and gives away the oldest half, which holds the
+/// largest subtrees, only while another thread is idle.
 struct Pool {
     threads: usize,
     idle: AtomicUsize,
@@ -85,20 +85,20 @@ impl Pool {
     }
 
     fn run_worker(&self, mut jobs: Vec<Job>) -> rustix::io::Result<WalkTotals> {
-        let mut seen = WalkTotals::default();
+        let mut totals = WalkTotals::default();
         // Large enough for any directory of usual size to come in one call.
         let mut buffer = vec![MaybeUninit::<u8>::uninit(); 64 * 1024];
         let mut outcome = Ok(());
         while let Some(job) = jobs.pop().or_else(|| self.wait_for_job()) {
             // After an error the queue is still drained, so that no thread waits for ever.
             if outcome.is_ok() {
-                outcome = read_directory(job, &mut buffer, &mut jobs, &mut seen);
+                outcome = read_directory(job, &mut buffer, &mut jobs, &mut totals);
             }
             if jobs.len() > 1 && self.idle.load(Ordering::Relaxed) > 0 {
                 self.share_half(&mut jobs);
             }
         }
-        outcome.map(|()| seen)
+        outcome.map(|()| totals)
     }
 
     fn share_half(&self, jobs: &mut Vec<Job>) {
@@ -137,18 +137,18 @@ fn read_directory(
     job: Job,
     buffer: &mut [MaybeUninit<u8>],
     jobs: &mut Vec<Job>,
-    seen: &mut WalkTotals,
+    totals: &mut WalkTotals,
 ) -> rustix::io::Result<()> {
     let fd = match job {
         Job::Opened(fd) => fd,
         Job::Child { parent, name } => match openat(&*parent, &name, DIRECTORY, Mode::empty()) {
             Ok(fd) => fd,
-            // Gone or replaced since its parent was read: nothing to look at.
+            // Removed or replaced since its parent was read.
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(()),
             Err(error) => return Err(error),
         },
     };
-    seen.directories += 1;
+    totals.directories += 1;
     let directory = Arc::new(fd);
     let mut entries = RawDir::new(&*directory, buffer);
     while let Some(entry) = entries.next() {
@@ -165,8 +165,8 @@ fn read_directory(
         if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
             jobs.push(Job::Child { parent: Arc::clone(&directory), name: name.to_owned() });
         } else {
-            seen.files += 1;
-            seen.bytes += stat.st_size.unsigned_abs();
+            totals.files += 1;
+            totals.bytes += stat.st_size.unsigned_abs();
         }
     }
     Ok(())

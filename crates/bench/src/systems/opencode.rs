@@ -1,4 +1,4 @@
-//! opencode's way: a snapshot repository that borrows objects and index from the user's own.
+//! opencode's method: a snapshot repository that borrows objects and index from the user's own.
 //!
 //! Changed and untracked paths are listed by two git processes at once, checked against the ignore rules
 //! and added by name; a snapshot is a bare tree. What makes its first checkpoint fast is also its risk: a
@@ -19,7 +19,7 @@ use crate::measure::clock::{Clock, Cost, run_untimed};
 /// Untracked files over this size are left out of its snapshots.
 const LARGE: u64 = 2 * 1024 * 1024;
 
-/// So many files are restored by one pair of commands.
+/// The number of files that are restored by one pair of commands.
 const FILES_PER_RESTORE: usize = 100;
 
 const CONFIG: &str = "\
@@ -41,29 +41,28 @@ const CONFIG: &str = "\
 /// opencode's snapshots.
 pub struct Opencode {
     /// Tree and snapshot repository.
-    pub place: SystemDirs,
+    pub dirs: SystemDirs,
 }
 
 impl Opencode {
     fn git(&self, args: &[&str]) -> Command {
         let mut command = git::command();
         command.args(["-c", "core.autocrlf=false", "-c", "core.longpaths=true", "-c", "core.symlinks=true"]);
-        command.arg("--git-dir").arg(&self.place.store).arg("--work-tree").arg(&self.place.tree);
-        command.current_dir(&self.place.tree).args(args);
+        command.arg("--git-dir").arg(&self.dirs.store).arg("--work-tree").arg(&self.dirs.tree);
+        command.current_dir(&self.dirs.tree).args(args);
         command
     }
 
     /// Borrows objects and index on the first checkpoint.
     fn seed_store(&self) -> Result<()> {
-        let repository = self.place.tree.join(".git");
-        let alternates = self.place.store.join("objects/info/alternates");
+        let repository = self.dirs.tree.join(".git");
+        let alternates = self.dirs.store.join("objects/info/alternates");
         if alternates.exists() || !repository.is_dir() {
             return Ok(());
         }
-        fs::create_dir_all(self.place.store.join("objects/info"))?;
+        fs::create_dir_all(self.dirs.store.join("objects/info"))?;
         fs::write(alternates, format!("{}\n", repository.join("objects").display()))?;
-        fs::copy(repository.join("index"), self.place.store.join("index"))
-            .context("cannot seed the index")?;
+        fs::copy(repository.join("index"), self.dirs.store.join("index")).context("cannot seed the index")?;
         Ok(())
     }
 
@@ -73,10 +72,10 @@ impl Opencode {
             &mut self.git(&["ls-files", "--full-name", "--others", "--exclude-standard", "-z", "--", "."]),
         )?;
         let untracked = git::split_nul(&untracked);
-        let mut seen = HashSet::new();
+        let mut seen_paths = HashSet::new();
         let mut paths: Vec<String> = git::split_nul(&tracked);
         paths.extend(untracked.iter().cloned());
-        paths.retain(|path| seen.insert(path.clone()));
+        paths.retain(|path| seen_paths.insert(path.clone()));
         if paths.is_empty() {
             return Ok(());
         }
@@ -85,7 +84,7 @@ impl Opencode {
         let mut list = Vec::new();
         for path in paths.iter().filter(|path| !ignored.contains(*path)) {
             let large =
-                fs::symlink_metadata(self.place.tree.join(path)).is_ok_and(|found| found.len() > LARGE);
+                fs::symlink_metadata(self.dirs.tree.join(path)).is_ok_and(|metadata| metadata.len() > LARGE);
             if !(large && untracked.contains(path.as_str())) {
                 list.extend_from_slice(b":(top,literal)");
                 list.extend_from_slice(path.as_bytes());
@@ -99,13 +98,13 @@ impl Opencode {
     }
 
     fn find_ignored(&self, clock: &mut Clock, paths: &[String]) -> Result<HashSet<String>> {
-        let repository = self.place.tree.join(".git");
+        let repository = self.dirs.tree.join(".git");
         if !repository.is_dir() {
             return Ok(HashSet::new());
         }
         let mut check = git::command();
-        check.arg("--git-dir").arg(&repository).arg("--work-tree").arg(&self.place.tree);
-        check.current_dir(&self.place.tree).args(["check-ignore", "--no-index", "--stdin", "-z"]);
+        check.arg("--git-dir").arg(&repository).arg("--work-tree").arg(&self.dirs.tree);
+        check.current_dir(&self.dirs.tree).args(["check-ignore", "--no-index", "--stdin", "-z"]);
         let input = paths.join("\0") + "\0";
         // Exit code 1 says that nothing is ignored.
         Ok(git::split_nul(&clock.run_with_input(&mut check, input.as_bytes(), &[0, 1])?)
@@ -120,16 +119,16 @@ impl System for Opencode {
     }
 
     fn work_dirs(&self) -> &SystemDirs {
-        &self.place
+        &self.dirs
     }
 
     fn reset(&mut self) -> Result<()> {
-        remove(&self.place.store)?;
-        fs::create_dir_all(&self.place.store)?;
+        remove(&self.dirs.store)?;
+        fs::create_dir_all(&self.dirs.store)?;
         let mut init = git::command();
-        init.env("GIT_DIR", &self.place.store).env("GIT_WORK_TREE", &self.place.tree);
+        init.env("GIT_DIR", &self.dirs.store).env("GIT_WORK_TREE", &self.dirs.tree);
         run_untimed(init.args(["init", "-q", "-b", "main"]))?;
-        fs::write(self.place.store.join("config"), CONFIG)?;
+        fs::write(self.dirs.store.join("config"), CONFIG)?;
         Ok(())
     }
 
@@ -153,14 +152,14 @@ impl System for Opencode {
         }
         for batch in touched.chunks(FILES_PER_RESTORE) {
             let listed = clock.run(self.git(&["ls-tree", "--name-only", "-z", point, "--"]).args(batch))?;
-            let known: HashSet<String> = git::split_nul(&listed).into_iter().collect();
-            let (kept, added): (Vec<&String>, Vec<&String>) =
-                batch.iter().partition(|path| known.contains(*path));
-            if !kept.is_empty() {
-                clock.run(self.git(&["checkout", point, "--"]).args(kept))?;
+            let listed_paths: HashSet<String> = git::split_nul(&listed).into_iter().collect();
+            let (existing, added): (Vec<&String>, Vec<&String>) =
+                batch.iter().partition(|path| listed_paths.contains(*path));
+            if !existing.is_empty() {
+                clock.run(self.git(&["checkout", point, "--"]).args(existing))?;
             }
             for path in added {
-                let _ = fs::remove_file(self.place.tree.join(path));
+                let _ = fs::remove_file(self.dirs.tree.join(path));
             }
         }
         Ok(Some(clock.stop()))

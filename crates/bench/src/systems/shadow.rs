@@ -15,15 +15,15 @@ use crate::measure::clock::{Clock, Cost, run_untimed};
 
 /// Cline's classic way.
 pub struct Cline {
-    /// Tree and shadow repository.
-    pub place: SystemDirs,
+    /// The directories of its tree and its shadow repository.
+    pub dirs: SystemDirs,
 }
 
 impl Cline {
     /// Runs in the shadow repository, whose configuration names the work tree.
     fn git(&self, args: &[&str]) -> Command {
         let mut command = git::command();
-        command.current_dir(&self.place.store).args(args);
+        command.current_dir(&self.dirs.store).args(args);
         command
     }
 }
@@ -34,14 +34,14 @@ impl System for Cline {
     }
 
     fn work_dirs(&self) -> &SystemDirs {
-        &self.place
+        &self.dirs
     }
 
     fn reset(&mut self) -> Result<()> {
-        remove(&self.place.store)?;
-        fs::create_dir_all(&self.place.store)?;
+        remove(&self.dirs.store)?;
+        fs::create_dir_all(&self.dirs.store)?;
         run_untimed(&mut self.git(&["init", "-q", "-b", "main"]))?;
-        run_untimed(self.git(&["config", "core.worktree"]).arg(&self.place.tree))?;
+        run_untimed(self.git(&["config", "core.worktree"]).arg(&self.dirs.tree))?;
         Ok(())
     }
 
@@ -79,8 +79,8 @@ impl System for Cline {
 
 /// Gemini CLI's way.
 pub struct Gemini {
-    /// Tree and shadow repository.
-    pub place: SystemDirs,
+    /// The directories of its tree and its shadow repository.
+    pub dirs: SystemDirs,
 }
 
 impl Gemini {
@@ -88,9 +88,9 @@ impl Gemini {
     fn git(&self, args: &[&str]) -> Command {
         let mut command = git::command();
         command
-            .current_dir(&self.place.tree)
-            .env("GIT_DIR", self.place.store.join(".git"))
-            .env("GIT_WORK_TREE", &self.place.tree)
+            .current_dir(&self.dirs.tree)
+            .env("GIT_DIR", self.dirs.store.join(".git"))
+            .env("GIT_WORK_TREE", &self.dirs.tree)
             .args(args);
         command
     }
@@ -102,13 +102,13 @@ impl System for Gemini {
     }
 
     fn work_dirs(&self) -> &SystemDirs {
-        &self.place
+        &self.dirs
     }
 
     fn reset(&mut self) -> Result<()> {
-        remove(&self.place.store)?;
-        fs::create_dir_all(&self.place.store)?;
-        run_untimed(git::command().args(["init", "-q", "-b", "main"]).current_dir(&self.place.store))?;
+        remove(&self.dirs.store)?;
+        fs::create_dir_all(&self.dirs.store)?;
+        run_untimed(git::command().args(["init", "-q", "-b", "main"]).current_dir(&self.dirs.store))?;
         run_untimed(&mut self.git(&["commit", "-q", "--allow-empty", "-m", "Initial commit"]))?;
         Ok(())
     }

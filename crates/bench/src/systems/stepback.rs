@@ -1,4 +1,4 @@
-//! stepback itself, as a person or a hook would run it: one fresh process per operation.
+//! stepback itself, as a user or a hook would run it: one new process per operation.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -12,23 +12,23 @@ use crate::measure::clock::{Clock, Cost};
 /// The stepback binary with a store of its own.
 pub struct Stepback {
     /// Tree and store.
-    pub place: SystemDirs,
+    pub dirs: SystemDirs,
     /// The program to measure.
     pub binary: PathBuf,
 }
 
 impl Stepback {
     fn command(&self, args: &[&str]) -> Command {
-        let place = &self.place;
+        let dirs = &self.dirs;
         let mut command = Command::new(&self.binary);
-        // Unaware of the user's own store, and without a watcher: what is measured is the work of the command.
+        // Does not use the user's own store, and runs without a watcher: the work of the command itself is measured.
         command
-            .env("STEPBACK_HOME", &place.store)
+            .env("STEPBACK_HOME", &dirs.store)
             .env("STEPBACK_WATCHER", "off")
             .arg("-C")
-            .arg(&place.tree)
+            .arg(&dirs.tree)
             .arg("--store")
-            .arg(&place.store);
+            .arg(&dirs.store);
         command.args(args);
         command
     }
@@ -40,11 +40,11 @@ impl System for Stepback {
     }
 
     fn work_dirs(&self) -> &SystemDirs {
-        &self.place
+        &self.dirs
     }
 
     fn reset(&mut self) -> Result<()> {
-        remove(&self.place.store)
+        remove(&self.dirs.store)
     }
 
     fn checkpoint(&mut self, label: &str) -> Result<(String, Cost)> {

@@ -80,7 +80,7 @@ fn an_experiment_that_cannot_begin_leaves_nothing() {
     stepback_board::start_experiment(&mut editor, "x", None, "it works", None).unwrap();
 }
 
-/// A branch that nobody has left yet has the board of the step it begins at.
+/// A branch that was never left has the board of the step it begins at.
 #[test]
 fn the_board_of_a_branch_is_that_of_its_newest_step_until_it_is_left() {
     let place = BoardWorkspace::new();

@@ -1,4 +1,4 @@
-//! What an agent may do by itself, and what is somebody else's.
+//! What an agent may do without the user, and what belongs to others.
 
 use stepback_engine::Workspace;
 use stepback_engine::board::BoardEditor;
@@ -33,7 +33,7 @@ fn what_others_changed_since_branches_parted_is_in_the_way() {
     }
     let session = place.session(&workspace);
     workspace.create_checkpoint(Default::default(), Trigger::Manual).unwrap();
-    // Before they part: nobody loses sight of that.
+    // Before the branches diverge: both have it.
     place.write("theirs", "2");
     let mut editor = BoardEditor::new(&workspace, &session);
     stepback_board::start_experiment(&mut editor, "x", None, "it works", Some(session.id)).unwrap();
@@ -147,7 +147,7 @@ fn a_switch_is_not_taken_back_once_the_branch_it_left_went_on() {
     assert_eq!(workspace.present_branch().unwrap(), "x");
 }
 
-/// An agent that goes on from before its own move takes along nobody else who worked since.
+/// An agent that continues from before its own move affects no other session that worked since.
 #[test]
 fn a_move_after_which_another_agent_worked_stays() {
     let place = BoardWorkspace::new();

@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
 use stepback_model::path::RelPath;
-use stepback_worktree::anchored_path::{self, Beneath};
+use stepback_worktree::anchored_path::{self, AnchoredDir};
 use stepback_worktree::anchored_write;
 
 /// Returns the path without `.` and `..`, relative to the workspace; fails if its text leads outside.
@@ -69,7 +69,7 @@ pub fn resolve_path(root: &Path, path: &str) -> Result<PathBuf, String> {
 pub fn write_file(root: &Path, path: &Path, bytes: &[u8]) -> io::Result<()> {
     let inside = path.strip_prefix(root).map_err(|_| io::Error::other("it is outside the workspace"))?;
     let inside = RelPath::parse(inside.as_os_str().as_bytes()).map_err(io::Error::other)?;
-    anchored_write::write_file(&mut Beneath::open(root)?, &inside, bytes, 0o666)
+    anchored_write::write_file(&mut AnchoredDir::open(root)?, &inside, bytes, 0o666)
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Files that are cut, changed, too new, or made by somebody who means harm: refused, and nothing is taken in.
+//! Files that are truncated, changed, too new, or malicious are refused, and nothing is imported.
 
 use serde_json::{Value, json};
 use stepback_bundle::BundleError;
@@ -341,7 +341,7 @@ fn what_is_known_as_something_else_is_a_contradiction() {
     let mut other = step(STEP, None, state);
     other["summary"] = json!("something else");
     let mut named = session();
-    named["agent"] = json!("somebody else");
+    named["agent"] = json!("another agent");
     for lines in [[workspace(), session(), other], [workspace(), named, step(STEP, None, state)]] {
         let error = there.import(&bundle(&[log(&lines), all.clone()])).unwrap_err();
         assert!(matches!(error, BundleError::Conflict(_)), "{error}");

@@ -57,18 +57,18 @@ impl Workspace {
         self.board_at_reusing(session, moment, &ReasoningBoard::default())
     }
 
-    /// Like [`Self::board_at`], but does not read again what the board shares with `known`, a board of the same session.
+    /// Like [`Self::board_at`], but does not read again what the board shares with `cached`, a board of the same session.
     pub fn board_at_reusing(
         &self,
         session: &Session,
         moment: &BoardMoment,
-        known: &ReasoningBoard,
+        cached: &ReasoningBoard,
     ) -> Result<BoardAtPoint, EngineError> {
         let step = match moment {
             BoardMoment::Now => self.find_last_board_change(session, StepQuery::default())?,
             BoardMoment::Step(number) => {
-                let before = Some(number.saturating_add(1));
-                self.find_last_board_change(session, StepQuery { before, ..StepQuery::default() })?
+                let end = Some(number.saturating_add(1));
+                self.find_last_board_change(session, StepQuery { before: end, ..StepQuery::default() })?
             }
             BoardMoment::Time(at) => {
                 self.find_last_board_change(session, StepQuery { until: Some(*at), ..StepQuery::default() })?
@@ -77,29 +77,29 @@ impl Workspace {
                 Some(step) => self.store().step(step)?,
                 None => {
                     let tip = self.branch_tip(name)?.map(|tip| tip.step.number);
-                    let before = tip.map(|number| number.saturating_add(1));
-                    self.find_last_board_change(session, StepQuery { before, ..StepQuery::default() })?
+                    let end = tip.map(|number| number.saturating_add(1));
+                    self.find_last_board_change(session, StepQuery { before: end, ..StepQuery::default() })?
                 }
             },
         };
         let Some(step) = step else {
             return Ok(BoardAtPoint { board: ReasoningBoard::default(), step: None, place: None });
         };
-        let (board, place) = self.board_after(&step, known)?;
-        Ok(BoardAtPoint { board, step: Some(step), place })
+        let (board, location) = self.board_after(&step, cached)?;
+        Ok(BoardAtPoint { board, step: Some(step), place: location })
     }
 
-    /// Returns the board after a change. What it shares with `known` is not read again.
+    /// Returns the board after a change. What it shares with `cached` is not read again.
     pub fn board_after(
         &self,
         change: &StepRow,
-        known: &ReasoningBoard,
+        cached: &ReasoningBoard,
     ) -> Result<(ReasoningBoard, Option<BoardLocation>), EngineError> {
         match WorkspaceState::load(self.store(), change.step.state)?.reasoning {
             None => Ok((ReasoningBoard::default(), None)),
             Some(root) => {
-                let (board, place) = known.load_other(self.store(), root)?;
-                Ok((board, Some(place)))
+                let (board, location) = cached.load_other(self.store(), root)?;
+                Ok((board, Some(location)))
             }
         }
     }
@@ -111,16 +111,16 @@ impl Workspace {
         query: StepQuery,
     ) -> Result<Option<StepRow>, EngineError> {
         let mut query = StepQuery { kinds: vec![StepKind::Reasoning], limit: Some(1), ..query };
-        let mut of = Some(AncestorSession { session: session.clone(), before: query.before });
-        let mut seen: Vec<SessionId> = Vec::new();
-        while let Some(one) = of.filter(|one| !seen.contains(&one.session.id)) {
-            (query.session, query.before) = (Some(one.session.id), one.before);
-            let found = self.store().steps(self.record.id, &query)?.pop();
-            if found.is_some() {
-                return Ok(found);
+        let mut next_ancestor = Some(AncestorSession { session: session.clone(), before: query.before });
+        let mut visited: Vec<SessionId> = Vec::new();
+        while let Some(ancestor) = next_ancestor.filter(|ancestor| !visited.contains(&ancestor.session.id)) {
+            (query.session, query.before) = (Some(ancestor.session.id), ancestor.before);
+            let step = self.store().steps(self.record.id, &query)?.pop();
+            if step.is_some() {
+                return Ok(step);
             }
-            seen.push(one.session.id);
-            of = self.find_parent_session(&one)?;
+            visited.push(ancestor.session.id);
+            next_ancestor = self.find_parent_session(&ancestor)?;
         }
         Ok(None)
     }
@@ -128,29 +128,32 @@ impl Workspace {
     /// Returns every reasoning step of a session, and of the sessions it was forked from up to the fork, oldest first.
     pub fn board_changes(&self, session: &Session) -> Result<Vec<StepRow>, EngineError> {
         let mut parts: Vec<Vec<StepRow>> = Vec::new();
-        let mut of = Some(AncestorSession { session: session.clone(), before: None });
-        let mut seen: Vec<SessionId> = Vec::new();
-        while let Some(one) = of.filter(|one| !seen.contains(&one.session.id)) {
+        let mut next_ancestor = Some(AncestorSession { session: session.clone(), before: None });
+        let mut visited: Vec<SessionId> = Vec::new();
+        while let Some(ancestor) = next_ancestor.filter(|ancestor| !visited.contains(&ancestor.session.id)) {
             let query = StepQuery {
                 kinds: vec![StepKind::Reasoning],
-                session: Some(one.session.id),
-                before: one.before,
+                session: Some(ancestor.session.id),
+                before: ancestor.before,
                 oldest_first: true,
                 ..StepQuery::default()
             };
             parts.push(self.store().steps(self.record.id, &query)?);
-            seen.push(one.session.id);
-            of = self.find_parent_session(&one)?;
+            visited.push(ancestor.session.id);
+            next_ancestor = self.find_parent_session(&ancestor)?;
         }
         Ok(parts.into_iter().rev().flatten().collect())
     }
 
-    /// Returns the session that `of` was forked from, limited to the steps up to the fork.
-    fn find_parent_session(&self, of: &AncestorSession) -> Result<Option<AncestorSession>, EngineError> {
-        let Some((parent, at)) = of.session.info.forked_from else { return Ok(None) };
-        let fork = self.store().step(at)?.map(|stored| stored.step.number);
-        let until = fork.unwrap_or(u64::MAX - 1) + 1;
-        let before = Some(of.before.map_or(until, |before| before.min(until)));
+    /// Returns the session that `descendant` was forked from, limited to the steps up to the fork.
+    fn find_parent_session(
+        &self,
+        descendant: &AncestorSession,
+    ) -> Result<Option<AncestorSession>, EngineError> {
+        let Some((parent, fork_step)) = descendant.session.info.forked_from else { return Ok(None) };
+        let fork = self.store().step(fork_step)?.map(|stored| stored.step.number);
+        let limit = fork.unwrap_or(u64::MAX - 1) + 1;
+        let before = Some(descendant.before.map_or(limit, |before| before.min(limit)));
         Ok(self.store().session(parent)?.map(|session| AncestorSession { session, before }))
     }
 
@@ -161,8 +164,8 @@ impl Workspace {
         match root {
             None => Ok((ReasoningBoard::default(), None)),
             Some(root) => {
-                let (board, place) = ReasoningBoard::load(self.store(), root)?;
-                Ok((board, Some(place)))
+                let (board, location) = ReasoningBoard::load(self.store(), root)?;
+                Ok((board, Some(location)))
             }
         }
     }

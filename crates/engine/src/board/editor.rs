@@ -97,19 +97,19 @@ impl<'w> BoardEditor<'w> {
         session: &Session,
     ) -> Result<(ReasoningBoard, Option<BoardLocation>), EngineError> {
         let root = session.info.slots.reasoning;
-        if let Some(known) = self.cached.as_ref().filter(|known| known.root == root) {
-            return Ok((known.board.clone(), known.place.clone()));
+        if let Some(cached) = self.cached.as_ref().filter(|cached| cached.root == root) {
+            return Ok((cached.board.clone(), cached.place.clone()));
         }
         // A forked session continues with the board that its parent session had at the fork.
-        let (board, place) = match (root, session.info.forked_from) {
+        let (board, location) = match (root, session.info.forked_from) {
             (None, Some(_)) => {
-                let seen = self.workspace.board_at(session, &BoardMoment::Now)?;
-                (seen.board, seen.place)
+                let past_board = self.workspace.board_at(session, &BoardMoment::Now)?;
+                (past_board.board, past_board.place)
             }
             _ => self.workspace.load_board(root)?,
         };
-        self.cached = Some(CachedBoard { root, board: board.clone(), place: place.clone() });
-        Ok((board, place))
+        self.cached = Some(CachedBoard { root, board: board.clone(), place: location.clone() });
+        Ok((board, location))
     }
 
     /// Applies a change and records it. If the change is refused, nothing changes.
@@ -117,18 +117,18 @@ impl<'w> BoardEditor<'w> {
         let mutation = redact_mutation(mutation)?;
         let lock = self.workspace.lock_recording()?;
         let session = self.session()?;
-        let (mut board, place) = self.current_board(&session)?;
+        let (mut board, location) = self.current_board(&session)?;
         let origin = self.new_origin(&session);
         let effect = board.apply(&mutation, &origin)?;
         let next = NextBoard {
             board,
             noun: mutation.noun(),
-            summary: effect.said.first().cloned().unwrap_or_default(),
+            summary: effect.messages.first().cloned().unwrap_or_default(),
             input: json!(mutation),
-            output: json!({ "item": effect.item, "said": effect.said }),
+            output: json!({ "item": effect.item, "said": effect.messages }),
             causes: effect.causes.iter().map(|cause| cause.as_str()).collect(),
         };
-        let (recorded, checkpoint) = self.record(&lock, &session, place, origin, next)?;
+        let (recorded, checkpoint) = self.record(&lock, &session, location, origin, next)?;
         Ok(BoardEdit { effect, step: recorded.number, id: recorded.id, session: session.id, checkpoint })
     }
 
@@ -144,26 +144,33 @@ impl<'w> BoardEditor<'w> {
         &mut self,
         lock: &RecordLock,
         session: &Session,
-        before: Option<BoardLocation>,
+        previous_location: Option<BoardLocation>,
         origin: ItemOrigin,
         next: NextBoard<'_>,
     ) -> Result<(RecordedStep, Option<u64>), EngineError> {
         let checkpoint = self.create_checkpoint_if_due(lock, session, &origin, &next)?;
-        let written = Arc::new(Mutex::new(None));
+        let written_slot = Arc::new(Mutex::new(None));
         let mut report = self.build_report(session, StepKind::Reasoning, next.summary, origin.at);
         report.event.tool = Some(next.noun.to_owned());
         report.event.input = Some(next.input);
         report.event.output = Some(next.output);
         report.event.metadata = origin.during.map(|during| json!({ "during": during }));
         report.source = EventSource::Assigned(origin.step);
-        report.update.reasoning =
-            Some(Thinking { board: next.board.clone(), before, written: Arc::clone(&written) });
+        report.update.reasoning = Some(Thinking {
+            board: next.board.clone(),
+            before: previous_location,
+            written: Arc::clone(&written_slot),
+        });
         let recorded = self.workspace.record(lock, &report)?;
         // No code panics while holding this lock.
-        let written = written.lock().unwrap_or_else(PoisonError::into_inner).take();
-        self.cached = written.map(|written| {
-            next.board.committed(&written);
-            CachedBoard { root: written.place.root, board: next.board, place: Some(written.place) }
+        let written = written_slot.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.cached = written.map(|written_board| {
+            next.board.committed(&written_board);
+            CachedBoard {
+                root: written_board.place.root,
+                board: next.board,
+                place: Some(written_board.place),
+            }
         });
         Ok((recorded, checkpoint))
     }
@@ -206,12 +213,12 @@ impl<'w> BoardEditor<'w> {
 
 /// Returns the change with secrets removed from its texts.
 fn redact_mutation(mutation: &BoardMutation) -> Result<BoardMutation, EngineError> {
-    let before = json!(mutation);
-    let mut document = before.clone();
+    let original = json!(mutation);
+    let mut document = original.clone();
     stepback_redact::redact_value(&mut document);
     // If nothing was redacted, keep the original: a value that JSON cannot represent (NaN, say) must be refused for what it
     // is.
-    if document == before {
+    if document == original {
         return Ok(mutation.clone());
     }
     serde_json::from_value(document).map_err(EngineError::InvalidWhenRedacted)

@@ -56,11 +56,11 @@ impl BoardEditor<'_> {
         operation: Option<OpId>,
         dry_run: bool,
     ) -> Result<BoardReplacement, EngineError> {
-        let seen = self.board_at(moment)?;
-        let summary = format!("restore the board of {}", seen.describe());
-        let from = seen.step.as_ref().map(|stored| stored.step.id);
-        let merged = BoardMerge { mind: seen.board, conflicts: Vec::new(), renamed: Vec::new() };
-        self.replace(merged, summary, build_replace_input("restore", "from", from, operation), dry_run)
+        let past_board = self.board_at(moment)?;
+        let summary = format!("restore the board of {}", past_board.describe());
+        let source_step = past_board.step.as_ref().map(|stored| stored.step.id);
+        let merged = BoardMerge { mind: past_board.board, conflicts: Vec::new(), renamed: Vec::new() };
+        self.replace(merged, summary, build_replace_input("restore", "from", source_step, operation), dry_run)
     }
 
     /// Takes back what one step changed, the newest by default. Later changes stay.
@@ -76,18 +76,21 @@ impl BoardEditor<'_> {
     ) -> Result<BoardReplacement, EngineError> {
         let session = self.session()?;
         let moment = number.map_or(BoardMoment::Now, BoardMoment::Step);
-        let after = self.workspace.board_at(&session, &moment)?;
-        let step = match (&after.step, number) {
-            (Some(stored), wanted) if wanted.is_none_or(|wanted| wanted == stored.step.number) => {
+        let changed_board = self.workspace.board_at(&session, &moment)?;
+        let step = match (&changed_board.step, number) {
+            (Some(stored), requested)
+                if requested.is_none_or(|requested| requested == stored.step.number) =>
+            {
                 stored.step.clone()
             }
-            (_, Some(wanted)) => {
-                return Err(EngineError::NotABoardChange { number: wanted });
+            (_, Some(requested)) => {
+                return Err(EngineError::NotABoardChange { number: requested });
             }
             (_, None) => return Err(EngineError::NothingToUndo("take back")),
         };
-        let before = self.workspace.board_at(&session, &BoardMoment::Step(step.number.saturating_sub(1)))?;
-        let merged = self.current_board(&session)?.0.revert(&before.board, &after.board)?;
+        let board_before =
+            self.workspace.board_at(&session, &BoardMoment::Step(step.number.saturating_sub(1)))?;
+        let merged = self.current_board(&session)?.0.revert(&board_before.board, &changed_board.board)?;
         let summary = format!("take back #{}: {}", step.number, step.summary);
         self.replace(
             merged,
@@ -108,8 +111,8 @@ impl BoardEditor<'_> {
     ) -> Result<BoardReplacement, EngineError> {
         let lock = self.workspace.lock_recording()?;
         let session = self.session()?;
-        let (now, place) = self.current_board(&session)?;
-        let diff = now.diff(&merged.mind);
+        let (current, location) = self.current_board(&session)?;
+        let diff = current.diff(&merged.mind);
         let mut replacement = BoardReplacement {
             summary,
             diff,
@@ -117,21 +120,21 @@ impl BoardEditor<'_> {
             renamed: merged.renamed,
             step: None,
         };
-        if dry_run || replacement.diff.changes.is_empty() && now == merged.mind {
+        if dry_run || replacement.diff.changes.is_empty() && current == merged.mind {
             return Ok(replacement);
         }
         let origin = self.new_origin(&session);
-        let said: Vec<&str> =
+        let warnings: Vec<&str> =
             replacement.diff.changes.iter().map(|change| change.sentence.as_str()).collect();
         let next = NextBoard {
             board: merged.mind,
             noun: REPLACE_TOOL,
             summary: replacement.summary.clone(),
-            output: json!({ "said": said, "conflicts": replacement.conflicts }),
+            output: json!({ "said": warnings, "conflicts": replacement.conflicts }),
             input,
             causes: vec!["board-replaced"],
         };
-        let (recorded, _) = self.record(&lock, &session, place, origin, next)?;
+        let (recorded, _) = self.record(&lock, &session, location, origin, next)?;
         replacement.step = Some(recorded.number);
         Ok(replacement)
     }
@@ -147,10 +150,10 @@ impl BoardEditor<'_> {
         prepared.release_lock();
         self.save_board_for_branch(&self.workspace.present_branch()?)?;
         // Read before the switch: the board of a branch can be looked up only while the branch is not the present one.
-        let there = self.board_at(&BoardMoment::Branch(branch.to_owned()))?.step;
+        let target_step = self.board_at(&BoardMoment::Branch(branch.to_owned()))?.step;
         let report = self.workspace.switch(branch, prepared)?;
-        let there = BoardMoment::Step(there.map_or(0, |stored| stored.step.number));
-        let board = self.restore_with_operation(&there, report.operation.id)?;
+        let target_step = BoardMoment::Step(target_step.map_or(0, |stored| stored.step.number));
+        let board = self.restore_with_operation(&target_step, report.operation.id)?;
         Ok(RewindReport { board: Some(board), ..report })
     }
 

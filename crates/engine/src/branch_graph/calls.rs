@@ -46,8 +46,8 @@ impl Workspace {
                 },
             };
             let (rolled_back, branch) = (!lines.is_on_line(&stored), lines.own_branch_of(step));
-            let own = (!lines.is_on_line(&start), lines.own_branch_of(&start.step));
-            if own != (rolled_back, branch) {
+            let start_position = (!lines.is_on_line(&start), lines.own_branch_of(&start.step));
+            if start_position != (rolled_back, branch) {
                 ends.insert(start.step.id, (rolled_back, branch));
             }
         }
@@ -62,8 +62,8 @@ impl Workspace {
             return Ok(None);
         }
         let detail = self.load_detail(end)?;
-        let named = detail.as_ref().and_then(|detail| StepId::from_hex(detail.get("start")?.as_str()?));
-        if let Some(start) = named {
+        let start_id = detail.as_ref().and_then(|detail| StepId::from_hex(detail.get("start")?.as_str()?));
+        if let Some(start) = start_id {
             return Ok(self.store().step(start)?);
         }
         let Some(call) = end.meta.call.clone() else { return Ok(None) };

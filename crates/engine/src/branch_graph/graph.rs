@@ -65,7 +65,7 @@ pub(super) struct LineSegment {
     /// Light steps with a number up to this one are on the line.
     pub upto: u64,
     /// Sessions whose steps are not on the line here.
-    pub gone: RewoundSessions,
+    pub rewound: RewoundSessions,
     /// If set, the segment applies only to these sessions.
     only_sessions: Option<Rc<HashSet<SessionId>>>,
     /// Whether the checkpoint itself is on the line.
@@ -78,7 +78,7 @@ impl LineSegment {
     /// Whether a light step after this checkpoint is on the line.
     pub fn contains_light_step(&self, session: SessionId, number: u64) -> bool {
         let is_part = self.only_sessions.as_ref().is_none_or(|only| only.contains(&session));
-        is_part && number <= self.upto && !self.gone.contains_key(&session)
+        is_part && number <= self.upto && !self.rewound.contains_key(&session)
     }
 }
 
@@ -93,7 +93,7 @@ pub(super) struct LineWalk<'g> {
 struct Trail {
     /// The next checkpoint, and the highest number of a light step after it that counts.
     next: (StepId, u64),
-    gone: RewoundSessions,
+    rewound: RewoundSessions,
     /// Moves further back that were undone.
     reversed: Vec<StepId>,
     /// If set, only these sessions are on it; the others are on another trail.
@@ -107,7 +107,7 @@ impl Iterator for LineWalk<'_> {
         let nodes = &self.graph.nodes;
         self.trails.retain(|trail| nodes.contains_key(&trail.next.0));
         let number = |trail: &Trail| nodes.get(&trail.next.0).map_or(0, |node| node.number);
-        let newest = (0..self.trails.len()).max_by_key(|at| number(&self.trails[*at]))?;
+        let newest = (0..self.trails.len()).max_by_key(|index| number(&self.trails[*index]))?;
         let mut trail = self.trails.swap_remove(newest);
         let (id, upto) = trail.next;
         let node = nodes.get(&id)?;
@@ -117,9 +117,9 @@ impl Iterator for LineWalk<'_> {
             id,
             number: node.number,
             upto,
-            is_on_line: is_part && !is_reversed && !trail.gone.contains_key(&node.session),
-            is_clean: trail.gone.is_empty() && trail.reversed.is_empty() && self.trails.is_empty(),
-            gone: trail.gone.clone(),
+            is_on_line: is_part && !is_reversed && !trail.rewound.contains_key(&node.session),
+            is_clean: trail.rewound.is_empty() && trail.reversed.is_empty() && self.trails.is_empty(),
+            rewound: trail.rewound.clone(),
             only_sessions: trail.only_sessions.clone(),
         };
         // Steps further back have lower numbers, so the walk cannot meet the other moves any more.
@@ -142,7 +142,7 @@ impl Iterator for LineWalk<'_> {
         };
         let is_over = |trail: &Trail| {
             let mut only = trail.only_sessions.iter().flat_map(|only| only.iter());
-            trail.only_sessions.is_some() && only.all(|session| trail.gone.contains_key(session))
+            trail.only_sessions.is_some() && only.all(|session| trail.rewound.contains_key(session))
         };
         self.trails.extend(next.map(|next| Trail { next, ..trail }).filter(|trail| !is_over(trail)));
         Some(segment)
@@ -154,19 +154,19 @@ impl Trail {
     fn split_off(&mut self, sessions: &[SessionId], onto: StepId, upto: u64) -> Option<Trail> {
         let is_here = |session: &&SessionId| {
             let is_part = self.only_sessions.as_ref().is_none_or(|only| only.contains(session));
-            is_part && !self.gone.contains_key(session)
+            is_part && !self.rewound.contains_key(session)
         };
         let parting: HashSet<SessionId> = sessions.iter().filter(is_here).copied().collect();
         if parting.is_empty() {
             return None;
         }
-        let mut gone = HashMap::clone(&self.gone);
-        gone.extend(parting.iter().map(|session| (*session, upto)));
-        self.gone = Rc::new(gone);
+        let mut rewound = HashMap::clone(&self.rewound);
+        rewound.extend(parting.iter().map(|session| (*session, upto)));
+        self.rewound = Rc::new(rewound);
         let only = Some(Rc::new(parting));
         Some(Trail {
             next: (onto, upto),
-            gone: RewoundSessions::default(),
+            rewound: RewoundSessions::default(),
             reversed: self.reversed.clone(),
             only_sessions: only,
         })
@@ -183,7 +183,7 @@ impl LineGraph {
     pub(super) fn walk(&self, from: StepId, upto: u64) -> LineWalk<'_> {
         let trail = Trail {
             next: (from, upto),
-            gone: RewoundSessions::default(),
+            rewound: RewoundSessions::default(),
             reversed: Vec::new(),
             only_sessions: None,
         };
@@ -200,16 +200,16 @@ impl LineGraph {
 
     /// Returns the lowest number from which on two steps of a call may be on different lines.
     pub(super) fn first_boundary(&self) -> u64 {
-        let of = |(after, moved): (&StepId, &LineMove)| {
-            let own = self.nodes.get(after).map_or(0, |node| node.number);
+        let lowest_split = |(result_step, moved): (&StepId, &LineMove)| {
+            let number = self.nodes.get(result_step).map_or(0, |node| node.number);
             match &moved.effect {
                 MoveEffect::Jump { onto, upto } | MoveEffect::MoveSessions { onto, upto, .. } => {
-                    own.min(*upto).min(self.nodes.get(onto).map_or(0, |node| node.number))
+                    number.min(*upto).min(self.nodes.get(onto).map_or(0, |node| node.number))
                 }
-                MoveEffect::Unchanged | MoveEffect::Reverse(_) => own,
+                MoveEffect::Unchanged | MoveEffect::Reverse(_) => number,
             }
         };
-        self.moves.iter().map(of).min().unwrap_or(u64::MAX)
+        self.moves.iter().map(lowest_split).min().unwrap_or(u64::MAX)
     }
 
     /// Returns the states on the line that leads to a step, newest first, the step itself included. Steps that only save the
@@ -226,18 +226,24 @@ impl LineGraph {
             None => step.parent.map(|parent| self.walk(parent, step.number)),
         };
         let passed: Vec<LineSegment> = walk.into_iter().flatten().collect();
-        let on: HashSet<StepId> =
+        let reached_steps: HashSet<StepId> =
             passed.iter().filter(|segment| segment.is_on_line).map(|segment| segment.id).collect();
         // Nothing was taken back before the first step that a session went back to.
-        let first = passed.iter().flat_map(|segment| segment.gone.values().copied()).min();
-        let holds = move |segment: &LineSegment| {
+        let first = passed.iter().flat_map(|segment| segment.rewound.values().copied()).min();
+        let is_included = move |segment: &LineSegment| {
             let Some(first) = first else { return true };
-            let states = self.walk(segment.id, u64::MAX).take_while(|held| held.number > first);
-            let mut steps = states.filter(|held| held.is_on_line && !self.moves.contains_key(&held.id));
-            steps.all(|held| on.contains(&held.id))
+            let states =
+                self.walk(segment.id, u64::MAX).take_while(|reached_segment| reached_segment.number > first);
+            let mut steps = states.filter(|reached_segment| {
+                reached_segment.is_on_line && !self.moves.contains_key(&reached_segment.id)
+            });
+            steps.all(|reached_segment| reached_steps.contains(&reached_segment.id))
         };
         let is_state = move |segment: &LineSegment| {
-            segment.is_on_line && segment.id != step.id && !self.saved.contains(&segment.id) && holds(segment)
+            segment.is_on_line
+                && segment.id != step.id
+                && !self.saved.contains(&segment.id)
+                && is_included(segment)
         };
         let states = passed.into_iter().filter(is_state);
         std::iter::once(from).chain(states.filter_map(|segment| by_id.get(&segment.id).copied()))
@@ -245,19 +251,20 @@ impl LineGraph {
 }
 
 impl Workspace {
-    /// Builds the graph of the checkpoints `all` and the moves between them.
+    /// Builds the graph of the checkpoints `checkpoints` and the moves between them.
     pub(crate) fn line_graph(
         &self,
-        all: &[StepRow],
+        checkpoints: &[StepRow],
         operations: &[Operation],
     ) -> Result<LineGraph, EngineError> {
-        let by_id: HashMap<StepId, &StepRow> = all.iter().map(|stored| (stored.step.id, stored)).collect();
+        let by_id: HashMap<StepId, &StepRow> =
+            checkpoints.iter().map(|stored| (stored.step.id, stored)).collect();
         let node = |stored: &StepRow| {
             let step = &stored.step;
             (step.id, LineNode { number: step.number, parent: step.parent, session: step.session })
         };
         let mut graph = LineGraph {
-            nodes: all.iter().map(node).collect(),
+            nodes: checkpoints.iter().map(node).collect(),
             moves: HashMap::new(),
             ends: HashMap::new(),
             saved: HashSet::new(),
@@ -266,12 +273,12 @@ impl Workspace {
             operations.iter().filter(|operation| operation.status == OpStatus::Done).collect();
         operations.sort_by_key(|operation| operation.number);
         // The step that each operation, and the last undo of it, led to.
-        let (mut done, mut undone) = (HashMap::new(), HashMap::new());
+        let (mut applied, mut reversals) = (HashMap::new(), HashMap::new());
         for operation in operations {
             match &operation.action {
                 OperationAction::BranchCreate { name, step, upto } => {
-                    let own = graph.nodes.get(step).map_or(0, |node| node.number);
-                    graph.ends.insert(name.clone(), (*step, upto.unwrap_or(own)));
+                    let result_number = graph.nodes.get(step).map_or(0, |node| node.number);
+                    graph.ends.insert(name.clone(), (*step, upto.unwrap_or(result_number)));
                 }
                 OperationAction::BranchRename { from, to, .. } => {
                     let end = graph.ends.remove(from).map(|end| (to.clone(), end));
@@ -286,22 +293,22 @@ impl Workspace {
             }
             let reversed = match &operation.action {
                 OperationAction::Undo { op, .. } => {
-                    undone.insert(*op, moved.after);
-                    done.get(op).copied()
+                    reversals.insert(*op, moved.after);
+                    applied.get(op).copied()
                 }
                 OperationAction::Redo { op, .. } => {
-                    done.insert(*op, moved.after);
-                    undone.get(op).copied()
+                    applied.insert(*op, moved.after);
+                    reversals.get(op).copied()
                 }
                 _ => {
-                    done.insert(operation.id, moved.after);
+                    applied.insert(operation.id, moved.after);
                     None
                 }
             };
             let effect = match (&moved.branches, reversed) {
-                (Some((left, entered)), _) => {
-                    let upto = graph.last_light_step_number(entered, moved.onto);
-                    graph.ends.insert(left.clone(), (moved.before, u64::MAX));
+                (Some((left_branch, entered_branch)), _) => {
+                    let upto = graph.last_light_step_number(entered_branch, moved.onto);
+                    graph.ends.insert(left_branch.clone(), (moved.before, u64::MAX));
                     MoveEffect::Jump { onto: moved.onto, upto }
                 }
                 (None, Some(moved)) => MoveEffect::Reverse(moved),

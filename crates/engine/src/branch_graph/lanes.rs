@@ -66,12 +66,12 @@ impl BranchLines {
     /// Arranges the steps of a session, oldest first, in lanes.
     pub fn layout_lanes(&self, steps: &[StepRow]) -> LaneLayout<'_> {
         let branches = self.branches.len().max(1);
-        let mut found: Vec<Vec<TimelineLane>> = vec![Vec::new(); branches];
+        let mut lanes_by_branch: Vec<Vec<TimelineLane>> = vec![Vec::new(); branches];
         let mut indexes: Vec<HashMap<Option<String>, usize>> = vec![HashMap::new(); branches];
         let name = |branch: usize| self.branches.get(branch).map(|line| line.name.clone());
         for stored in steps {
             let (step, branch) = (&stored.step, self.branch_of(stored));
-            let (lanes, indexes) = (&mut found[branch], &mut indexes[branch]);
+            let (lanes, indexes) = (&mut lanes_by_branch[branch], &mut indexes[branch]);
             // The main agent comes first, even where a sub-agent worked before it.
             for worker in [&None, &step.meta.worker] {
                 if !indexes.contains_key(worker) {
@@ -88,12 +88,12 @@ impl BranchLines {
             lane.steps += 1;
             lane.errors += u64::from(step.is_error());
         }
-        let mut before = 0;
-        for (lanes, indexes) in found.iter().zip(&mut indexes) {
-            indexes.values_mut().for_each(|index| *index += before);
-            before += lanes.len();
+        let mut previous_number = 0;
+        for (lanes, indexes) in lanes_by_branch.iter().zip(&mut indexes) {
+            indexes.values_mut().for_each(|index| *index += previous_number);
+            previous_number += lanes.len();
         }
-        let mut lanes: Vec<TimelineLane> = found.into_iter().flatten().collect();
+        let mut lanes: Vec<TimelineLane> = lanes_by_branch.into_iter().flatten().collect();
         if lanes.is_empty() {
             lanes.push(TimelineLane { branch: name(0), worker: None, steps: 0, errors: 0 });
         }

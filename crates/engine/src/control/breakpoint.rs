@@ -145,7 +145,7 @@ impl Breakpoint {
     fn matches(&self, moment: &BreakContext<'_>) -> bool {
         let input = clip_text(moment.input);
         let at_start = moment.side == BreakSide::Start;
-        let held = match &self.on {
+        let is_met = match &self.on {
             Condition::Tool { name } => at_start && (name == "*" || name.eq_ignore_ascii_case(moment.tool)),
             Condition::Iteration { number } => at_start && (moment.session)().0 >= *number,
             Condition::Pattern { pattern } => {
@@ -162,10 +162,11 @@ impl Breakpoint {
             }
             Condition::Cost { usd } => at_start && (moment.session)().1 as f64 >= usd * 1e6,
         };
-        held && self
-            .condition
-            .as_ref()
-            .is_none_or(|condition| compile_pattern(condition).is_ok_and(|regex| regex.is_match(input)))
+        is_met
+            && self
+                .condition
+                .as_ref()
+                .is_none_or(|condition| compile_pattern(condition).is_ok_and(|regex| regex.is_match(input)))
     }
 }
 
@@ -212,23 +213,23 @@ impl Control {
 
     /// Counts a hit for each breakpoint whose condition is met, and returns those that take effect: stops and log points.
     pub fn record_hits(&self, moment: &BreakContext<'_>) -> io::Result<Vec<Breakpoint>> {
-        let holds = |breakpoint: &Breakpoint| breakpoint.enabled && breakpoint.matches(moment);
-        if !self.breakpoints()?.items.iter().any(holds) {
+        let is_hit = |breakpoint: &Breakpoint| breakpoint.enabled && breakpoint.matches(moment);
+        if !self.breakpoints()?.items.iter().any(is_hit) {
             return Ok(Vec::new());
         }
         self.change_breakpoints(|breakpoints| {
-            let mut hit = Vec::new();
-            for breakpoint in breakpoints.items.iter_mut().filter(|breakpoint| holds(breakpoint)) {
+            let mut effective = Vec::new();
+            for breakpoint in breakpoints.items.iter_mut().filter(|breakpoint| is_hit(breakpoint)) {
                 breakpoint.hits += 1;
-                if breakpoint.from_hit.is_none_or(|from| breakpoint.hits >= from) {
+                if breakpoint.from_hit.is_none_or(|first| breakpoint.hits >= first) {
                     // A turn or a cost is reached once; after resuming, the agent should not stop at every later call.
                     if matches!(breakpoint.on, Condition::Iteration { .. } | Condition::Cost { .. }) {
                         breakpoint.enabled = false;
                     }
-                    hit.push(breakpoint.clone());
+                    effective.push(breakpoint.clone());
                 }
             }
-            hit
+            effective
         })
     }
 }

@@ -88,7 +88,7 @@ impl Control {
         patience: Duration,
         waits: &dyn Fn() -> bool,
     ) -> io::Result<Option<StopAnswer>> {
-        let begun = Instant::now();
+        let started = Instant::now();
         let answered = loop {
             match self.take_answer(&stop.id)? {
                 Some(answer) => break Some(answer),
@@ -96,7 +96,7 @@ impl Control {
                 None if !self.dir.join(stop_file_name(&stop.id)).exists() => {
                     break self.take_answer(&stop.id)?;
                 }
-                None if begun.elapsed() >= patience || !waits() => break None,
+                None if started.elapsed() >= patience || !waits() => break None,
                 None => std::thread::sleep(POLL_INTERVAL.min(patience)),
             }
         };
@@ -111,13 +111,13 @@ impl Control {
     pub fn answer_stop(&self, stop: &Stop, answer: &StopAnswer) -> io::Result<()> {
         let bytes = serde_json::to_vec(answer).map_err(io::Error::other)?;
         self.write_file(&answer_file_name(&stop.id), &bytes)?;
-        let same = |other: &Stop| {
+        let is_same_call = |other: &Stop| {
             other.id != stop.id
                 && other.session == stop.session
                 && stop.call.is_some()
                 && other.call == stop.call
         };
-        for other in self.list_stops()?.iter().filter(|other| same(other)) {
+        for other in self.list_stops()?.iter().filter(|other| is_same_call(other)) {
             self.write_file(&answer_file_name(&other.id), &bytes)?;
         }
         Ok(())

@@ -38,8 +38,8 @@ impl Workspace {
         };
         let source = StoreSource(self.store());
         let plan = RewindPlan::load(&source, journal)?;
-        let before = self.store().step(moved.before)?;
-        let present = match &before {
+        let step_before = self.store().step(moved.before)?;
+        let present = match &step_before {
             Some(stored) => self.load_state(stored)?,
             None => {
                 return Err(StoreError::Corrupt { what: "a journal refers to a missing step".into() }.into());
@@ -91,19 +91,20 @@ impl Workspace {
         retry("save incomplete files", is_race, || {
             let (source, batch) = (StoreSource(self.store()), self.store().begin()?);
             let mut looker = Looker::new(&self.root, &source, &*batch)?;
-            let (mut saved, mut found) = (TornFiles::new(), Vec::new());
+            let (mut saved, mut torn_paths) = (TornFiles::new(), Vec::new());
             for change in &plan.changes {
                 let is_above = |path: &RelPath| path.starts_with(&change.path) && *path != change.path;
                 if change.then.as_ref().is_some_and(TreeNode::is_dir) && torn.keys().any(is_above) {
-                    found.push((change.clone(), ChangeOutcome::Done));
+                    torn_paths.push((change.clone(), ChangeOutcome::Done));
                 }
                 let Some(identity) = torn.get(&change.path) else { continue };
                 if let Single::Node(node @ TreeNode::File { .. }) = looker.look(&change.path)? {
                     saved.insert(change.path.clone(), *identity);
-                    found.push((PlannedChange { then: Some(node), ..change.clone() }, ChangeOutcome::Done));
+                    torn_paths
+                        .push((PlannedChange { then: Some(node), ..change.clone() }, ChangeOutcome::Done));
                 }
             }
-            let state = self.compute_reached_state(&*batch, present, &found, None)?;
+            let state = self.compute_reached_state(&*batch, present, &torn_paths, None)?;
             let step = Step {
                 id: StepId::from_bytes(self.engine.env.fresh_id()),
                 session: self.session.id,

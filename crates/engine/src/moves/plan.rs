@@ -63,8 +63,8 @@ impl PlannedMove {
 
     /// Why no file changes, as the end of a sentence: `: the files already are …`, or nothing.
     pub fn reason_unchanged(&self) -> String {
-        let because = self.files.as_ref().and_then(|files| files.unchanged_because.as_deref());
-        because.map(|because| format!(": {because}")).unwrap_or_default()
+        let reason = self.files.as_ref().and_then(|files| files.unchanged_because.as_deref());
+        reason.map(|reason| format!(": {reason}")).unwrap_or_default()
     }
 
     /// The branch that the workspace will be on, if it is not the present one.

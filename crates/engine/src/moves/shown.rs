@@ -68,7 +68,7 @@ impl Engine {
         if stored.created_at < oldest_valid_time(self.env.now()) {
             return Ok(None);
         }
-        // Written by another version of the program: as good as gone.
+        // Written by another version of the program in a format that this one cannot read.
         let Ok(PlanBody { mut request, target, document }) = serde_json::from_slice(&stored.body) else {
             return Ok(None);
         };

@@ -1,7 +1,7 @@
 //! Computes the size of the store after a prune, and how many checkpoints have to go to reach a given size.
 //!
-//! For every object it is found out once which of the removable checkpoints is the last to need it. The size after the
-//! removal of any number of them is then a question to the store, and the smallest sufficient number a binary search.
+//! First, the last removable checkpoint that needs each object is determined. The size after the removal of any number of
+//! checkpoints is then one query to the store, and the smallest sufficient number a binary search.
 
 use std::cell::Cell;
 use std::collections::HashSet;
@@ -60,7 +60,7 @@ impl Visitor for NeedCollector {
 }
 
 impl<'a> PruneSizes<'a> {
-    /// Finds out what every candidate needs. `hide` and `purge` happen in any case.
+    /// Determines what every candidate needs. `hide` and `purge` happen in any case.
     pub fn measure(
         workspace: &'a Workspace,
         hide: &[&StepRow],
@@ -124,7 +124,7 @@ impl<'a> PruneSizes<'a> {
 
     fn freed_vault_bytes(&self, count: usize) -> Result<u64, EngineError> {
         let Some(vault) = self.workspace.engine.vault()? else { return Ok(0) };
-        let wanted: HashSet<&[u8]> = self
+        let names: HashSet<&[u8]> = self
             .needs
             .vaulted
             .iter()
@@ -133,7 +133,7 @@ impl<'a> PruneSizes<'a> {
             .collect();
         let lenders = self.workspace.store().lenders()?;
         let bytes = vault
-            .bytes_without(|name| wanted.contains(name) || lenders.contains(name))
+            .bytes_without(|name| names.contains(name) || lenders.contains(name))
             .map_err(stepback_worktree::WorktreeError::aside("read", "the vault"))?;
         Ok(bytes)
     }
@@ -144,8 +144,8 @@ impl<'a> PruneSizes<'a> {
         if now <= limit {
             return Ok((0, now));
         }
-        let all = self.candidates.len();
-        let mut best = (all, self.size_after(all)?);
+        let total = self.candidates.len();
+        let mut best = (total, self.size_after(total)?);
         if best.1 > limit {
             return Err(EngineError::CannotFit { limit, smallest: best.1, freed_at_once: self.now });
         }

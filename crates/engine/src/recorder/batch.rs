@@ -50,9 +50,9 @@ impl Engine {
     /// Records events of several workspaces by one commit: all of them or none.
     pub fn record_workspaces(
         &self,
-        all: &[WorkspaceEvents<'_>],
+        groups: &[WorkspaceEvents<'_>],
     ) -> Result<Vec<Vec<RecordedStep>>, EngineError> {
-        self.commit_with_retry(None, all)
+        self.commit_with_retry(None, groups)
     }
 
     /// Commits `first`, to which all events were added, or a new batch. If another process committed meanwhile, the events
@@ -60,7 +60,7 @@ impl Engine {
     fn commit_with_retry(
         &self,
         mut first: Option<BatchWriter<'_>>,
-        all: &[WorkspaceEvents<'_>],
+        groups: &[WorkspaceEvents<'_>],
     ) -> Result<Vec<Vec<RecordedStep>>, EngineError> {
         let mut modes = std::iter::repeat_n(ReadMode::Compared, ATTEMPTS - 1);
         retry("record the events", is_race_or_exists, || {
@@ -68,10 +68,10 @@ impl Engine {
             if let Some(writer) = first.take() {
                 return writer.commit();
             }
-            let mut writer = self.begin_batch(all, mode)?;
-            for (at, WorkspaceEvents { workspace, reports, .. }) in all.iter().enumerate() {
+            let mut writer = self.begin_batch(groups, mode)?;
+            for (index, WorkspaceEvents { workspace, reports, .. }) in groups.iter().enumerate() {
                 for report in *reports {
-                    writer.add(at, workspace, report, None)?;
+                    writer.add(index, workspace, report, None)?;
                 }
             }
             writer.commit()
@@ -82,15 +82,16 @@ impl Engine {
     /// heads of the workspaces), and begins a batch that builds on it.
     fn begin_batch(
         &self,
-        all: &[WorkspaceEvents<'_>],
+        groups: &[WorkspaceEvents<'_>],
         mode: ReadMode,
     ) -> Result<BatchWriter<'_>, EngineError> {
-        if all.iter().flat_map(|some| some.reports).any(|report| report.scan_policy != ScanPolicy::None) {
+        if groups.iter().flat_map(|group| group.reports).any(|report| report.scan_policy != ScanPolicy::None)
+        {
             return Err(EngineError::ScanInBatch);
         }
-        let session_ids: Vec<Vec<SessionId>> = all.iter().map(session_ids).collect();
+        let session_ids: Vec<Vec<SessionId>> = groups.iter().map(session_ids).collect();
         let (mut steps, mut unique, mut session_at) = (Vec::new(), Vec::new(), HashMap::new());
-        for (WorkspaceEvents { reports, .. }, ids) in all.iter().zip(&session_ids) {
+        for (WorkspaceEvents { reports, .. }, ids) in groups.iter().zip(&session_ids) {
             for (report, session) in reports.iter().zip(ids) {
                 let key = report.event.key.as_ref();
                 steps.extend(key.map(|key| Step::id_of(*session, report.event.kind, key)));
@@ -100,16 +101,16 @@ impl Engine {
                 }
             }
         }
-        let references: Vec<String> = all.iter().map(|some| some.workspace.head_ref()).collect();
+        let references: Vec<String> = groups.iter().map(|group| group.workspace.head_ref()).collect();
         let questions = Questions { steps: &steps, references: &references, sessions: &unique };
-        let mut answers = self.store.look(&questions)?;
-        let sessions = std::mem::take(&mut answers.sessions).into_iter();
+        let mut results = self.store.look(&questions)?;
+        let sessions = std::mem::take(&mut results.sessions).into_iter();
         let sessions = sessions
             .map(|session| BatchSession { is_new: session.is_none(), session, has_steps: false })
             .collect();
         let batch = match mode {
-            ReadMode::Compared => self.store.begin_on(&answers)?,
-            ReadMode::Uncompared => self.store.begin_since(answers.epoch)?,
+            ReadMode::Compared => self.store.begin_on(&results)?,
+            ReadMode::Uncompared => self.store.begin_since(results.epoch)?,
         };
         Ok(BatchWriter {
             store: self.store(),
@@ -117,14 +118,14 @@ impl Engine {
             batch,
             pages: RefCell::default(),
             session_ids,
-            heads: answers.references,
+            heads: results.references,
             sessions,
             session_index: session_at,
             steps: Vec::new(),
             page_refs: Vec::new(),
             step_index: HashMap::new(),
-            already_stored: steps.into_iter().map(|step| (step, answers.stored.contains(&step))).collect(),
-            recorded: all.iter().map(|some| Vec::with_capacity(some.reports.len())).collect(),
+            already_stored: steps.into_iter().map(|step| (step, results.stored.contains(&step))).collect(),
+            recorded: groups.iter().map(|group| Vec::with_capacity(group.reports.len())).collect(),
         })
     }
 }
@@ -132,11 +133,12 @@ impl Engine {
 /// Returns the session id of each event; computed once for consecutive events of the same session.
 fn session_ids(WorkspaceEvents { workspace, reports, .. }: &WorkspaceEvents<'_>) -> Vec<SessionId> {
     let mut ids: Vec<SessionId> = Vec::with_capacity(reports.len());
-    for (at, report) in reports.iter().enumerate() {
-        let before = at.checked_sub(1).map(|before| &reports[before].event);
-        let same = before
-            .filter(|before| before.session == report.event.session && before.agent == report.event.agent);
-        ids.push(match (same, ids.last()) {
+    for (index, report) in reports.iter().enumerate() {
+        let previous = index.checked_sub(1).map(|previous| &reports[previous].event);
+        let same_session = previous.filter(|previous| {
+            previous.session == report.event.session && previous.agent == report.event.agent
+        });
+        ids.push(match (same_session, ids.last()) {
             (Some(_), Some(id)) => *id,
             _ => workspace.session_id_for(report),
         });
@@ -162,8 +164,8 @@ impl Workspace {
         lock: &'w RecordLock,
         reports: &[ReportedEvent],
     ) -> Result<OpenBatch<'w>, EngineError> {
-        let all = [WorkspaceEvents { workspace: self, lock, reports }];
-        let writer = self.engine.begin_batch(&all, ReadMode::Compared)?;
+        let groups = [WorkspaceEvents { workspace: self, lock, reports }];
+        let writer = self.engine.begin_batch(&groups, ReadMode::Compared)?;
         Ok(OpenBatch {
             workspace: self,
             lock,
@@ -197,8 +199,8 @@ impl OpenBatch<'_> {
     /// Records the events that were added, all or none.
     pub fn commit(self) -> Result<Vec<RecordedStep>, EngineError> {
         let Self { workspace, lock, writer, reports, .. } = self;
-        let all = [WorkspaceEvents { workspace, lock, reports: &reports }];
-        Ok(workspace.engine.commit_with_retry(Some(writer), &all)?.pop().unwrap_or_default())
+        let groups = [WorkspaceEvents { workspace, lock, reports: &reports }];
+        Ok(workspace.engine.commit_with_retry(Some(writer), &groups)?.pop().unwrap_or_default())
     }
 }
 
@@ -248,38 +250,38 @@ impl BatchWriter<'_> {
         session: SessionId,
         report: &ReportedEvent,
     ) -> Result<StepSlot, EngineError> {
-        let added = |id: StepId| self.step_index.get(&id).map(|at| (*at, &self.steps[*at]));
+        let find_added = |id: StepId| self.step_index.get(&id).map(|index| (*index, &self.steps[*index]));
         let stored = |id: StepId| match self.already_stored.get(&id) {
             Some(false) => Ok(None),
             _ => Ok(workspace.store().step(id)?),
         };
-        workspace.find_step_slot(self.session(session), report, added, stored)
+        workspace.find_step_slot(self.session(session), report, find_added, stored)
     }
 
-    /// Adds the next event of the workspace with the index `at`; `slot` is its place, if it was looked up already.
+    /// Adds the next event of the workspace with the index `workspace_index`; `slot` is its place, if it was looked up already.
     fn add(
         &mut self,
-        at: usize,
+        workspace_index: usize,
         workspace: &Workspace,
         report: &ReportedEvent,
         slot: Option<StepSlot>,
     ) -> Result<(), EngineError> {
-        let id = self.session_ids[at][self.recorded[at].len()];
+        let id = self.session_ids[workspace_index][self.recorded[workspace_index].len()];
         let step = match slot.map_or_else(|| self.find_slot(workspace, id, report), Ok)? {
             StepSlot::New(step) => step,
             StepSlot::Taken(recorded, new) => {
-                self.recorded[at].push((recorded, new));
+                self.recorded[workspace_index].push((recorded, new));
                 return Ok(());
             }
         };
-        let known = &mut self.sessions[self.session_index[&id]];
-        known.has_steps = true;
-        let session = known.session.get_or_insert_with(|| workspace.new_session(report));
+        let entry = &mut self.sessions[self.session_index[&id]];
+        entry.has_steps = true;
+        let session = entry.session.get_or_insert_with(|| workspace.new_session(report));
         let pending = PendingStep::new(report, session, step);
         let arriving = RecordingBatch { cache: &self.objects, batch: &*self.batch, pages: Some(&self.pages) };
-        let (record, slip) = pending.write_light_step(&arriving, session, self.heads[at])?;
+        let (record, slip) = pending.write_light_step(&arriving, session, self.heads[workspace_index])?;
         let index = self.steps.len();
-        self.recorded[at].push((uncommitted_step(&record), Some(index)));
+        self.recorded[workspace_index].push((uncommitted_step(&record), Some(index)));
         self.page_refs.extend(slip.map(|slip| (index, slip)));
         self.step_index.insert(step, index);
         self.steps.push(record);
@@ -291,12 +293,12 @@ impl BatchWriter<'_> {
         let Self { store, batch, pages, sessions, mut steps, page_refs: slips, mut recorded, .. } = self;
         if !steps.is_empty() {
             let pages = pages.into_inner().store(&*batch)?;
-            for (at, slip) in slips {
-                steps[at].meta.detail = pages.locate(slip);
+            for (step_position, page_ref) in slips {
+                steps[step_position].meta.detail = pages.locate(page_ref);
             }
-            let changed = sessions.into_iter().filter(|known| known.has_steps);
+            let changed = sessions.into_iter().filter(|entry| entry.has_steps);
             let mut mutations: Vec<Mutation> =
-                changed.filter_map(|known| Some(session_mutation(known.session?, known.is_new))).collect();
+                changed.filter_map(|entry| Some(session_mutation(entry.session?, entry.is_new))).collect();
             mutations.extend(steps.into_iter().map(|step| Mutation::AppendStep {
                 step,
                 annotation: Annotation::default(),
@@ -304,11 +306,14 @@ impl BatchWriter<'_> {
             }));
             let receipt = store.commit(Some(batch.finish()?), &mutations)?;
             for (step, new) in recorded.iter_mut().flatten() {
-                if let Some(number) = new.and_then(|at| receipt.steps.get(at)) {
+                if let Some(number) = new.and_then(|step_position| receipt.steps.get(step_position)) {
                     step.number = *number;
                 }
             }
         }
-        Ok(recorded.into_iter().map(|own| own.into_iter().map(|(step, _)| step).collect()).collect())
+        Ok(recorded
+            .into_iter()
+            .map(|recorded_steps| recorded_steps.into_iter().map(|(step, _)| step).collect())
+            .collect())
     }
 }

@@ -74,13 +74,13 @@ impl RecordedConversation<'_> {
         Ok(conversation::len(self.objects, self.tip())?)
     }
 
-    /// Returns the last of the first `keep` messages, `most` of them, oldest first.
-    pub fn tail(&self, keep: u64, most: usize) -> Result<Vec<String>, EngineError> {
-        if most == 0 {
+    /// Returns the last `limit` of the first `keep` messages, oldest first.
+    pub fn tail(&self, keep: u64, limit: usize) -> Result<Vec<String>, EngineError> {
+        if limit == 0 {
             return Ok(Vec::new());
         }
         let tip = conversation::shorten(self.objects, self.tip(), keep)?;
-        let messages = conversation::tail(self.objects, tip, most)?;
+        let messages = conversation::tail(self.objects, tip, limit)?;
         Ok(messages.into_iter().map(|(_, message)| message.text).collect())
     }
 

@@ -184,14 +184,14 @@ pub enum FinishedCalls {
 pub struct Thinking {
     /// The mind to store.
     pub board: ReasoningBoard,
-    /// Where the mind that it grew from is stored.
+    /// Where the board that it grew from is stored.
     pub before: Option<BoardLocation>,
-    /// What was written, for the caller that continues with this mind; `None` until it is stored.
+    /// What was written, for the caller that continues with this board; `None` until it is stored.
     pub written: Arc<Mutex<Option<WrittenBoard>>>,
 }
 
 impl Thinking {
-    /// Writes the new part of the mind and returns its root.
+    /// Writes the new part of the board and returns its root.
     pub(super) fn store(&self, batch: &dyn ObjectBatch) -> Result<Option<Hash>, EngineError> {
         let written = self.board.store(batch, self.before.as_ref())?;
         let root = written.place.root;

@@ -108,11 +108,11 @@ impl<'a> PendingStep<'a> {
         let open = &session.info.open;
         let late = self.counterpart.filter(|_| event.kind == StepKind::ToolEnd);
         let start = calls::find_ending_call(open, self.report)
-            .map(|at| open[at].step)
+            .map(|index| open[index].step)
             .or(late)
             .map(|step| json!(step));
         let prompt = session.info.prompt.map(|prompt| json!(prompt));
-        let all = [
+        let candidates = [
             ("input", &event.input),
             ("output", &event.output),
             ("error", &error),
@@ -123,7 +123,7 @@ impl<'a> PendingStep<'a> {
             ("prompt", &prompt),
         ];
         let fields: Vec<(&str, &Value)> =
-            all.into_iter().filter_map(|(name, value)| Some((name, value.as_ref()?))).collect();
+            candidates.into_iter().filter_map(|(name, value)| Some((name, value.as_ref()?))).collect();
         if fields.is_empty() {
             return Ok(None);
         }
@@ -227,7 +227,7 @@ fn update_session(info: &mut SessionInfo, report: &ReportedEvent) {
         info.started.clone_from(&update.started);
     }
     info.cost += update.cost;
-    info.seen_at = Some(info.seen_at.map_or(report.at, |seen| seen.max(report.at)));
+    info.seen_at = Some(info.seen_at.map_or(report.at, |last_seen| last_seen.max(report.at)));
     if update.milestone == Some(SessionMilestone::Ended) {
         info.ended_at = Some(report.at);
     } else if update.finished_calls != FinishedCalls::All
@@ -289,7 +289,7 @@ impl RecordingBatch<'_> {
     /// Writes a state, unless it is the one that was written last.
     fn write_state(&self, state: &WorkspaceState) -> Result<Hash, EngineError> {
         let mut last = self.cache.state.borrow_mut();
-        if let Some((_, hash)) = last.as_ref().filter(|(known, _)| known == state) {
+        if let Some((_, hash)) = last.as_ref().filter(|(last_state, _)| last_state == state) {
             return Ok(*hash);
         }
         let hash = self.batch.write(ObjectKind::State, &state.encode(), None)?;

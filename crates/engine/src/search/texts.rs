@@ -58,11 +58,11 @@ impl TextCollector<'_> {
         };
         match answer {
             Some(answer) => {
-                let said = answer.said.iter().filter_map(|said| match said {
+                let part = answer.content.iter().filter_map(|part| match part {
                     ContentPart::Model(text) | ContentPart::Thought(text) => Some(text.as_str()),
                     _ => None,
                 });
-                texts.insert(TextField::Message, said.collect::<Vec<_>>().join("\n"));
+                texts.insert(TextField::Message, part.collect::<Vec<_>>().join("\n"));
             }
             None => texts.insert(TextField::Output, flatten_json(detail.get("output"))),
         }
@@ -76,9 +76,10 @@ impl TextCollector<'_> {
     fn changed_paths(&self, stored: &StepRow) -> Vec<String> {
         let step = &stored.step;
         let (Some(_), Some(parent)) = (stored.trigger, step.parent) else { return Vec::new() };
-        let Some(before) = self.nearest_state_with_files(parent) else { return Vec::new() };
-        let Ok(after) = WorkspaceState::load(self.store, step.state) else { return Vec::new() };
-        let changes = diff::compare_visible_files(self.store, &before, &after).unwrap_or_default();
+        let Some(state_before) = self.nearest_state_with_files(parent) else { return Vec::new() };
+        let Ok(state_after) = WorkspaceState::load(self.store, step.state) else { return Vec::new() };
+        let changes =
+            diff::compare_visible_files(self.store, &state_before, &state_after).unwrap_or_default();
         let paths = changes.iter().flat_map(|change| change.from.iter().chain([&change.path]));
         paths.map(ToString::to_string).collect()
     }
@@ -116,16 +117,18 @@ impl TextCollector<'_> {
             self.indexed_messages.insert(step.session, heard);
         }
         let heard = self.indexed_messages.entry(step.session).or_default();
-        let mut said = Vec::new();
+        let mut messages = Vec::new();
         let mut next = Some(tip);
-        while let Some(hash) = next.filter(|hash| said.len() < MAX_INDEXED_MESSAGES && heard.insert(*hash)) {
+        while let Some(hash) =
+            next.filter(|hash| messages.len() < MAX_INDEXED_MESSAGES && heard.insert(*hash))
+        {
             let Ok(message) = ConversationMessage::load(self.store, hash) else { break };
             next = message.previous;
-            said.push(model_text(&message.text));
+            messages.push(model_text(&message.text));
         }
-        said.reverse();
-        said.retain(|text| !text.is_empty());
-        said
+        messages.reverse();
+        messages.retain(|text| !text.is_empty());
+        messages
     }
 
     fn earlier_conversation_tips(&self, stored: &StepRow) -> HashSet<Hash> {
@@ -160,12 +163,12 @@ impl ClippedTexts {
     }
 }
 
-/// Shortens a text to at most `most` bytes: three quarters from its beginning, the rest from its end.
-fn clip_text(text: String, most: usize) -> String {
-    if text.len() <= most {
+/// Shortens a text to at most `max_bytes` bytes: three quarters from its beginning, the rest from its end.
+fn clip_text(text: String, max_bytes: usize) -> String {
+    if text.len() <= max_bytes {
         return text;
     }
-    let (mut head, mut tail) = (most / 4 * 3, text.len() - most / 4 + 8);
+    let (mut head, mut tail) = (max_bytes / 4 * 3, text.len() - max_bytes / 4 + 8);
     while !text.is_char_boundary(head) {
         head -= 1;
     }

@@ -202,7 +202,7 @@ fn a_model_turn_ends_the_calls_of_its_own_worker_only() {
 }
 
 #[test]
-fn a_call_is_remembered_until_somebody_looks() {
+fn a_call_is_kept_until_the_next_scan() {
     let place = TestWorkspace::in_memory();
     let engine = place.engine();
     let workspace = engine.open_workspace_root(&place.root).unwrap();
@@ -252,7 +252,7 @@ fn a_call_that_was_cut_short_is_one_of_two_possibilities() {
         "{:?}",
         changes[0].who
     );
-    // A day later nobody thinks of it any more.
+    // A day later it no longer counts as open.
     record(&workspace, &start("s", "c3", 10));
     record(&workspace, &report(event("s", StepKind::UserInput, "p3"), ScanPolicy::None, 11));
     place.write("later", "x");

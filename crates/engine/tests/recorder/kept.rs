@@ -280,7 +280,7 @@ fn a_change_of_another_author_is_refused_with_the_name_of_its_author() {
 }
 
 #[test]
-fn a_list_that_was_begun_anew_limits_all_and_last() {
+fn a_cleared_list_limits_all_and_last() {
     with_desk(|desk| {
         desk.writes("s", "c1", "a.txt", "a");
         desk.workspace.clear_changes().unwrap();

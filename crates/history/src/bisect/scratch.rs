@@ -43,7 +43,7 @@ impl<'w> ScratchDir<'w> {
     /// results, stay; its changes to files of the state do not.
     pub fn switch_to_state(&mut self, state: &WorkspaceState) -> Result<(), EngineError> {
         let updated = match self.state.take() {
-            Some(from) => !self.is_modified() && self.apply_difference(&from, state)?,
+            Some(current) => !self.is_modified() && self.apply_difference(&current, state)?,
             None => false,
         };
         if !updated {
@@ -66,10 +66,10 @@ impl<'w> ScratchDir<'w> {
         };
         let share = files.len().div_ceil(self.workspace.engine.threads.max(1)).max(FEW);
         std::thread::scope(|scope| {
-            let looking: Vec<_> =
-                files.chunks(share).map(|some| scope.spawn(move || some.iter().any(differs))).collect();
+            let threads: Vec<_> =
+                files.chunks(share).map(|chunk| scope.spawn(move || chunk.iter().any(differs))).collect();
             // The result of a thread that panicked is unknown, so the directory counts as changed.
-            looking.into_iter().any(|some| some.join().unwrap_or(true))
+            threads.into_iter().any(|chunk| chunk.join().unwrap_or(true))
         })
     }
 

@@ -36,11 +36,11 @@ impl BisectSearch {
         Self { good, bad, skipped: BTreeSet::new() }
     }
 
-    /// Returns the moments to try next, at most `most` at once; empty when the search is over.
-    pub fn next(&self, most: usize) -> Vec<usize> {
+    /// Returns the moments to try next, at most `limit` at once; empty when the search is over.
+    pub fn next(&self, limit: usize) -> Vec<usize> {
         let open: Vec<usize> =
             (self.good + 1..self.bad).filter(|moment| !self.skipped.contains(moment)).collect();
-        let count = most.max(1).min(open.len());
+        let count = limit.max(1).min(open.len());
         // Evenly spread, so that each verdict rules out as many moments as possible.
         let mut chosen: Vec<usize> =
             (1..=count).filter_map(|part| open.get(part * open.len() / (count + 1)).copied()).collect();

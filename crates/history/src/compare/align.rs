@@ -50,19 +50,19 @@ fn longest_common_subsequence(
     b: &[AlignmentKey],
     left: Range<usize>,
     right: Range<usize>,
-    look: usize,
+    level: usize,
 ) -> Vec<(usize, usize)> {
-    let key = |keys: &[AlignmentKey], at: usize| keys[at][look];
-    let in_a: HashSet<u64> = left.clone().map(|at| key(a, at)).collect();
-    let in_b: HashSet<u64> = right.clone().map(|at| key(b, at)).collect();
-    let left: Vec<usize> = left.filter(|at| in_b.contains(&key(a, *at))).collect();
-    let right: Vec<usize> = right.filter(|at| in_a.contains(&key(b, *at))).collect();
-    let keys_a: Vec<u64> = left.iter().map(|at| key(a, *at)).collect();
-    let keys_b: Vec<u64> = right.iter().map(|at| key(b, *at)).collect();
+    let key = |keys: &[AlignmentKey], index: usize| keys[index][level];
+    let in_a: HashSet<u64> = left.clone().map(|index| key(a, index)).collect();
+    let in_b: HashSet<u64> = right.clone().map(|index| key(b, index)).collect();
+    let left: Vec<usize> = left.filter(|index| in_b.contains(&key(a, *index))).collect();
+    let right: Vec<usize> = right.filter(|index| in_a.contains(&key(b, *index))).collect();
+    let keys_a: Vec<u64> = left.iter().map(|index| key(a, *index)).collect();
+    let keys_b: Vec<u64> = right.iter().map(|index| key(b, *index)).collect();
     let mut pairs = Vec::new();
     for op in capture_diff_slices(Algorithm::Myers, &keys_a, &keys_b) {
         if let DiffOp::Equal { old_index, new_index, len } = op {
-            pairs.extend((0..len).map(|at| (left[old_index + at], right[new_index + at])));
+            pairs.extend((0..len).map(|index| (left[old_index + index], right[new_index + index])));
         }
     }
     pairs

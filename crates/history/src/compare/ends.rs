@@ -69,8 +69,8 @@ pub fn compare_ends(
     a: &ComparedRun,
     b: &ComparedRun,
 ) -> Result<Ends, HistoryError> {
-    let between = |a: Option<WorkspaceState>,
-                   b: Option<WorkspaceState>|
+    let compare_slots = |a: Option<WorkspaceState>,
+                         b: Option<WorkspaceState>|
      -> Result<Option<Vec<PathChange>>, HistoryError> {
         match (a, b) {
             (Some(a), Some(b)) if a.files.is_some() && b.files.is_some() => {
@@ -95,8 +95,8 @@ pub fn compare_ends(
         slots.extend(SlotDifference::from_differences(slot, differences));
     }
     Ok(Ends {
-        files: between(a.end, b.end)?,
-        files_at_start: between(a.start, b.start)?.map(|changes| changes.len() as u64),
+        files: compare_slots(a.end, b.end)?,
+        files_at_start: compare_slots(a.start, b.start)?.map(|changes| changes.len() as u64),
         slots,
         conversation: speech::compare_conversations(source, a, b)?,
     })
@@ -105,17 +105,18 @@ pub fn compare_ends(
 /// Returns the differences between two values.
 fn diff_values(
     source: &dyn ObjectSource,
-    before: Option<Hash>,
-    after: Option<Hash>,
+    old: Option<Hash>,
+    new: Option<Hash>,
 ) -> Result<Vec<value::ValueDifference>, HistoryError> {
-    let whole = |hash: Hash| -> Result<Option<Value>, HistoryError> { Ok(Some(value::load(source, hash)?)) };
-    Ok(match (before, after) {
+    let load_whole =
+        |hash: Hash| -> Result<Option<Value>, HistoryError> { Ok(Some(value::load(source, hash)?)) };
+    Ok(match (old, new) {
         (None, None) => Vec::new(),
-        (Some(before), Some(after)) => value::diff(source, before, after)?,
-        (before, after) => {
-            let before = before.map_or(Ok(None), whole)?;
-            let after = after.map_or(Ok(None), whole)?;
-            vec![value::ValueDifference { pointer: String::new(), before, after }]
+        (Some(old), Some(new)) => value::diff(source, old, new)?,
+        (old, new) => {
+            let old = old.map_or(Ok(None), load_whole)?;
+            let new = new.map_or(Ok(None), load_whole)?;
+            vec![value::ValueDifference { pointer: String::new(), before: old, after: new }]
         }
     })
 }
@@ -123,17 +124,17 @@ fn diff_values(
 /// Returns the differences between two reasoning slots, item by item, independent of their layout in the store.
 fn diff_boards(
     source: &dyn ObjectSource,
-    before: Option<Hash>,
-    after: Option<Hash>,
+    old: Option<Hash>,
+    new: Option<Hash>,
 ) -> Result<Vec<value::ValueDifference>, HistoryError> {
-    if before == after {
+    if old == new {
         return Ok(Vec::new());
     }
     let load = |root: Option<Hash>| match root {
         Some(root) => Ok(ReasoningBoard::load(source, root)?.0),
         None => Ok::<_, HistoryError>(ReasoningBoard::default()),
     };
-    let changes = load(before)?.diff(&load(after)?).changes;
+    let changes = load(old)?.diff(&load(new)?).changes;
     let listed = changes.into_iter().map(|change| value::ValueDifference {
         pointer: format!("/{}/{}", change.item.kind.plural(), change.item),
         before: change.before,
@@ -145,8 +146,8 @@ fn diff_boards(
 impl SlotDifference {
     /// Counts the differences; `None` if there are none.
     fn from_differences(slot: &'static str, differences: Vec<value::ValueDifference>) -> Option<Self> {
-        let count = |wanted: fn(&value::ValueDifference) -> bool| {
-            differences.iter().filter(|part| wanted(part)).count() as u64
+        let count = |filter: fn(&value::ValueDifference) -> bool| {
+            differences.iter().filter(|part| filter(part)).count() as u64
         };
         let added = count(|part| part.before.is_none());
         let removed = count(|part| part.after.is_none());

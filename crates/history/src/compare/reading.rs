@@ -69,7 +69,7 @@ impl SideSummary {
     pub fn read(source: &dyn ObjectSource, side: &ComparedRun) -> Result<Self, HistoryError> {
         let mut reading =
             Self { fingerprints: Vec::with_capacity(side.steps.len()), usage: Vec::new(), last_answer: None };
-        let mut begun: HashMap<&str, CallStart> = HashMap::new();
+        let mut open_calls: HashMap<&str, CallStart> = HashMap::new();
         let source = LastRead::new(source);
         for step in &side.steps {
             let detail = match step.meta.detail {
@@ -77,13 +77,13 @@ impl SideSummary {
                 None => Value::Null,
             };
             let call = step.meta.call.as_deref();
-            let start = call.and_then(|call| begun.get(call)).cloned().unwrap_or_default();
+            let start = call.and_then(|call| open_calls.get(call)).cloned().unwrap_or_default();
             reading.add_step(side, step, &detail, &start);
             if let (StepKind::ToolStart | StepKind::ModelStart, Some(call)) = (step.kind, call) {
                 let input = reading.fingerprints.last().map_or(0, |print| print.input);
                 let wire = detail.pointer("/input/wire").cloned();
                 let wire = wire.and_then(|wire| serde_json::from_value(wire).ok());
-                begun.insert(call, CallStart { input, wire });
+                open_calls.insert(call, CallStart { input, wire });
             }
         }
         Ok(reading)
@@ -109,7 +109,7 @@ impl SideSummary {
         let normal = |name: &str| get(name).map(|value| side.normalize_value(value));
         let spent = (step.kind != StepKind::ModelStart).then(|| CallUsage::of(detail)).flatten();
         let mut tool = step.meta.tool.as_ref().map(|tool| tool.to_lowercase());
-        let mut said = None;
+        let mut answer_text = None;
         let (input, output, summary) = match step.kind {
             StepKind::ToolStart => (print(normal("input")), 0, 0),
             StepKind::ToolEnd => {
@@ -126,14 +126,14 @@ impl SideSummary {
             }
             StepKind::ModelEnd => {
                 tool = spent.as_ref().and_then(|spent| spent.model.clone()).or(tool);
-                let answer = normalize_answer(side, get("output"), start.wire);
-                said = answer.text;
-                (0, print(Some(answer.meaning)), 0)
+                let normalized = normalize_answer(side, get("output"), start.wire);
+                answer_text = normalized.text;
+                (0, print(Some(normalized.meaning)), 0)
             }
             StepKind::UserInput => (print(normal("input")), 0, 0),
             _ => {
                 if step.kind == StepKind::AgentStep {
-                    said = get("output").and_then(Value::as_str).map(str::to_string);
+                    answer_text = get("output").and_then(Value::as_str).map(str::to_string);
                 }
                 let mut input = normal("input");
                 // Some agents give the call of a decision another id in every run.
@@ -143,8 +143,8 @@ impl SideSummary {
                 (print(input), print(normal("output")), hash_value(&side.normalize_text(&step.summary)))
             }
         };
-        if let Some(said) = said.filter(|said| !said.trim().is_empty()) {
-            self.last_answer = Some(said);
+        if let Some(answer_text) = answer_text.filter(|answer_text| !answer_text.trim().is_empty()) {
+            self.last_answer = Some(answer_text);
         }
         self.usage.extend(spent);
         self.fingerprints.push(StepFingerprint {
@@ -179,8 +179,8 @@ fn normalize_answer(side: &ComparedRun, output: Option<&Value>, wire: Option<Wir
     };
     let mut text = String::new();
     let mut pieces: Vec<Value> = Vec::new();
-    for said in answered.said {
-        match said {
+    for part in answered.content {
+        match part {
             ContentPart::Model(words) => {
                 pieces.push(json!(side.normalize_text(&words)));
                 text.push_str(&words);

@@ -42,7 +42,7 @@ impl ComparedRun {
         // For a session imported from the agent's own record, the files were not scanned while it ran; the recorded files are
         // those at the time of the import.
         let looked = !session.info.imported || steps.iter().any(|stored| stored.is_checkpoint());
-        let known = |stored: &StepRow| match workspace.load_state(stored) {
+        let is_known = |stored: &StepRow| match workspace.load_state(stored) {
             Ok(state) if looked => Ok(Some(state)),
             Ok(state) => Ok(Some(WorkspaceState { files: None, git: None, ..state })),
             Err(EngineError::NoFiles { .. }) => {
@@ -51,7 +51,7 @@ impl ComparedRun {
             Err(EngineError::Purged { .. }) => Ok(None),
             Err(error) => Err(HistoryError::from(error)),
         };
-        let (first, last) = (steps.first().map(known), steps.last().map(known));
+        let (first, last) = (steps.first().map(is_known), steps.last().map(is_known));
         Ok(Self {
             name: format!("{} {}", session.agent, session.id.short()),
             start: first.transpose()?.flatten(),
@@ -112,8 +112,8 @@ impl ComparedRun {
 
     /// Returns the text without the names of the directories the side ran in.
     pub(super) fn normalize_text(&self, text: &str) -> String {
-        let named = self.directories.iter().filter(|directory| text.contains(directory.as_str()));
-        named.fold(text.to_string(), |text, directory| text.replace(directory.as_str(), "."))
+        let contained = self.directories.iter().filter(|directory| text.contains(directory.as_str()));
+        contained.fold(text.to_string(), |text, directory| text.replace(directory.as_str(), "."))
     }
 
     /// Returns the value without the names of the directories the side ran in.
@@ -132,30 +132,30 @@ impl ComparedRun {
 /// Returns the directories of a side, the longest first, so that a nested directory is replaced as a whole.
 fn run_directories(workspace: &Workspace, directory: Option<&str>) -> Vec<String> {
     let root = workspace.root.to_string_lossy().into_owned();
-    let mut all: Vec<String> = directory.map(str::to_string).into_iter().chain([root]).collect();
+    let mut directories: Vec<String> = directory.map(str::to_string).into_iter().chain([root]).collect();
     // A name as short as "/" or "/a" occurs in too many other texts.
-    all.retain(|directory| directory.len() > 2);
-    all.sort_by_key(|directory| std::cmp::Reverse(directory.len()));
-    all.dedup();
-    all
+    directories.retain(|directory| directory.len() > 2);
+    directories.sort_by_key(|directory| std::cmp::Reverse(directory.len()));
+    directories.dedup();
+    directories
 }
 
 /// Returns the steps of a line, including those without files of their own. Steps after the target of a rewind are not part
 /// of the line.
 fn collect_line_steps(workspace: &Workspace, line: &[StepRow]) -> Result<Vec<Step>, HistoryError> {
     let query = StepQuery { oldest_first: true, ..StepQuery::default() };
-    let all = workspace.store().steps(workspace.record.id, &query)?;
+    let steps = workspace.store().steps(workspace.record.id, &query)?;
     // Steps after which an agent continued to a checkpoint.
-    let kept = all.iter().filter(|stored| stored.is_checkpoint());
-    let went_on: HashSet<StepId> = kept
+    let checkpoints = steps.iter().filter(|stored| stored.is_checkpoint());
+    let went_on: HashSet<StepId> = checkpoints
         .filter(|stored| stored.step.session != workspace.session.id)
         .filter_map(|stored| stored.step.parent)
         .collect();
-    let mut until = std::collections::HashMap::new();
+    let mut last_light = std::collections::HashMap::new();
     let mut next: Option<&Step> = None;
     for stored in line {
         let step = &stored.step;
-        let left = match next {
+        let rewound_to = match next {
             None => u64::MAX,
             // A rewind to the agent's current position takes back none of its steps.
             Some(next) if matches!(next.kind, StepKind::Rewind | StepKind::BranchSwitched) => {
@@ -163,17 +163,19 @@ fn collect_line_steps(workspace: &Workspace, line: &[StepRow]) -> Result<Vec<Ste
             }
             Some(next) => next.number,
         };
-        until.insert(step.id, left);
+        last_light.insert(step.id, rewound_to);
         next = Some(step);
     }
     let belongs = |stored: &StepRow| {
         let step = &stored.step;
         match stored.trigger {
-            Some(_) => until.contains_key(&step.id),
-            None => step.parent.and_then(|parent| until.get(&parent)).is_some_and(|end| step.number < *end),
+            Some(_) => last_light.contains_key(&step.id),
+            None => {
+                step.parent.and_then(|parent| last_light.get(&parent)).is_some_and(|end| step.number < *end)
+            }
         }
     };
-    Ok(all.into_iter().filter(belongs).map(|stored| stored.step).collect())
+    Ok(steps.into_iter().filter(belongs).map(|stored| stored.step).collect())
 }
 
 /// Returns the conversation at the newest step of a line that has one; a rewind of files alone has none.

@@ -45,12 +45,12 @@ pub fn compare_conversations(
 ) -> Result<Conversations, HistoryError> {
     let directories = || a.directories.iter().chain(&b.directories).map(Path::new);
     let normalizer = TextNormalizer::new(directories());
-    let said = |tip: Option<Hash>| -> Result<Vec<u64>, HistoryError> {
+    let message_hashes = |tip: Option<Hash>| -> Result<Vec<u64>, HistoryError> {
         let lines = conversation::texts(source, tip)?;
         Ok(hash_messages(&lines, &normalizer))
     };
-    let left = said(a.conversation)?;
-    let right = if a.conversation == b.conversation { left.clone() } else { said(b.conversation)? };
+    let left = message_hashes(a.conversation)?;
+    let right = if a.conversation == b.conversation { left.clone() } else { message_hashes(b.conversation)? };
     let shared = left.iter().zip(&right).take_while(|(left, right)| left == right).count();
     Ok(Conversations { shared: shared as u64, a: left.len() as u64, b: right.len() as u64 })
 }
@@ -58,12 +58,12 @@ pub fn compare_conversations(
 /// Returns a hash for each message.
 fn hash_messages(lines: &[String], normalizer: &TextNormalizer) -> Vec<u64> {
     let key = |value: &Value| hash_value(&normalizer.value(value).to_string());
-    let said: Vec<u64> =
+    let hashes: Vec<u64> =
         lines.iter().filter_map(|line| parse_message(line)).map(|value| key(&value)).collect();
-    match said.is_empty() {
+    match hashes.is_empty() {
         // Unknown format: each line counts as a message.
         true => lines.iter().map(|line| key(&json!(line))).collect(),
-        false => said,
+        false => hashes,
     }
 }
 
@@ -72,19 +72,20 @@ fn parse_message(line: &str) -> Option<Value> {
     let Ok(Value::Object(line)) = serde_json::from_str(line) else { return None };
     let inner = |name: &str| line.get(name).and_then(Value::as_object);
     // The message itself, or a wrapper around it.
-    let said = [inner("message"), inner("payload"), inner("info"), Some(&line)].into_iter().flatten();
-    said.into_iter().find_map(|said| {
-        let role = said.get("role").or_else(|| said.get("type").filter(|kind| is_message_kind(kind)))?;
-        let mut kept: Map<String, Value> =
+    let candidates = [inner("message"), inner("payload"), inner("info"), Some(&line)].into_iter().flatten();
+    candidates.into_iter().find_map(|candidates| {
+        let role =
+            candidates.get("role").or_else(|| candidates.get("type").filter(|kind| is_message_kind(kind)))?;
+        let mut fields: Map<String, Value> =
             ["content", "text", "parts", "name", "arguments", "input", "output"]
                 .iter()
-                .filter_map(|name| Some(((*name).to_owned(), said.get(*name)?.clone())))
+                .filter_map(|name| Some(((*name).to_owned(), candidates.get(*name)?.clone())))
                 .collect();
-        if kept.is_empty() {
+        if fields.is_empty() {
             return None;
         }
-        kept.insert("role".into(), role.clone());
-        let mut value = Value::Object(kept);
+        fields.insert("role".into(), role.clone());
+        let mut value = Value::Object(fields);
         strip_volatile_fields(&mut value);
         Some(value)
     })

@@ -86,8 +86,8 @@ impl Totals {
             }
         }
         if let (Some(first), Some(last)) = (side.steps.first(), side.steps.last()) {
-            let took = last.at.as_micros().saturating_sub(first.at.as_micros());
-            totals.duration_us = u64::try_from(took).unwrap_or(0);
+            let duration_us = last.at.as_micros().saturating_sub(first.at.as_micros());
+            totals.duration_us = u64::try_from(duration_us).unwrap_or(0);
         }
         totals.tokens = reading.usage.iter().filter_map(|spent| spent.tokens).sum();
         for spent in &reading.usage {
@@ -97,8 +97,8 @@ impl Totals {
         }
         if let Some(session) = &side.session {
             // Some agents report the cost of the session and not of each call.
-            let told = (session.info.cost > 0).then_some(session.info.cost as f64 / 1e6);
-            totals.cost_usd = totals.cost_usd.or(told);
+            let session_cost = (session.info.cost > 0).then_some(session.info.cost as f64 / 1e6);
+            totals.cost_usd = totals.cost_usd.or(session_cost);
             totals.ended = Some(match session.info.ended_at {
                 Some(_) => Ending::Ended,
                 None if session.info.open.iter().any(|call| !call.ended) => Ending::InCall,

@@ -6,40 +6,40 @@ use stepback_model::record::StepKind;
 use super::{ComparedStep, Comparison, ComparisonRow, FirstDifference, StepDifference, Totals};
 
 /// Returns the summary, the most important sentence first.
-pub fn summarize(found: &Comparison) -> Vec<String> {
+pub fn summarize(comparison: &Comparison) -> Vec<String> {
     let mut sentences = Vec::new();
-    if !found.rows.is_empty() {
-        sentences.push(describe_divergence(found));
-        sentences.extend(describe_totals(&found.a, &found.b));
+    if !comparison.rows.is_empty() {
+        sentences.push(describe_divergence(comparison));
+        sentences.extend(describe_totals(&comparison.a, &comparison.b));
     }
-    sentences.push(describe_files(found));
-    for slot in &found.ends.slots {
+    sentences.push(describe_files(comparison));
+    for slot in &comparison.ends.slots {
         let places = quantity::count(slot.differences.len() as u64, "place");
         sentences.push(format!("Their {} differs in {places}.", slot.slot));
     }
-    sentences.extend(describe_conversation(found));
+    sentences.extend(describe_conversation(comparison));
     sentences
 }
 
-fn describe_divergence(found: &Comparison) -> String {
-    let Some(first) = &found.first_difference else {
-        return format!("Both take the same {}.", quantity::count(found.counts.same, "step"));
+fn describe_divergence(comparison: &Comparison) -> String {
+    let Some(first) = &comparison.first_difference else {
+        return format!("Both take the same {}.", quantity::count(comparison.counts.same, "step"));
     };
-    let row = pick_explaining_row(&found.rows[first.row..]);
-    let what = |entry: &ComparedStep| format!("{} ({})", entry.kind.as_str(), entry.summary);
+    let row = pick_explaining_row(&comparison.rows[first.row..]);
+    let describe = |entry: &ComparedStep| format!("{} ({})", entry.kind.as_str(), entry.summary);
     let after = match first.row {
         0 => String::new(),
-        same => format!(" after {} in common", quantity::count(same as u64, "step")),
+        common => format!(" after {} in common", quantity::count(common as u64, "step")),
     };
     match (&row.a, &row.b) {
-        (Some(a), None) => format!("They diverge{after}: only A has #{}, {}.", a.number, what(a)),
-        (None, Some(b)) => format!("They diverge{after}: only B has #{}, {}.", b.number, what(b)),
+        (Some(a), None) => format!("They diverge{after}: only A has #{}, {}.", a.number, describe(a)),
+        (None, Some(b)) => format!("They diverge{after}: only B has #{}, {}.", b.number, describe(b)),
         (Some(a), Some(b)) => {
-            let place = match a.number == b.number {
+            let position = match a.number == b.number {
                 true => format!("#{}", a.number),
                 false => format!("#{} and #{}", a.number, b.number),
             };
-            format!("They diverge at {place}{after}: {}.", describe_difference(first, a, b))
+            format!("They diverge at {position}{after}: {}.", describe_difference(first, a, b))
         }
         (None, None) => String::new(),
     }
@@ -50,8 +50,8 @@ fn describe_divergence(found: &Comparison) -> String {
 fn pick_explaining_row(rows: &[ComparisonRow]) -> &ComparisonRow {
     let first = &rows[0];
     let is_call = |row: &&ComparisonRow| {
-        let only = row.a.as_ref().or(row.b.as_ref());
-        only.is_some_and(|entry| entry.kind == StepKind::ToolStart)
+        let step = row.a.as_ref().or(row.b.as_ref());
+        step.is_some_and(|entry| entry.kind == StepKind::ToolStart)
     };
     let same_side =
         |row: &&ComparisonRow| row.a.is_some() == first.a.is_some() && row.b.is_some() == first.b.is_some();
@@ -64,11 +64,11 @@ fn pick_explaining_row(rows: &[ComparisonRow]) -> &ComparisonRow {
 /// Explains how two paired steps differ.
 fn describe_difference(first: &FirstDifference, a: &ComparedStep, b: &ComparedStep) -> String {
     let name = |entry: &ComparedStep| entry.tool.clone().unwrap_or_else(|| entry.kind.as_str().to_string());
-    let at = first.parts.first().map_or_else(String::new, |part| format!(" at {}", part.pointer));
+    let position = first.parts.first().map_or_else(String::new, |part| format!(" at {}", part.pointer));
     match first.differs.first() {
         Some(StepDifference::Tool) => format!("{} instead of {}", name(b), name(a)),
-        Some(StepDifference::Input) => format!("{} got a different input{at}", name(a)),
-        Some(StepDifference::Output) => format!("{} gave a different output{at}", name(a)),
+        Some(StepDifference::Input) => format!("{} got a different input{position}", name(a)),
+        Some(StepDifference::Output) => format!("{} gave a different output{position}", name(a)),
         Some(StepDifference::Outcome) => format!("{} failed in only one of them", name(a)),
         _ => format!("{} instead of {}", b.summary, a.summary),
     }
@@ -78,10 +78,10 @@ fn describe_difference(first: &FirstDifference, a: &ComparedStep, b: &ComparedSt
 fn describe_totals(a: &Totals, b: &Totals) -> Option<String> {
     let mut parts = Vec::new();
     let mut count = |verb: &str, a: u64, b: u64, unit: &str| {
-        let by = quantity::count(a.abs_diff(b), unit);
+        let difference = quantity::count(a.abs_diff(b), unit);
         match a.cmp(&b) {
-            std::cmp::Ordering::Less => parts.push(format!("{verb} {by} more")),
-            std::cmp::Ordering::Greater => parts.push(format!("{verb} {by} fewer")),
+            std::cmp::Ordering::Less => parts.push(format!("{verb} {difference} more")),
+            std::cmp::Ordering::Greater => parts.push(format!("{verb} {difference} fewer")),
             std::cmp::Ordering::Equal => {}
         }
     };
@@ -90,16 +90,20 @@ fn describe_totals(a: &Totals, b: &Totals) -> Option<String> {
     count("has", a.failed, b.failed, "failed step");
     count("uses", a.tokens.total(), b.tokens.total(), "token");
     if let (Some(a), Some(b)) = (a.cost_usd, b.cost_usd) {
-        let by = (a - b).abs();
-        if by >= 0.00005 {
-            let digits = if by < 0.01 { 4 } else { 2 };
-            parts.push(format!("costs ${by:.digits$} {}", if b > a { "more" } else { "less" }));
+        let difference = (a - b).abs();
+        if difference >= 0.00005 {
+            let digits = if difference < 0.01 { 4 } else { 2 };
+            parts.push(format!("costs ${difference:.digits$} {}", if b > a { "more" } else { "less" }));
         }
     }
-    let by = a.duration_us.abs_diff(b.duration_us) / 1_000_000;
-    if by > 0 {
-        let by = if by < 120 { format!("{by} s") } else { format!("{} min", by / 60) };
-        parts.push(format!("takes {by} {}", if b.duration_us > a.duration_us { "longer" } else { "less" }));
+    let difference = a.duration_us.abs_diff(b.duration_us) / 1_000_000;
+    if difference > 0 {
+        let difference =
+            if difference < 120 { format!("{difference} s") } else { format!("{} min", difference / 60) };
+        parts.push(format!(
+            "takes {difference} {}",
+            if b.duration_us > a.duration_us { "longer" } else { "less" }
+        ));
     }
     let last = parts.pop()?;
     Some(match parts.is_empty() {
@@ -108,15 +112,15 @@ fn describe_totals(a: &Totals, b: &Totals) -> Option<String> {
     })
 }
 
-fn describe_files(found: &Comparison) -> String {
-    let began = match found.ends.files_at_start {
+fn describe_files(comparison: &Comparison) -> String {
+    let began = match comparison.ends.files_at_start {
         Some(count) if count > 0 => {
             format!("They began with {} that {}. ", quantity::count(count, "file"), differ_verb(count))
         }
         _ => String::new(),
     };
-    let is_run = !found.rows.is_empty();
-    let ended = match found.ends.files.as_ref().map(|changes| changes.len() as u64) {
+    let is_run = !comparison.rows.is_empty();
+    let ended = match comparison.ends.files.as_ref().map(|changes| changes.len() as u64) {
         None => "The files of at least one of them are not known.".to_string(),
         Some(0) if is_run => "They end with the same files.".to_string(),
         Some(0) => "They have the same files.".to_string(),
@@ -132,8 +136,8 @@ fn differ_verb(count: u64) -> &'static str {
     if count == 1 { "differs" } else { "differ" }
 }
 
-fn describe_conversation(found: &Comparison) -> Option<String> {
-    let talk = found.ends.conversation;
+fn describe_conversation(comparison: &Comparison) -> Option<String> {
+    let talk = comparison.ends.conversation;
     if talk.a == 0 && talk.b == 0 {
         return None;
     }

@@ -32,8 +32,8 @@ pub(super) fn change_texts(
         };
         let Some(new) = change(part, &old).filter(|new| *new != old) else { continue };
         let rest = slot.pieces.iter().skip(1).map(|place| (place.clone(), String::new()));
-        let whole = slot.pieces.first().into_iter().chain(&slot.repeats);
-        places.extend(whole.map(|place| (place.clone(), new.clone())).chain(rest));
+        let full_text_positions = slot.pieces.first().into_iter().chain(&slot.repeats);
+        places.extend(full_text_positions.map(|place| (place.clone(), new.clone())).chain(rest));
     }
     let mut written = BTreeSet::new();
     for (place, text) in places {
@@ -62,12 +62,13 @@ pub(super) fn change_elsewhere(
     }
     let slots = wire.map(|wire| semantics::read(wire, &documents).slots).unwrap_or_default();
     let places = slots.into_iter().flat_map(|slot| slot.pieces.into_iter().chain(slot.repeats));
-    let known: HashSet<(usize, String)> = places.map(|place| (place.document, place.pointer)).collect();
+    let text_positions: HashSet<(usize, String)> =
+        places.map(|place| (place.document, place.pointer)).collect();
     let mut written = BTreeSet::new();
-    for (at, document) in documents.list.iter_mut().enumerate() {
-        let is_known = |pointer: &str| known.contains(&(at, pointer.to_owned()));
+    for (index, document) in documents.list.iter_mut().enumerate() {
+        let is_known = |pointer: &str| text_positions.contains(&(index, pointer.to_owned()));
         if change_strings(&mut document.value, &mut String::new(), "", &is_known, change) {
-            written.insert(at);
+            written.insert(index);
         }
     }
     with_documents(response, &documents, written)
@@ -94,8 +95,8 @@ fn change_strings(
             }
         }
         Value::Array(items) => {
-            for (at, item) in items.iter_mut().enumerate() {
-                pointer.push_str(&format!("/{at}"));
+            for (index, item) in items.iter_mut().enumerate() {
+                pointer.push_str(&format!("/{index}"));
                 any |= change_strings(item, pointer, name, is_known, change);
                 pointer.truncate(length);
             }
@@ -118,8 +119,8 @@ fn with_documents(response: &Response, documents: &Documents, written: BTreeSet<
     if written.is_empty() {
         return None;
     }
-    let edits = written.into_iter().map(|at| {
-        let Document { value, span } = &documents.list[at];
+    let edits = written.into_iter().map(|index| {
+        let Document { value, span } = &documents.list[index];
         let new = match documents.form {
             Form::Whole | Form::Array => value.to_string(),
             Form::Events => rebuild_event(&response.body[span.clone()], value),
@@ -130,14 +131,14 @@ fn with_documents(response: &Response, documents: &Documents, written: BTreeSet<
     Some(Response { body, chunks, ..response.clone() })
 }
 
-fn value_at<'a>(documents: &'a mut [Document], place: &TextPosition) -> Option<&'a mut Value> {
-    documents.get_mut(place.document)?.value.pointer_mut(&place.pointer)
+fn value_at<'a>(documents: &'a mut [Document], position: &TextPosition) -> Option<&'a mut Value> {
+    documents.get_mut(position.document)?.value.pointer_mut(&position.pointer)
 }
 
 /// Returns an event with other data and everything else unchanged.
 fn rebuild_event(old: &str, value: &Value) -> String {
     let mut new = String::with_capacity(old.len());
-    let (mut start, mut said) = (0, false);
+    let (mut start, mut replaced) = (0, false);
     let unfinished = old.len();
     let lines = sse::lines(old).map(|line| line.end).chain([unfinished]);
     for end in lines {
@@ -146,8 +147,8 @@ fn rebuild_event(old: &str, value: &Value) -> String {
         let name = line.trim_start_matches('\u{feff}').split([':', '\r', '\n']).next();
         if name != Some("data") {
             new.push_str(line);
-        } else if !said {
-            said = true;
+        } else if !replaced {
+            replaced = true;
             let text = line.trim_end_matches(['\r', '\n']);
             new.push_str("data: ");
             new.push_str(&value.to_string());
@@ -180,8 +181,8 @@ fn replace_spans(
     let ends: Vec<usize> = stretches.iter().skip(1).map(|(_, begin, _)| *begin).chain([body.len()]).collect();
     let moved = |position: usize| {
         let index = stretches.partition_point(|(span, ..)| span.end <= position).min(stretches.len() - 1);
-        let (span, begin, kept) = &stretches[index];
-        if *kept {
+        let (span, begin, is_kept) = &stretches[index];
+        if *is_kept {
             begin + (position - span.start)
         } else if position <= span.start {
             *begin
@@ -189,14 +190,14 @@ fn replace_spans(
             ends[index]
         }
     };
-    let (mut chunks, mut position, mut before) = (Chunks::default(), 0usize, 0usize);
+    let (mut chunks, mut position, mut previous_after) = (Chunks::default(), 0usize, 0usize);
     let count = response.chunks.0.len();
     for (index, Chunk { after, bytes }) in response.chunks.0.iter().enumerate() {
         position = position.saturating_add(usize::try_from(*bytes).unwrap_or(usize::MAX)).min(old.len());
         // Chunks that did not match the old body must still match the new one.
-        let end = if index + 1 == count { body.len() } else { moved(position).max(before) };
-        chunks.push(*after, (end - before) as u64);
-        before = end;
+        let end = if index + 1 == count { body.len() } else { moved(position).max(previous_after) };
+        chunks.push(*after, (end - previous_after) as u64);
+        previous_after = end;
     }
     if chunks.0.is_empty() {
         chunks.push(response.took, body.len() as u64);

@@ -1,4 +1,4 @@
-//! Replaces texts of a request in place.
+//! Replaces texts of a request in place. Each function returns whether it found what it replaces.
 
 use serde_json::{Value, json};
 
@@ -7,79 +7,82 @@ use crate::Wire;
 pub(super) fn set_result(wire: Wire, body: &mut Value, id: &str, text: &str) -> bool {
     match wire {
         Wire::Messages => {
-            let blocks = items(body, "messages").flat_map(|message| items(message, "content"));
-            replace(blocks.filter(|block| block["tool_use_id"] == id), "content", text)
+            let blocks = list_items(body, "messages").flat_map(|message| list_items(message, "content"));
+            replace_field(blocks.filter(|block| block["tool_use_id"] == id), "content", text)
         }
         Wire::Chat => {
-            let results = items(body, "messages").filter(|message| message["tool_call_id"] == id);
-            replace(results, "content", text)
+            let results = list_items(body, "messages").filter(|message| message["tool_call_id"] == id);
+            replace_field(results, "content", text)
         }
         Wire::Responses => {
-            let outputs = items(body, "input").filter(|item| {
+            let outputs = list_items(body, "input").filter(|item| {
                 item["call_id"] == id && item["type"].as_str().is_some_and(|kind| kind.ends_with("_output"))
             });
-            replace(outputs, "output", text)
+            replace_field(outputs, "output", text)
         }
         Wire::Gemini => {
-            let parts = items(gemini_request(body), "contents").flat_map(|content| items(content, "parts"));
-            let mut found = false;
+            let parts =
+                list_items(gemini_request(body), "contents").flat_map(|content| list_items(content, "parts"));
+            let mut replaced = false;
             for response in
                 parts.filter_map(|part| part.get_mut("functionResponse")).filter(|part| part.is_object())
             {
                 if response["id"] == id || (response["id"].is_null() && response["name"] == id) {
                     let failed = response["response"].get("error").is_some_and(Value::is_string);
                     response["response"] = json!({ (if failed { "error" } else { "output" }): text });
-                    found = true;
+                    replaced = true;
                 }
             }
-            found
+            replaced
         }
     }
 }
 
-/// Replaces a text; a list of parts is replaced by one with the text and the parts that are not text (an image).
-fn replace<'a>(holders: impl Iterator<Item = &'a mut Value>, field: &str, text: &str) -> bool {
-    let mut found = false;
+/// Replaces the text in `field` of each holder. A list of parts keeps the parts that are not text (an image), and gets
+/// one part with the new text.
+fn replace_field<'a>(holders: impl Iterator<Item = &'a mut Value>, field: &str, text: &str) -> bool {
+    let mut replaced = false;
     for holder in holders {
-        found = true;
+        replaced = true;
         // A result may be an object that holds the content.
         let content = match &mut holder[field] {
             Value::Object(object) if object.contains_key("content") => &mut object["content"],
             content => content,
         };
         match content {
-            Value::Array(parts) => one_text(parts, text),
+            Value::Array(parts) => replace_text_parts(parts, text),
             content => *content = Value::String(text.to_owned()),
         }
     }
-    found
+    replaced
 }
 
-/// Replaces all texts of a list by one.
-fn one_text(parts: &mut Vec<Value>, text: &str) {
+/// Puts the text into the first text part and removes the other text parts; adds a part if there is none.
+fn replace_text_parts(parts: &mut Vec<Value>, text: &str) {
     let is_text = |part: &Value| part.get("text").is_some_and(Value::is_string);
     match parts.iter().position(is_text) {
-        Some(first) => {
-            parts[first]["text"] = Value::String(text.to_owned());
-            let mut at = 0;
+        Some(first_text) => {
+            parts[first_text]["text"] = Value::String(text.to_owned());
+            let mut index = 0;
             parts.retain(|part| {
-                at += 1;
-                at - 1 <= first || !is_text(part)
+                index += 1;
+                index - 1 <= first_text || !is_text(part)
             });
         }
         None => parts.insert(0, json!({ "type": "text", "text": text })),
     }
 }
 
+/// Replaces the first user message that equals `old`; without one, the first occurrence of `old` in a user message.
 pub(super) fn set_prompt(wire: Wire, body: &mut Value, old: &str, new: &str) -> bool {
-    if let Some(text) = user_texts(wire, body).into_iter().find(|text| *text == old) {
+    if let Some(text) = user_texts_mut(wire, body).into_iter().find(|text| *text == old) {
         new.clone_into(text);
         return true;
     }
     if old.is_empty() {
         return false;
     }
-    match user_texts(wire, body).into_iter().find(|text| text.contains(old)) {
+    match user_texts_mut(wire, body).into_iter().find(|text| text.contains(old)) {
         Some(text) => {
             *text = text.replacen(old, new, 1);
             true
@@ -88,8 +91,8 @@ pub(super) fn set_prompt(wire: Wire, body: &mut Value, old: &str, new: &str) -> 
     }
 }
 
-/// Returns every user text, in order.
-fn user_texts(wire: Wire, body: &mut Value) -> Vec<&mut String> {
+/// Returns every text of a user message, in order.
+fn user_texts_mut(wire: Wire, body: &mut Value) -> Vec<&mut String> {
     let (list, content) = match wire {
         Wire::Messages | Wire::Chat => ("messages", "content"),
         Wire::Responses => ("input", "content"),
@@ -164,7 +167,7 @@ pub(super) fn set_system(wire: Wire, body: &mut Value, text: &str) {
 
 fn set_text(content: &mut Value, text: &str) {
     match content {
-        Value::Array(parts) => one_text(parts, text),
+        Value::Array(parts) => replace_text_parts(parts, text),
         content => *content = Value::String(text.to_owned()),
     }
 }
@@ -177,13 +180,13 @@ pub(super) fn set_model(wire: Wire, path: &mut String, body: &mut Value, model: 
         return;
     }
     let end = path.find(['?', '#']).unwrap_or(path.len());
-    if let Some(begin) = path[..end].rfind("models/").map(|at| at + "models/".len())
+    if let Some(begin) = path[..end].rfind("models/").map(|index| index + "models/".len())
         && let Some(length) = path[begin..end].rfind(':')
     {
         path.replace_range(begin..begin + length, model);
     }
-    if let Some(named) = body.get_mut("model") {
-        *named = json!(model);
+    if let Some(model_field) = body.get_mut("model") {
+        *model_field = json!(model);
     }
 }
 
@@ -192,6 +195,6 @@ fn gemini_request(body: &mut Value) -> &mut Value {
     if body.get("request").is_some_and(Value::is_object) { &mut body["request"] } else { body }
 }
 
-fn items<'a>(value: &'a mut Value, field: &str) -> impl Iterator<Item = &'a mut Value> {
+fn list_items<'a>(value: &'a mut Value, field: &str) -> impl Iterator<Item = &'a mut Value> {
     value.get_mut(field).and_then(Value::as_array_mut).into_iter().flatten()
 }

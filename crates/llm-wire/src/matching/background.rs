@@ -26,10 +26,10 @@ pub(super) fn is_background(request: &ModelRequest, outline: &RequestFingerprint
     // A summary that replaces a long conversation is requested without tools as well, and everything depends on it. Small
     // questions contain no answers of the model; those that do (Gemini's router shows its model the conversation) ask for
     // a given output format.
-    wants_a_form(wire, body) || (outline.messages.len() <= 3 && !outline.model_spoke)
+    requests_output_format(wire, body) || (outline.messages.len() <= 3 && !outline.model_spoke)
 }
 
-fn wants_a_form(wire: Wire, body: &Value) -> bool {
+fn requests_output_format(wire: Wire, body: &Value) -> bool {
     match wire {
         Wire::Messages => !body["output_config"]["format"].is_null() || !body["output_format"].is_null(),
         Wire::Chat => body["response_format"]["type"] == "json_schema",

@@ -16,65 +16,65 @@ const CHARS_BEFORE_DIFFERENCE: usize = 80;
 
 /// Returns the first differences of two requests whose first `common` messages are equal.
 pub(super) fn between(
-    (recorded, there): (&ModelRequest, &Directories),
-    (present, here): (&ModelRequest, &Directories),
+    (recorded, recorded_directories): (&ModelRequest, &Directories),
+    (present, present_directories): (&ModelRequest, &Directories),
     common: usize,
 ) -> Vec<RequestDifference> {
-    let mut found = Vec::new();
-    let (Some(old), Some(new)) = (recorded.wire, present.wire) else { return found };
+    let mut differences = Vec::new();
+    let (Some(old), Some(new)) = (recorded.wire, present.wire) else { return differences };
     let mut plainly = |path: &str, old: Option<String>, new: Option<String>| {
         if old != new {
-            found.push(RequestDifference { path: path.to_owned(), recorded: old, present: new });
+            differences.push(RequestDifference { path: path.to_owned(), recorded: old, present: new });
         }
     };
     plainly("model", requested_model(old, recorded), requested_model(new, present));
     plainly("stream", Some(response_format(old, recorded)), Some(response_format(new, present)));
-    let olds = conversation_turns(old, part_of(old, &recorded.body));
-    let news = conversation_turns(new, part_of(new, &present.body));
-    for at in common..olds.len().max(news.len()) {
-        let one = olds.get(at).map(|(_, turn)| normalize_message(old, turn, there));
-        let two = news.get(at).map(|(_, turn)| normalize_message(new, turn, here));
+    let old_turns = conversation_turns(old, part_of(old, &recorded.body));
+    let new_turns = conversation_turns(new, part_of(new, &present.body));
+    for index in common..old_turns.len().max(new_turns.len()) {
+        let old_message =
+            old_turns.get(index).map(|(_, turn)| normalize_message(old, turn, recorded_directories));
+        let new_message =
+            new_turns.get(index).map(|(_, turn)| normalize_message(new, turn, present_directories));
         // The two sides may have different numbers of instructions at the beginning; the path is that of the present
         // request.
-        let path = news.get(at).or(olds.get(at)).map_or("", |(path, _)| path);
-        compare(path, one.as_ref(), two.as_ref(), &mut found);
-        if found.len() >= MAX_DIFFERENCES {
+        let path = new_turns.get(index).or(old_turns.get(index)).map_or("", |(path, _)| path);
+        compare(path, old_message.as_ref(), new_message.as_ref(), &mut differences);
+        if differences.len() >= MAX_DIFFERENCES {
             break;
         }
     }
-    found.truncate(MAX_DIFFERENCES);
-    found
+    differences.truncate(MAX_DIFFERENCES);
+    differences
 }
 
-fn compare(path: &str, old: Option<&Value>, new: Option<&Value>, found: &mut Vec<RequestDifference>) {
-    if found.len() >= MAX_DIFFERENCES || old == new {
+fn compare(path: &str, old: Option<&Value>, new: Option<&Value>, differences: &mut Vec<RequestDifference>) {
+    if differences.len() >= MAX_DIFFERENCES || old == new {
         return;
     }
     match (old, new) {
         (Some(Value::Object(old)), Some(Value::Object(new))) => {
             let added = new.keys().filter(|name| !old.contains_key(*name));
             for name in old.keys().chain(added) {
-                compare(&format!("{path}.{name}"), old.get(name), new.get(name), found);
+                compare(&format!("{path}.{name}"), old.get(name), new.get(name), differences);
             }
         }
         (Some(Value::Array(old)), Some(Value::Array(new))) => {
-            for at in 0..old.len().max(new.len()) {
-                compare(&format!("{path}[{at}]"), old.get(at), new.get(at), found);
+            for index in 0..old.len().max(new.len()) {
+                compare(&format!("{path}[{index}]"), old.get(index), new.get(index), differences);
             }
         }
         _ => {
             let (old, new) = (old.map(value_text), new.map(value_text));
-            let parting = match (&old, &new) {
-                (Some(old), Some(new)) => {
-                    old.chars().zip(new.chars()).take_while(|(one, two)| one == two).count()
-                }
+            let common_chars = match (&old, &new) {
+                (Some(old), Some(new)) => old.chars().zip(new.chars()).take_while(|(a, b)| a == b).count(),
                 _ => 0,
             };
-            let shown = |text: Option<String>| text.map(|text| excerpt_around(&text, parting));
-            found.push(RequestDifference {
+            let excerpt = |text: Option<String>| text.map(|text| excerpt_around(&text, common_chars));
+            differences.push(RequestDifference {
                 path: path.to_owned(),
-                recorded: shown(old),
-                present: shown(new),
+                recorded: excerpt(old),
+                present: excerpt(new),
             });
         }
     }
@@ -85,10 +85,10 @@ fn value_text(value: &Value) -> String {
 }
 
 /// Returns the part of a text around a position, with a mark where something was left out.
-fn excerpt_around(text: &str, at: usize) -> String {
-    let from = at.saturating_sub(CHARS_BEFORE_DIFFERENCE);
+fn excerpt_around(text: &str, position: usize) -> String {
+    let start = position.saturating_sub(CHARS_BEFORE_DIFFERENCE);
     let sign = |left_out: bool| if left_out { "…" } else { "" };
-    let mut rest = text.chars().skip(from);
-    let shown: String = rest.by_ref().take(MAX_EXCERPT_CHARS - 2).collect();
-    format!("{}{shown}{}", sign(from > 0), sign(rest.next().is_some()))
+    let mut rest = text.chars().skip(start);
+    let visible: String = rest.by_ref().take(MAX_EXCERPT_CHARS - 2).collect();
+    format!("{}{visible}{}", sign(start > 0), sign(rest.next().is_some()))
 }

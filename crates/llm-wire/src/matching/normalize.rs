@@ -30,7 +30,7 @@ const METADATA: [&str; 12] = [
 pub(super) struct RequestFingerprint {
     pub(super) wire: Option<Wire>,
     /// Method and path. For a known wire, only whether a stream is wanted and in which format.
-    pub(super) place: String,
+    pub(super) method_and_path: String,
     pub(super) model: Option<String>,
     /// A hash of each message of the conversation.
     pub(super) messages: Vec<u64>,
@@ -47,14 +47,14 @@ impl RequestFingerprint {
     pub(super) fn from_request(
         request: &ModelRequest,
         directories: &Directories,
-        seen: &mut HashMap<u64, u64>,
+        hash_cache: &mut HashMap<u64, u64>,
     ) -> Self {
         let Some(wire) = request.wire else {
             let path = normalize_text(&request.path, directories);
             let body = map_texts(&request.body, &mut |text| normalize_text(text, directories));
             return Self {
                 wire: None,
-                place: format!("{} {path}", request.method),
+                method_and_path: format!("{} {path}", request.method),
                 model: None,
                 messages: vec![hash(&body)],
                 rest: 0,
@@ -63,7 +63,7 @@ impl RequestFingerprint {
             };
         };
         let mut once = |value: &Value, message: bool, make: &dyn Fn(&Value) -> Value| {
-            *seen.entry(hash(&(wire, message, value))).or_insert_with(|| hash(&make(value)))
+            *hash_cache.entry(hash(&(wire, message, value))).or_insert_with(|| hash(&make(value)))
         };
         let body = part_of(wire, &request.body);
         let turns = conversation_turns(wire, body);
@@ -78,7 +78,7 @@ impl RequestFingerprint {
         }
         Self {
             wire: Some(wire),
-            place: response_format(wire, request),
+            method_and_path: response_format(wire, request),
             model: requested_model(wire, request),
             messages,
             rest: rest.finish(),
@@ -92,14 +92,14 @@ impl RequestFingerprint {
     /// Whether two requests ask the same, regardless of the rest.
     pub(super) fn asks_the_same(&self, other: &Self) -> bool {
         self.wire == other.wire
-            && self.place == other.place
+            && self.method_and_path == other.method_and_path
             && self.model == other.model
             && self.messages == other.messages
     }
 
     /// Returns how many messages two conversations have in common at their beginning.
     pub(super) fn in_common(&self, other: &Self) -> usize {
-        self.messages.iter().zip(&other.messages).take_while(|(one, two)| one == two).count()
+        self.messages.iter().zip(&other.messages).take_while(|(a, b)| a == b).count()
     }
 }
 
@@ -122,13 +122,13 @@ pub(super) fn response_format(wire: Wire, request: &ModelRequest) -> String {
 
 /// Returns the model that is asked.
 pub(super) fn requested_model(wire: Wire, request: &ModelRequest) -> Option<String> {
-    let named = || request.body["model"].as_str().map(str::to_owned);
+    let body_model = || request.body["model"].as_str().map(str::to_owned);
     if wire != Wire::Gemini {
-        return named();
+        return body_model();
     }
     let address = request.path.split('?').next().unwrap_or_default();
-    let (before, _) = address.rsplit_once(':').unwrap_or((address, ""));
-    before.rsplit_once("models/").map(|(_, model)| model.to_owned()).or_else(named)
+    let (path_prefix, _) = address.rsplit_once(':').unwrap_or((address, ""));
+    path_prefix.rsplit_once("models/").map(|(_, model)| model.to_owned()).or_else(body_model)
 }
 
 /// Returns the field that holds the conversation.
@@ -175,8 +175,8 @@ fn other_fields(wire: Wire, body: &Value) -> impl Iterator<Item = (&str, &Value)
 
 /// Returns the normal form of a message.
 pub(super) fn normalize_message(wire: Wire, message: &Value, directories: &Directories) -> Value {
-    let mut made = map_texts(message, &mut |text| normalize_text(text, directories));
-    let Value::Object(fields) = &mut made else { return made };
+    let mut normal = map_texts(message, &mut |text| normalize_text(text, directories));
+    let Value::Object(fields) = &mut normal else { return normal };
     fields.retain(|_, value| !value.is_null());
     match wire {
         Wire::Messages | Wire::Chat => {
@@ -184,13 +184,13 @@ pub(super) fn normalize_message(wire: Wire, message: &Value, directories: &Direc
                 without_cache_marks(blocks);
             }
             without_cache_marks_here(fields);
-            one_text(fields, "content");
+            unify_text(fields, "content");
         }
         Wire::Responses => {
             // The agent generated it for itself. A result refers to its call by `call_id`, which came from the server.
             fields.remove("id");
             fields.remove("internal_chat_message_metadata_passthrough");
-            one_text(fields, "content");
+            unify_text(fields, "content");
         }
         Wire::Gemini => {
             for part in fields.get_mut("parts").and_then(Value::as_array_mut).into_iter().flatten() {
@@ -205,18 +205,18 @@ pub(super) fn normalize_message(wire: Wire, message: &Value, directories: &Direc
             }
         }
     }
-    made
+    normal
 }
 
 /// Returns the normal form of instructions, tools and settings.
 fn normalize_setting(value: &Value, directories: &Directories) -> Value {
-    let mut made = map_texts(value, &mut |text| normalize_instructions(text, directories));
-    without_cache_marks(&mut made);
-    if let Value::Array(blocks) = &mut made {
+    let mut normal = map_texts(value, &mut |text| normalize_instructions(text, directories));
+    without_cache_marks(&mut normal);
+    if let Value::Array(blocks) = &mut normal {
         // Claude Code's first block is a line about billing, with a number that changes.
         blocks.retain(|block| block["text"] != "");
     }
-    made
+    normal
 }
 
 /// Removes cache marks, which move from message to message. Inside a call's input they would be content.
@@ -236,7 +236,7 @@ fn without_cache_marks_here(fields: &mut Map<String, Value>) {
 }
 
 /// Unifies a single text and a list with a single text: agents switch between the two when they add a cache mark.
-fn one_text(fields: &mut Map<String, Value>, name: &str) {
+fn unify_text(fields: &mut Map<String, Value>, name: &str) {
     let Some(Value::Array(parts)) = fields.get(name) else { return };
     let [Value::Object(part)] = parts.as_slice() else { return };
     let kind = part.get("type").and_then(Value::as_str);
@@ -252,7 +252,7 @@ fn one_text(fields: &mut Map<String, Value>, name: &str) {
 /// Returns a value with all its texts converted by `text`.
 pub(super) fn map_texts(value: &Value, text: &mut dyn FnMut(&str) -> String) -> Value {
     match value {
-        Value::String(said) => Value::String(text(said)),
+        Value::String(string) => Value::String(text(string)),
         Value::Array(values) => values.iter().map(|value| map_texts(value, text)).collect(),
         Value::Object(fields) => fields
             .iter()

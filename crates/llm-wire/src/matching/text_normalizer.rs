@@ -32,7 +32,7 @@ impl Directories {
             let dashed = |letter: char| if letter.is_ascii_alphanumeric() { letter } else { '-' };
             all.push((path.chars().map(dashed).collect(), name));
             let passing = name.contains("tmp") || name.contains("temp");
-            if passing && !temporary.iter().any(|known| known.strip_suffix('/') == Some(name)) {
+            if passing && !temporary.iter().any(|directory| directory.strip_suffix('/') == Some(name)) {
                 temporary.push(format!("{name}/"));
             }
         }
@@ -104,44 +104,44 @@ fn replace_at_marker(
     marker: &[u8],
     mut find: impl FnMut(&str, usize) -> Option<(usize, usize, &'static str)>,
 ) {
-    let mut made = String::new();
-    let mut done = 0;
-    for at in memmem::find_iter(text.as_bytes(), marker) {
-        if let Some((from, to, new)) = find(text, at)
-            && from >= done
+    let mut replaced = String::new();
+    let mut copied = 0;
+    for offset in memmem::find_iter(text.as_bytes(), marker) {
+        if let Some((start, end, new)) = find(text, offset)
+            && start >= copied
         {
-            made.push_str(&text[done..from]);
-            made.push_str(new);
-            done = to;
+            replaced.push_str(&text[copied..start]);
+            replaced.push_str(new);
+            copied = end;
         }
     }
-    if done > 0 {
-        made.push_str(&text[done..]);
-        *text = made;
+    if copied > 0 {
+        replaced.push_str(&text[copied..]);
+        *text = replaced;
     }
 }
 
 /// Whether a match is a whole path, or the whole beginning of a longer one, and not the middle of another name.
-fn stands_alone(text: &str, from: usize, to: usize) -> bool {
+fn stands_alone(text: &str, start: usize, end: usize) -> bool {
     let part_of_name =
         |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.') || byte >= 0x80;
-    let (before, after) = (&text.as_bytes()[..from], &text.as_bytes()[to..]);
+    let (preceding, following) = (&text.as_bytes()[..start], &text.as_bytes()[end..]);
     // In the name of a project's folder, more of the path follows after a dash. A short one could be an ordinary word,
     // and is recognized only by what precedes it.
-    let path = &text.as_bytes()[from..to];
+    let path = &text.as_bytes()[start..end];
     let dashed = path.starts_with(b"-");
     let short = path.iter().filter(|byte| **byte == b'-').count() < 2;
-    if dashed && short && !before.ends_with(b"/projects/") {
+    if dashed && short && !preceding.ends_with(b"/projects/") {
         return false;
     }
-    let open = match after {
+    let open = match following {
         [b'-', ..] if dashed => false,
         // A dot may end a sentence.
         [b'.', next, ..] => part_of_name(*next),
         [b'.'] | [] => false,
         [next, ..] => part_of_name(*next),
     };
-    !open && (dashed || !before.last().is_some_and(|byte| part_of_name(*byte)))
+    !open && (dashed || !preceding.last().is_some_and(|byte| part_of_name(*byte)))
 }
 
 /// Returns the length of a value at the beginning of the text after its label.
@@ -200,9 +200,9 @@ fn numbers_length(text: &str) -> Option<usize> {
 const IDS: [&str; 7] =
     ["agentId", "agent_id", "sessionId", "session_id", "Session ID", "session id", "SendMessage with to"];
 
-fn labelled_id(text: &str, at: usize) -> Option<(usize, usize, &'static str)> {
-    let gap = run(&text[at..], |letter| ":=\\\"' ".contains(letter));
-    let begin = at + gap;
+fn labelled_id(text: &str, index: usize) -> Option<(usize, usize, &'static str)> {
+    let gap = run(&text[index..], |letter| ":=\\\"' ".contains(letter));
+    let begin = index + gap;
     let id = &text[begin..];
     let id = &id[..run(id, |letter| letter.is_ascii_alphanumeric() || "-_".contains(letter))];
     let hex = id.len() >= 12
@@ -218,20 +218,20 @@ fn find_uuid(text: &str, dash: usize) -> Option<(usize, usize, &'static str)> {
     let bytes = text.as_bytes();
     let from = dash.checked_sub(8)?;
     let form = bytes.get(from..from + 36)?;
-    let fits = form.iter().enumerate().all(|(at, byte)| match at {
+    let fits = form.iter().enumerate().all(|(index, byte)| match index {
         8 | 13 | 18 | 23 => *byte == b'-',
         _ => byte.is_ascii_hexdigit(),
     });
     let alone = |byte: Option<&u8>| !byte.is_some_and(u8::is_ascii_alphanumeric);
-    let before = from.checked_sub(1).and_then(|at| bytes.get(at));
-    (fits && alone(before) && alone(bytes.get(from + 36))).then_some((from, from + 36, "<id>"))
+    let preceding = from.checked_sub(1).and_then(|index| bytes.get(index));
+    (fits && alone(preceding) && alone(bytes.get(from + 36))).then_some((from, from + 36, "<id>"))
 }
 
 /// Returns a generated name below the temporary directory: `tmp.Xy12…`, `tmpab12…`, `name-Xy12ab`.
 fn find_temporary_name(text: &str, begin: usize) -> Option<(usize, usize, &'static str)> {
     let name = &text[begin..];
     let name = &name[..run(name, |letter| letter.is_ascii_alphanumeric() || "._-".contains(letter))];
-    let whole = (begin, begin + name.len(), "<id>");
+    let full_match = (begin, begin + name.len(), "<id>");
     let mixed = |text: &str| {
         let has = |kind: fn(&char) -> bool| text.chars().any(|letter| kind(&letter));
         text.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_')
@@ -239,10 +239,10 @@ fn find_temporary_name(text: &str, begin: usize) -> Option<(usize, usize, &'stat
             && has(char::is_ascii_alphabetic)
     };
     if let Some(random) = name.strip_prefix("tmp.").filter(|random| (6..=12).contains(&random.len())) {
-        return mixed(random).then_some(whole);
+        return mixed(random).then_some(full_match);
     }
     if let Some(random) = name.strip_prefix("tmp").filter(|random| random.len() == 8) {
-        return mixed(random).then_some(whole);
+        return mixed(random).then_some(full_match);
     }
     let random = name.rsplit_once('-')?.1;
     (random.len() == 6 && mixed(random)).then_some((begin + name.len() - 6, begin + name.len(), "<id>"))
@@ -254,29 +254,29 @@ fn replace_times(text: &mut String) {
     if text.len() < TIMESTAMP_DIGITS {
         return;
     }
-    let (mut made, mut done, mut at) = (String::new(), 0, 0);
+    let (mut replaced, mut copied_to, mut index) = (String::new(), 0, 0);
     let bytes = text.as_bytes();
-    while at < bytes.len() {
-        if !bytes[at].is_ascii_digit() {
-            at += 1;
+    while index < bytes.len() {
+        if !bytes[index].is_ascii_digit() {
+            index += 1;
             continue;
         }
-        let length = bytes[at..].iter().take_while(|byte| byte.is_ascii_digit()).count();
+        let length = bytes[index..].iter().take_while(|byte| byte.is_ascii_digit()).count();
         // Inside a name it is still a time (`read_1794766863483_0`); after a decimal point it is a fraction.
-        let fraction = at > 0 && (bytes[at - 1] == b'.' || bytes[at - 1].is_ascii_alphabetic());
+        let fraction = index > 0 && (bytes[index - 1] == b'.' || bytes[index - 1].is_ascii_alphabetic());
         if length == TIMESTAMP_DIGITS
             && !fraction
-            && text[at..at + TIMESTAMP_DIGITS].parse().is_ok_and(is_time)
+            && text[index..index + TIMESTAMP_DIGITS].parse().is_ok_and(is_time)
         {
-            made.push_str(&text[done..at]);
-            made.push_str("<time>");
-            done = at + TIMESTAMP_DIGITS;
+            replaced.push_str(&text[copied_to..index]);
+            replaced.push_str("<time>");
+            copied_to = index + TIMESTAMP_DIGITS;
         }
-        at += length;
+        index += length;
     }
-    if done > 0 {
-        made.push_str(&text[done..]);
-        *text = made;
+    if copied_to > 0 {
+        replaced.push_str(&text[copied_to..]);
+        *text = replaced;
     }
 }
 

@@ -61,7 +61,7 @@ fn parse_calls(message: &Value) -> impl Iterator<Item = ContentPart> {
 pub(super) fn read(documents: &Documents) -> Reading {
     let mut reading = Reading::default();
     let mut finished = false;
-    for (at, value) in documents.values().enumerate() {
+    for (index, value) in documents.values().enumerate() {
         let rest = &mut reading.rest;
         rest.model = string(&value["model"]).or(rest.model.take());
         if let Some(counted) = parse_usage(&value["usage"]) {
@@ -79,45 +79,45 @@ pub(super) fn read(documents: &Documents) -> Reading {
         }
         for holder in ["message", "delta"] {
             if choice[holder].is_object() {
-                add_message(&mut reading, at, &choice[holder], &format!("/choices/0/{holder}"));
+                add_message(&mut reading, index, &choice[holder], &format!("/choices/0/{holder}"));
             }
         }
     }
-    reading.rest.complete = finished || documents.done;
+    reading.rest.complete = finished || documents.is_complete;
     reading
 }
 
-fn add_message(reading: &mut Reading, at: usize, message: &Value, pointer: &str) {
+fn add_message(reading: &mut Reading, document: usize, message: &Value, pointer: &str) {
     const THOUGHT: (usize, usize) = (0, 0);
     const TEXT: (usize, usize) = (0, 1);
     const REFUSAL: (usize, usize) = (0, 2);
-    let holds = |field: &str| message[field].as_str().is_some_and(|text| !text.is_empty());
-    if let Some(field) = THOUGHTS.into_iter().find(|field| holds(field)) {
+    let has_text = |field: &str| message[field].as_str().is_some_and(|text| !text.is_empty());
+    if let Some(field) = THOUGHTS.into_iter().find(|field| has_text(field)) {
         let slot = reading.slot(THOUGHT, || Kind::Thought);
-        slot.pieces.push(TextPosition::text(at, format!("{pointer}/{field}")));
+        slot.pieces.push(TextPosition::text(document, format!("{pointer}/{field}")));
     }
     for (key, field) in [(TEXT, "content"), (REFUSAL, "refusal")] {
-        if holds(field) {
+        if has_text(field) {
             reading
                 .slot(key, || Kind::Text)
                 .pieces
-                .push(TextPosition::text(at, format!("{pointer}/{field}")));
+                .push(TextPosition::text(document, format!("{pointer}/{field}")));
         }
     }
-    for (place, call) in message["tool_calls"].as_array().into_iter().flatten().enumerate() {
-        let index = index_of(reading, call, place);
+    for (position, call) in message["tool_calls"].as_array().into_iter().flatten().enumerate() {
+        let index = index_of(reading, call, position);
         let function = &call["function"];
         let slot = reading.slot((1, index), || Kind::Input { id: None, name: String::new(), plain: false });
         if let Kind::Input { id, name, .. } = &mut slot.kind {
             *id = string(&call["id"]).filter(|id| !id.is_empty()).or(id.take());
-            if let Some(said) = function["name"].as_str().filter(|said| !said.is_empty()) {
-                said.clone_into(name);
+            if let Some(chunk) = function["name"].as_str().filter(|chunk| !chunk.is_empty()) {
+                chunk.clone_into(name);
             }
         }
-        let pointer = format!("{pointer}/tool_calls/{place}/function/arguments");
+        let pointer = format!("{pointer}/tool_calls/{position}/function/arguments");
         match &function["arguments"] {
-            Value::String(_) => slot.pieces.push(TextPosition::text(at, pointer)),
-            Value::Object(_) => slot.pieces.push(TextPosition::document(at, pointer)),
+            Value::String(_) => slot.pieces.push(TextPosition::text(document, pointer)),
+            Value::Object(_) => slot.pieces.push(TextPosition::document(document, pointer)),
             _ => {}
         }
     }
@@ -125,11 +125,11 @@ fn add_message(reading: &mut Reading, at: usize, message: &Value, pointer: &str)
 
 /// Returns the index of the call that a chunk belongs to. Some servers omit the index and send every call complete; then
 /// a new id starts a new call.
-fn index_of(reading: &Reading, call: &Value, place: usize) -> usize {
+fn index_of(reading: &Reading, call: &Value, position: usize) -> usize {
     if let Some(index) = call["index"].as_u64() {
-        return usize::try_from(index).unwrap_or(place);
+        return usize::try_from(index).unwrap_or(position);
     }
-    let Some(new) = call["id"].as_str().filter(|id| !id.is_empty()) else { return place };
+    let Some(new) = call["id"].as_str().filter(|id| !id.is_empty()) else { return position };
     let mut calls = reading.slots.iter().filter_map(|slot| match &slot.kind {
         Kind::Input { id, .. } => Some((id.as_deref(), slot.key.1)),
         _ => None,

@@ -9,9 +9,9 @@ use crate::documents::Documents;
 
 pub(super) fn summarize_request(path: &str, body: &Value) -> RequestSummary {
     let address = path.split(['?', '#']).next().unwrap_or_default();
-    let (before, method) = address.rsplit_once(':').unwrap_or((address, ""));
-    let named = before.rsplit_once("models/").map(|(_, model)| model.to_owned());
-    let model = named.or_else(|| string(&body["model"]));
+    let (path_prefix, method) = address.rsplit_once(':').unwrap_or((address, ""));
+    let named_model = path_prefix.rsplit_once("models/").map(|(_, model)| model.to_owned());
+    let model = named_model.or_else(|| string(&body["model"]));
     let body = unwrap_body(body, "request");
     let mut messages = Vec::new();
     for content in body["contents"].as_array().into_iter().flatten() {
@@ -55,10 +55,10 @@ fn parse_part(model: bool, part: &Value) -> ContentPart {
     if result.is_object() {
         let response = &result["response"];
         let failed = !response["error"].is_null();
-        let told = ["output", "error"].iter().find_map(|key| response[*key].as_str());
+        let result_text = ["output", "error"].iter().find_map(|key| response[*key].as_str());
         return ContentPart::Result {
             id: string(&result["id"]).or_else(|| string(&result["name"])),
-            text: told.map_or_else(|| response.to_string(), str::to_owned),
+            text: result_text.map_or_else(|| response.to_string(), str::to_owned),
             failed,
         };
     }
@@ -108,14 +108,14 @@ pub(super) fn read(documents: &Documents) -> Reading {
 
 /// Adds a chunk. Nothing on this wire says which text a chunk belongs to: it continues the previous one if that is of the
 /// same kind.
-fn add_chunk(reading: &mut Reading, at: usize, part: &Value, pointer: &str) {
+fn add_chunk(reading: &mut Reading, document: usize, part: &Value, pointer: &str) {
     let next = (reading.slots.len(), 0);
     let call = &part["functionCall"];
     if call.is_object() {
         let name = string(&call["name"]).unwrap_or_default();
         let slot = reading.slot(next, || Kind::Input { id: string(&call["id"]), name, plain: false });
         if call["args"].is_object() {
-            slot.pieces.push(TextPosition::document(at, format!("{pointer}/functionCall/args")));
+            slot.pieces.push(TextPosition::document(document, format!("{pointer}/functionCall/args")));
         }
         return;
     }
@@ -124,7 +124,7 @@ fn add_chunk(reading: &mut Reading, at: usize, part: &Value, pointer: &str) {
     }
     let kind = if part["thought"] == true { Kind::Thought } else { Kind::Text };
     let key = reading.slots.last().filter(|slot| slot.kind == kind).map_or(next, |slot| slot.key);
-    reading.slot(key, || kind).pieces.push(TextPosition::text(at, format!("{pointer}/text")));
+    reading.slot(key, || kind).pieces.push(TextPosition::text(document, format!("{pointer}/text")));
 }
 
 /// Reads token counts. On this wire, prompt tokens include those read from a cache, and thoughts are counted separately.

@@ -68,7 +68,7 @@ pub(super) fn read(documents: &Documents) -> Reading {
                 for (index, block) in value["content"].as_array().into_iter().flatten().enumerate() {
                     begin_block(&mut reading, at, index, block, &format!("/content/{index}"), true);
                 }
-                reading.rest.complete |= documents.done;
+                reading.rest.complete |= documents.is_complete;
             }
             Some("message_start") => start(&mut reading.rest, &value["message"]),
             Some("content_block_start") => {
@@ -131,7 +131,14 @@ fn update_usage(rest: &mut ResponseSummary, counts: &Value) {
 }
 
 /// Starts a block, which may already have content. In a stream, a block starts with an empty input that has no meaning.
-fn begin_block(reading: &mut Reading, at: usize, index: usize, block: &Value, pointer: &str, whole: bool) {
+fn begin_block(
+    reading: &mut Reading,
+    document: usize,
+    index: usize,
+    block: &Value,
+    pointer: &str,
+    is_complete: bool,
+) {
     let (kind, field) = match block["type"].as_str() {
         Some("text") => (Kind::Text, "text"),
         Some("thinking") => (Kind::Thought, "thinking"),
@@ -141,24 +148,24 @@ fn begin_block(reading: &mut Reading, at: usize, index: usize, block: &Value, po
         }
         _ => return,
     };
-    let place = format!("{pointer}/{field}");
-    let holds = match &block[field] {
+    let value_pointer = format!("{pointer}/{field}");
+    let has_content = match &block[field] {
         Value::String(text) => !text.is_empty(),
-        Value::Object(map) => whole || !map.is_empty(),
+        Value::Object(map) => is_complete || !map.is_empty(),
         _ => false,
     };
     let is_call = matches!(kind, Kind::Input { .. });
     let slot = reading.slot((index, 0), || kind);
-    if holds {
+    if has_content {
         slot.pieces.push(if is_call {
-            TextPosition::document(at, place)
+            TextPosition::document(document, value_pointer)
         } else {
-            TextPosition::text(at, place)
+            TextPosition::text(document, value_pointer)
         });
     }
 }
 
-fn add_delta(reading: &mut Reading, at: usize, value: &Value) {
+fn add_delta(reading: &mut Reading, document: usize, value: &Value) {
     let (kind, field): (fn() -> Kind, _) = match value["delta"]["type"].as_str() {
         Some("text_delta") => (|| Kind::Text, "text"),
         Some("thinking_delta") => (|| Kind::Thought, "thinking"),
@@ -172,6 +179,6 @@ fn add_delta(reading: &mut Reading, at: usize, value: &Value) {
         reading
             .slot((index_of(value), 0), kind)
             .pieces
-            .push(TextPosition::text(at, format!("/delta/{field}")));
+            .push(TextPosition::text(document, format!("/delta/{field}")));
     }
 }

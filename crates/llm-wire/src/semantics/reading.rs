@@ -76,9 +76,9 @@ impl Slot {
     /// Returns the whole text.
     pub(crate) fn text(&self, documents: &Documents) -> String {
         if self.pieces.is_empty() {
-            return self.repeats.last().map(|place| place.read(documents)).unwrap_or_default();
+            return self.repeats.last().map(|position| position.read(documents)).unwrap_or_default();
         }
-        self.pieces.iter().map(|place| place.read(documents)).collect()
+        self.pieces.iter().map(|position| position.read(documents)).collect()
     }
 }
 
@@ -94,11 +94,11 @@ impl Reading {
     /// Returns the slot with a key, and creates it if there is none.
     pub(crate) fn slot(&mut self, key: (usize, usize), kind: impl FnOnce() -> Kind) -> &mut Slot {
         // The one that grows is nearly always the last.
-        let at = self.slots.iter().rposition(|slot| slot.key == key).unwrap_or_else(|| {
+        let index = self.slots.iter().rposition(|slot| slot.key == key).unwrap_or_else(|| {
             self.slots.push(Slot { key, kind: kind(), pieces: Vec::new(), repeats: Vec::new() });
             self.slots.len() - 1
         });
-        &mut self.slots[at]
+        &mut self.slots[index]
     }
 
     /// Returns the parts of the answer, in order. Empty texts are left out.
@@ -107,12 +107,12 @@ impl Reading {
         for slot in self.slots {
             let text = slot.text(documents);
             match slot.kind {
-                Kind::Text if !text.is_empty() => answered.said.push(ContentPart::Model(text)),
-                Kind::Thought if !text.is_empty() => answered.said.push(ContentPart::Thought(text)),
+                Kind::Text if !text.is_empty() => answered.content.push(ContentPart::Model(text)),
+                Kind::Thought if !text.is_empty() => answered.content.push(ContentPart::Thought(text)),
                 Kind::Text | Kind::Thought => {}
                 Kind::Input { id, name, plain } => {
                     let input = if plain { Value::String(text) } else { super::input_of(&text) };
-                    answered.said.push(ContentPart::Call(WireCall { id, name, input }));
+                    answered.content.push(ContentPart::Call(WireCall { id, name, input }));
                 }
             }
         }

@@ -85,27 +85,31 @@ fn call_parts(item: &Value) -> Option<(String, &'static str)> {
 
 pub(super) fn read(documents: &Documents) -> Reading {
     let mut reading = Reading::default();
-    for (at, value) in documents.values().enumerate() {
+    for (index, value) in documents.values().enumerate() {
         let kind = value["type"].as_str().unwrap_or_default();
         let number = |field: &str| value[field].as_u64().and_then(|number| usize::try_from(number).ok());
         let output = number("output_index").unwrap_or(0);
         let within = number("content_index").or_else(|| number("summary_index")).unwrap_or(0);
         match kind {
-            "response.output_item.added" => add_item(&mut reading, at, output, &value["item"], "/item", true),
-            "response.output_item.done" => add_item(&mut reading, at, output, &value["item"], "/item", false),
+            "response.output_item.added" => {
+                add_item(&mut reading, index, output, &value["item"], "/item", true)
+            }
+            "response.output_item.done" => {
+                add_item(&mut reading, index, output, &value["item"], "/item", false)
+            }
             "response.completed" | "response.failed" | "response.incomplete" => {
-                add_response(&mut reading, at, &value["response"], "/response");
+                add_response(&mut reading, index, &value["response"], "/response");
                 reading.rest.complete = true;
             }
             _ if kind.starts_with("response.") => {
                 if let Some(model) = value["response"]["model"].as_str() {
                     reading.rest.model = Some(model.to_owned());
                 }
-                add_chunk(&mut reading, at, kind, (output, within), value);
+                add_chunk(&mut reading, index, kind, (output, within), value);
             }
             _ if value["object"] == "response" => {
-                add_response(&mut reading, at, value, "");
-                reading.rest.complete |= documents.done;
+                add_response(&mut reading, index, value, "");
+                reading.rest.complete |= documents.is_complete;
             }
             _ => {
                 if let Some(error) = error_of(value) {
@@ -123,8 +127,14 @@ const SUMMARY: usize = 1 << 20;
 const RAW_THOUGHT: usize = 1 << 21;
 
 /// Adds a chunk of a text, or the repeated text at its end.
-fn add_chunk(reading: &mut Reading, at: usize, kind: &str, (output, within): (usize, usize), value: &Value) {
-    let Some((what, end)) = kind.strip_prefix("response.").and_then(|kind| kind.rsplit_once('.')) else {
+fn add_chunk(
+    reading: &mut Reading,
+    document: usize,
+    kind: &str,
+    (output, part_index): (usize, usize),
+    value: &Value,
+) {
+    let Some((part_kind, end)) = kind.strip_prefix("response.").and_then(|kind| kind.rsplit_once('.')) else {
         return;
     };
     let input = || Kind::Input {
@@ -132,19 +142,19 @@ fn add_chunk(reading: &mut Reading, at: usize, kind: &str, (output, within): (us
         name: string(&value["name"]).unwrap_or_default(),
         plain: false,
     };
-    let plain = || Kind::Input { id: string(&value["item_id"]), name: String::new(), plain: true };
-    let (key, made, field): (usize, &dyn Fn() -> Kind, _) = match what {
-        "output_text" => (within, &|| Kind::Text, "text"),
-        "refusal" => (within, &|| Kind::Text, "refusal"),
-        "reasoning_summary_text" => (SUMMARY + within, &|| Kind::Thought, "text"),
-        "reasoning_text" => (RAW_THOUGHT + within, &|| Kind::Thought, "text"),
+    let plain_input = || Kind::Input { id: string(&value["item_id"]), name: String::new(), plain: true };
+    let (key, make_kind, field): (usize, &dyn Fn() -> Kind, _) = match part_kind {
+        "output_text" => (part_index, &|| Kind::Text, "text"),
+        "refusal" => (part_index, &|| Kind::Text, "refusal"),
+        "reasoning_summary_text" => (SUMMARY + part_index, &|| Kind::Thought, "text"),
+        "reasoning_text" => (RAW_THOUGHT + part_index, &|| Kind::Thought, "text"),
         "function_call_arguments" | "mcp_call_arguments" => (0, &input, "arguments"),
-        "custom_tool_call_input" => (0, &plain, "input"),
+        "custom_tool_call_input" => (0, &plain_input, "input"),
         "content_part" | "reasoning_summary_part" => {
-            let base = if what == "content_part" { 0 } else { SUMMARY };
+            let base = if part_kind == "content_part" { 0 } else { SUMMARY };
             let part = &value["part"];
             if end == "done" {
-                part_of(reading, at, (output, base + within), part, "/part", base == SUMMARY);
+                part_of(reading, document, (output, base + part_index), part, "/part", base == SUMMARY);
             }
             return;
         }
@@ -152,12 +162,12 @@ fn add_chunk(reading: &mut Reading, at: usize, kind: &str, (output, within): (us
     };
     match end {
         "delta" if value["delta"].is_string() => {
-            let slot = reading.slot((output, key), made);
-            slot.pieces.push(TextPosition::text(at, "/delta"));
+            let slot = reading.slot((output, key), make_kind);
+            slot.pieces.push(TextPosition::text(document, "/delta"));
         }
         "done" if value[field].is_string() => {
-            let slot = reading.slot((output, key), made);
-            slot.repeats.push(TextPosition::text(at, format!("/{field}")));
+            let slot = reading.slot((output, key), make_kind);
+            slot.repeats.push(TextPosition::text(document, format!("/{field}")));
         }
         _ => {}
     }
@@ -166,7 +176,7 @@ fn add_chunk(reading: &mut Reading, at: usize, kind: &str, (output, within): (us
 /// Adds a part that is repeated as a whole.
 fn part_of(
     reading: &mut Reading,
-    at: usize,
+    index: usize,
     key: (usize, usize),
     part: &Value,
     pointer: &str,
@@ -175,46 +185,60 @@ fn part_of(
     for field in ["text", "refusal"] {
         if part[field].is_string() {
             let slot = reading.slot(key, || if thought { Kind::Thought } else { Kind::Text });
-            slot.repeats.push(TextPosition::text(at, format!("{pointer}/{field}")));
+            slot.repeats.push(TextPosition::text(index, format!("{pointer}/{field}")));
         }
     }
 }
 
-/// Adds an item, at its beginning (`begun`) or complete.
-fn add_item(reading: &mut Reading, at: usize, output: usize, item: &Value, pointer: &str, begun: bool) {
+/// Adds an item, at its start (`is_start`) or complete.
+fn add_item(
+    reading: &mut Reading,
+    document: usize,
+    output: usize,
+    item: &Value,
+    pointer: &str,
+    is_start: bool,
+) {
     if let Some((name, field)) = call_parts(item) {
         let id = string(&item["call_id"]).or(string(&item["id"]));
         let plain = field == "input";
-        let made = Kind::Input { id, name, plain };
-        let slot = reading.slot((output, 0), || made.clone());
-        slot.kind = made;
-        let place = format!("{pointer}/{field}");
+        let input_kind = Kind::Input { id, name, plain };
+        let slot = reading.slot((output, 0), || input_kind.clone());
+        slot.kind = input_kind;
+        let value_pointer = format!("{pointer}/{field}");
         match &item[field] {
-            Value::String(text) if !begun || !text.is_empty() => {
-                slot.repeats.push(TextPosition::text(at, place))
+            Value::String(text) if !is_start || !text.is_empty() => {
+                slot.repeats.push(TextPosition::text(document, value_pointer))
             }
-            Value::Object(_) => slot.repeats.push(TextPosition::document(at, place)),
+            Value::Object(_) => slot.repeats.push(TextPosition::document(document, value_pointer)),
             _ => {}
         }
         return;
     }
-    if begun {
+    if is_start {
         return;
     }
     for (index, part) in item["content"].as_array().into_iter().flatten().enumerate() {
         let thought = item["type"] == "reasoning";
         let key = if thought { RAW_THOUGHT + index } else { index };
-        part_of(reading, at, (output, key), part, &format!("{pointer}/content/{index}"), thought);
+        part_of(reading, document, (output, key), part, &format!("{pointer}/content/{index}"), thought);
     }
     for (index, part) in item["summary"].as_array().into_iter().flatten().enumerate() {
-        part_of(reading, at, (output, SUMMARY + index), part, &format!("{pointer}/summary/{index}"), true);
+        part_of(
+            reading,
+            document,
+            (output, SUMMARY + index),
+            part,
+            &format!("{pointer}/summary/{index}"),
+            true,
+        );
     }
 }
 
 /// Reads the whole response: the answer to a request without streaming, or the last event of a stream.
-fn add_response(reading: &mut Reading, at: usize, response: &Value, pointer: &str) {
+fn add_response(reading: &mut Reading, document: usize, response: &Value, pointer: &str) {
     for (index, value) in response["output"].as_array().into_iter().flatten().enumerate() {
-        add_item(reading, at, index, value, &format!("{pointer}/output/{index}"), false);
+        add_item(reading, document, index, value, &format!("{pointer}/output/{index}"), false);
     }
     let rest: &mut ResponseSummary = &mut reading.rest;
     rest.model = string(&response["model"]).or(rest.model.take());

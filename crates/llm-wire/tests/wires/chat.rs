@@ -54,7 +54,7 @@ fn a_stream() {
     let read = answered(Wire::Chat, stream());
     assert_eq!(read.model.as_deref(), Some("gpt-5-2025-08-07"));
     assert_eq!(
-        read.said,
+        read.content,
         [
             ContentPart::Thought("Well.".into()),
             ContentPart::Model("Two files.".into()),
@@ -84,7 +84,7 @@ fn a_document() {
         })
         .to_string(),
     );
-    assert_eq!(read.said, [ContentPart::Model("Hi".into()), call("c1", "f", json!("not json"))]);
+    assert_eq!(read.content, [ContentPart::Model("Hi".into()), call("c1", "f", json!("not json"))]);
     assert_eq!(read.usage, Some(TokenUsage { input: 7, output: 1, ..TokenUsage::default() }));
     assert!(read.complete);
 }
@@ -97,14 +97,14 @@ fn calls_without_an_index_are_told_apart_by_their_ids() {
     };
     let read = answered(Wire::Chat, unnamed(&[whole("c1", "a"), whole("c2", "b")]));
     let calls = [call("c1", "read", json!({"path": "a"})), call("c2", "read", json!({"path": "b"}))];
-    assert_eq!(read.said, calls);
+    assert_eq!(read.content, calls);
 }
 
 #[test]
 fn a_document_without_its_end_is_not_complete() {
     let body = json!({"choices": [{"finish_reason": "stop", "message": {"content": "Hi"}}]}).to_string();
     let cut = answered(Wire::Chat, &body[..body.len() - 1]);
-    assert_eq!((cut.said, cut.complete), (vec![ContentPart::Model("Hi".into())], false));
+    assert_eq!((cut.content, cut.complete), (vec![ContentPart::Model("Hi".into())], false));
 }
 
 #[test]
@@ -114,7 +114,7 @@ fn errors() {
     assert_eq!(answered(Wire::Chat, error.to_string()).error.as_deref(), Some("Rate limit"));
     let within = answered(Wire::Chat, unnamed(&[chunk(json!({"content": "so"}), Value::Null), error]));
     assert_eq!(within.error.as_deref(), Some("Rate limit"));
-    assert_eq!(within.said, [ContentPart::Model("so".into())]);
+    assert_eq!(within.content, [ContentPart::Model("so".into())]);
     let plain = answered(Wire::Chat, r#"{"error":"no such model"}"#);
     assert_eq!(plain.error.as_deref(), Some("no such model"));
 }

@@ -64,8 +64,8 @@ fn every_text_and_input_can_be_changed_in_every_stream() {
             assert_eq!(new.chunks.0.len(), old.chunks.0.len());
             let after = semantics::answered(wire, &new);
             assert_eq!((after.usage, after.stop, after.complete), (before.usage, before.stop.clone(), true));
-            assert_eq!(seen.len(), before.said.len());
-            for (old, new) in before.said.iter().zip(&after.said) {
+            assert_eq!(seen.len(), before.content.len());
+            for (old, new) in before.content.iter().zip(&after.content) {
                 match (old, new) {
                     (ContentPart::Model(old), ContentPart::Model(new))
                     | (ContentPart::Thought(old), ContentPart::Thought(new)) => {
@@ -121,7 +121,7 @@ fn events_keep_everything_but_their_data() {
     assert!(new.body.starts_with(": hello\r\nid: 7\r\nevent: content_block_delta\r\ndata: {"));
     assert!(new.body.ends_with("}\r\n\r\n: bye\r\n\r\n"));
     assert_eq!(sse::events(&new.body).len(), 1);
-    assert_eq!(semantics::answered(Wire::Messages, &new).said, [ContentPart::Model("new".into())]);
+    assert_eq!(semantics::answered(Wire::Messages, &new).content, [ContentPart::Model("new".into())]);
 }
 
 #[test]
@@ -168,7 +168,7 @@ fn requests_of_every_wire() {
         let wire = changed.wire.expect("a known path");
         let unchanged = changed.body.clone();
         assert!(!edit::set_result(wire, &mut changed.body, "c2", "x"));
-        assert!(!edit::set_prompt(wire, &mut changed.body, "nobody said this", "x"));
+        assert!(!edit::set_prompt(wire, &mut changed.body, "not in the request", "x"));
         assert!(!edit::set_prompt(wire, &mut changed.body, "", "x"));
         assert_eq!(changed.body, unchanged);
         assert!(edit::set_result(wire, &mut changed.body, "c1", "another result"));
@@ -236,7 +236,7 @@ proptest! {
         let read = semantics::answered(wire, &old);
         if let Some(new) = edit::answer(wire, &old, &mut |_, text| Some(format!("{text}!"))) {
             fits(&new);
-            prop_assert_eq!(semantics::answered(wire, &new).said.len(), read.said.len());
+            prop_assert_eq!(semantics::answered(wire, &new).content.len(), read.content.len());
         }
         prop_assert_eq!(edit::answer(wire, &old, &mut |_, text| Some(text.to_owned())), None);
     }

@@ -39,7 +39,7 @@ fn a_stream() {
         let read = answered(Wire::Gemini, body.as_str());
         assert_eq!(read.model.as_deref(), Some("gemini-2.5-pro"));
         assert_eq!(
-            read.said,
+            read.content,
             [
                 ContentPart::Thought("Let me see.".into()),
                 ContentPart::Model("Reading a.".into()),
@@ -62,9 +62,9 @@ fn a_document_and_a_wrapped_one() {
     });
     for body in [document.to_string(), json!({"response": document}).to_string()] {
         let read = answered(Wire::Gemini, body);
-        let ContentPart::Call(made) = &read.said[1] else { panic!("a call") };
+        let ContentPart::Call(made) = &read.content[1] else { panic!("a call") };
         assert_eq!((made.id.as_deref(), made.name.as_str()), (None, "f"));
-        assert_eq!(read.said[0], ContentPart::Model("Hi".into()));
+        assert_eq!(read.content[0], ContentPart::Model("Hi".into()));
         assert!(read.complete);
     }
 }

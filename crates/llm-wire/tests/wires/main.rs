@@ -69,9 +69,9 @@ fn cut_anywhere(wire: Wire, body: &str, complete_from: &str) {
     let ends = body.find(complete_from).expect("the stream holds its end");
     for at in (0..body.len()).filter(|at| body.is_char_boundary(*at)) {
         let part = answered(wire, &body[..at]);
-        assert!(part.said.len() <= full.said.len());
+        assert!(part.content.len() <= full.content.len());
         assert!(!part.complete || at > ends, "complete at {at}, before its end at {ends}");
-        for (less, more) in part.said.iter().zip(&full.said) {
+        for (less, more) in part.content.iter().zip(&full.content) {
             if let (ContentPart::Model(less), ContentPart::Model(more))
             | (ContentPart::Thought(less), ContentPart::Thought(more)) = (less, more)
             {
@@ -88,7 +88,7 @@ fn a_page_instead_of_an_answer_is_an_error() {
         page.status = 502;
         let read = semantics::answered(wire, &page);
         assert_eq!(read.error.as_deref(), Some("<html>Bad gateway</html>"));
-        assert!(!read.complete && read.said.is_empty());
+        assert!(!read.complete && read.content.is_empty());
         page.body.clear();
         assert_eq!(semantics::answered(wire, &page).error.as_deref(), Some("status 502"));
     }

@@ -44,7 +44,7 @@ fn a_stream() {
     let read = answered(Wire::Messages, stream());
     assert_eq!(read.model.as_deref(), Some("claude-sonnet-4-5-20250929"));
     assert_eq!(
-        read.said,
+        read.content,
         [
             ContentPart::Thought("Look first.".into()),
             ContentPart::Model("I will look — now.".into()),
@@ -69,7 +69,7 @@ fn a_document() {
     })
     .to_string();
     let read = answered(Wire::Messages, body.as_str());
-    assert_eq!(read.said, [ContentPart::Model("Hello".into()), call("t1", "Read", json!({}))]);
+    assert_eq!(read.content, [ContentPart::Model("Hello".into()), call("t1", "Read", json!({}))]);
     assert_eq!(read.usage, Some(TokenUsage { input: 5, output: 2, ..TokenUsage::default() }));
     assert!(read.complete);
     let cut = answered(Wire::Messages, &body[..body.len() - 1]);
@@ -86,7 +86,7 @@ fn errors() {
     body.push_str(&named(&[error]));
     let within = answered(Wire::Messages, body);
     assert_eq!(within.error.as_deref(), Some("Overloaded"));
-    assert_eq!(within.said, [ContentPart::Thought("Look first.".into())]);
+    assert_eq!(within.content, [ContentPart::Thought("Look first.".into())]);
     assert!(within.complete);
 }
 
@@ -96,7 +96,7 @@ fn an_unfinished_input_is_kept_as_text() {
     body.truncate(body.find(r#" -l\"}"#).unwrap());
     body.truncate(body.rfind("event:").unwrap());
     let read = answered(Wire::Messages, body);
-    assert_eq!(read.said[2], call("toolu_01", "Bash", json!("{\"command\": \"ls")));
+    assert_eq!(read.content[2], call("toolu_01", "Bash", json!("{\"command\": \"ls")));
     assert!(!read.complete);
 }
 

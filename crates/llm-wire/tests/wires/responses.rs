@@ -101,7 +101,7 @@ fn said() -> Vec<ContentPart> {
 fn a_stream() {
     let read = answered(Wire::Responses, stream());
     assert_eq!(read.model.as_deref(), Some("gpt-5-codex"));
-    assert_eq!(read.said, said());
+    assert_eq!(read.content, said());
     assert_eq!(read.stop.as_deref(), Some("completed"));
     assert_eq!(
         read.usage,
@@ -113,7 +113,7 @@ fn a_stream() {
 #[test]
 fn a_document() {
     let read = answered(Wire::Responses, whole("completed").to_string());
-    assert_eq!(read.said, said());
+    assert_eq!(read.content, said());
     assert!(read.complete);
 }
 
@@ -122,7 +122,7 @@ fn a_stream_without_deltas() {
     let output = output();
     let done = |index: usize| json!({"type": "response.output_item.done", "output_index": index, "item": output[index]});
     let read = answered(Wire::Responses, named(&[done(0), done(1), done(2), done(3)]));
-    assert_eq!(read.said, said());
+    assert_eq!(read.content, said());
     assert!(!read.complete);
 }
 

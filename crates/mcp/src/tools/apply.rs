@@ -44,10 +44,10 @@ fn check_own_changes(
     if in_the_way.is_empty() {
         return Ok(());
     }
-    let more = in_the_way.len().saturating_sub(MAX_LISTED_PATHS);
+    let hidden = in_the_way.len().saturating_sub(MAX_LISTED_PATHS);
     let mut paths: Vec<String> = in_the_way.iter().take(MAX_LISTED_PATHS).map(ToString::to_string).collect();
-    if more > 0 {
-        paths.push(format!("{more} more"));
+    if hidden > 0 {
+        paths.push(format!("{hidden} more"));
     }
     Err(ToolError::new(format!(
         "branch {branch} differs in files that others changed since: {}",
@@ -80,22 +80,23 @@ fn describe_skipped(items: &[SkippedPath], kept: &[KeptChange]) -> Vec<String> {
     let conflicts = items.iter().filter(|item| item.is_conflict());
     let mut stays: Vec<String> =
         conflicts.take(MAX_LISTED_PATHS).map(|item| format!("{}: {}", item.path, item.reason)).collect();
-    let by = |item: &KeptChange| format!("{}: changed by {}", item.path, item.author.name(Audience::Agent));
-    stays.extend(kept.iter().take(MAX_LISTED_PATHS).map(by));
+    let author_line =
+        |item: &KeptChange| format!("{}: changed by {}", item.path, item.author.name(Audience::Agent));
+    stays.extend(kept.iter().take(MAX_LISTED_PATHS).map(author_line));
     if kept.len() > MAX_LISTED_PATHS {
         stays.push(format!("{} more changes of others", kept.len() - MAX_LISTED_PATHS));
     }
     stays
 }
 
-fn plan_reply(planned: &PlannedMove, most: usize) -> ToolReply {
+fn plan_reply(planned: &PlannedMove, max_paths: usize) -> ToolReply {
     let PlannedMove { id, summary, files, .. } = planned;
     let prepared = files.as_ref();
     let all = prepared.map_or(&[][..], |prepared| &prepared.plan.changes);
     let changes: Vec<String> =
-        all.iter().take(most).map(|change| format!("{} {}", change.verb(), change.path)).collect();
-    let more = all.len().saturating_sub(most);
-    let left = prepared
+        all.iter().take(max_paths).map(|change| format!("{} {}", change.verb(), change.path)).collect();
+    let hidden = all.len().saturating_sub(max_paths);
+    let skipped = prepared
         .map_or_else(Vec::new, |prepared| describe_skipped(&prepared.plan.left_alone, &prepared.kept));
     let mut warnings = prepared.map_or_else(Vec::new, |prepared| prepared.warnings.clone());
     let mut lines = vec![format!("Plan {id}: {summary}")];
@@ -103,16 +104,16 @@ fn plan_reply(planned: &PlannedMove, most: usize) -> ToolReply {
     let mut structured = json!({ "plan": id, "summary": summary, "changes": changes });
     if all.is_empty() {
         lines.push("  no file changes".to_owned());
-        let because = prepared.and_then(|prepared| prepared.unchanged_because.as_deref());
-        warnings.extend(because.map(|because| format!("no file changes: {because}")));
+        let reason = prepared.and_then(|prepared| prepared.unchanged_because.as_deref());
+        warnings.extend(reason.map(|reason| format!("no file changes: {reason}")));
     }
-    if more > 0 {
-        structured["changes_more"] = json!(more);
-        lines.push(format!("  … and {more} more"));
+    if hidden > 0 {
+        structured["changes_more"] = json!(hidden);
+        lines.push(format!("  … and {hidden} more"));
     }
-    if !left.is_empty() {
-        lines.extend(left.iter().map(|item| format!("  skipped: {item}")));
-        structured["left_alone"] = json!(left);
+    if !skipped.is_empty() {
+        lines.extend(skipped.iter().map(|item| format!("  skipped: {item}")));
+        structured["left_alone"] = json!(skipped);
     }
     if !warnings.is_empty() {
         lines.extend(warnings.iter().map(|warning| format!("  warning: {warning}")));
@@ -168,22 +169,24 @@ fn apply_plan(context: &ToolContext<'_>, args: &Args) -> Result<ToolReply, ToolE
     let id = args.require_text("plan")?;
     let workspace = context.workspace;
     let unknown = || {
-        let shown: String = id.chars().take(40).collect();
-        ToolError::new(format!("unknown plan \"{shown}\""))
+        let clipped_id: String = id.chars().take(40).collect();
+        ToolError::new(format!("unknown plan \"{clipped_id}\""))
             .with_hint("make one with rewind_plan, switch_plan or undo_plan; plans are kept for a day")
     };
-    let shown_here =
-        workspace.engine.load_shown_plan(id)?.filter(|kept| kept.workspace == workspace.record.id);
-    let mut kept = shown_here.ok_or_else(unknown)?;
+    let shown_here = workspace
+        .engine
+        .load_shown_plan(id)?
+        .filter(|shown_plan| shown_plan.workspace == workspace.record.id);
+    let mut shown_plan = shown_here.ok_or_else(unknown)?;
     // A plan without an agent was shown to the user.
-    let agent = kept.request.agent.as_mut().ok_or_else(unknown)?;
+    let agent = shown_plan.request.agent.as_mut().ok_or_else(unknown)?;
     agent.own_only = !context.allow_others;
-    let own = context.own_session()?;
+    let own_session = context.own_session()?;
     let session = workspace.store().session(agent.session)?.ok_or_else(unknown)?;
-    if session.id != own.id && !context.allow_others {
-        return Err(not_own_session_error(&session, &own));
+    if session.id != own_session.id && !context.allow_others {
+        return Err(not_own_session_error(&session, &own_session));
     }
-    let (mut planned, is_same) = match workspace.confirm_move(&kept)? {
+    let (mut planned, is_same) = match workspace.confirm_move(&shown_plan)? {
         Confirmation::Same(planned) => (planned, true),
         Confirmation::Changed(planned) => (planned, false),
     };
@@ -215,13 +218,13 @@ fn report_reply(summary: &str, report: Option<&RewindReport>) -> ToolReply {
         let text = format!("Done: {summary}. No file changed.");
         return ToolReply { text, structured: json!({ "summary": summary, "done": 0 }) };
     };
-    let done = report.outcomes.len() - report.conflicts().len();
+    let applied = report.outcomes.len() - report.conflicts().len();
     let left_alone = describe_skipped(&report.all_left_alone(), &report.kept);
     let mut lines =
-        vec![format!("Done: {summary}. {done} paths changed; #{} has the previous state.", report.before)];
+        vec![format!("Done: {summary}. {applied} paths changed; #{} has the previous state.", report.before)];
     let mut structured = json!({
         "summary": summary,
-        "done": done,
+        "done": applied,
         "operation": report.operation.number,
         "before": report.before,
         "after": report.after,
@@ -231,10 +234,10 @@ fn report_reply(summary: &str, report: Option<&RewindReport>) -> ToolReply {
         structured["left_alone"] = json!(left_alone);
     }
     if let Some(BoardReplacement { diff, .. }) = &report.board {
-        let said: Vec<&String> =
+        let messages: Vec<&String> =
             diff.changes.iter().map(|change| &change.sentence).take(MAX_LISTED_BOARD_CHANGES).collect();
-        lines.extend(said.iter().map(|sentence| format!("  board: {sentence}")));
-        structured["board"] = json!(said);
+        lines.extend(messages.iter().map(|sentence| format!("  board: {sentence}")));
+        structured["board"] = json!(messages);
     }
     ToolReply { text: lines.join("\n"), structured }
 }

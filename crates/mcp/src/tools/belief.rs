@@ -104,7 +104,7 @@ fn parse_measure(args: &Args) -> Result<Option<Measure>, ToolError> {
     if let Some(Value::Array(range)) = args.value("range") {
         let numbers: Vec<f64> = range.iter().filter_map(Value::as_f64).collect();
         return match numbers.as_slice() {
-            [from, to] => Ok(Some(Measure::Range(*from, *to))),
+            [low, high] => Ok(Some(Measure::Range(*low, *high))),
             _ => Err(ToolError::new("range is a list of two numbers, such as [5, 20]")),
         };
     }
@@ -149,9 +149,9 @@ fn show_impact(context: &ToolContext<'_>, args: &Args) -> Result<ToolReply, Tool
     let mind = BoardEditor::new(context.workspace, &session).board()?;
     let belief: BeliefId = args.required_item("belief")?;
     let (mut impact, mut roots) = (mind.impact(belief)?, mind.roots(belief)?);
-    let most = page_limit(args, 20);
-    impact.shaken.truncate(most);
-    roots.truncate(most);
+    let limit = page_limit(args, 20);
+    impact.shaken.truncate(limit);
+    roots.truncate(limit);
     let mut lines: Vec<String> = impact
         .shaken
         .iter()

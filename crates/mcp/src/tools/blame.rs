@@ -70,8 +70,8 @@ fn explain_path(context: &ToolContext<'_>, args: &Args, path: &str) -> Result<To
     let filter = PathFilter::new(&[context.relative_path(path)])?;
     let mut changes = context.workspace.numbered_changes(None)?;
     changes.retain(|numbered| {
-        let from = numbered.change.from.as_ref();
-        filter.matches(&numbered.change.path) || from.is_some_and(|from| filter.matches(from))
+        let old_path = numbered.change.from.as_ref();
+        filter.matches(&numbered.change.path) || old_path.is_some_and(|old_path| filter.matches(old_path))
     });
     let (mut documents, mut lines) = (Vec::new(), Vec::new());
     for numbered in changes.iter().rev().take(page_limit(args, 10)) {
@@ -89,7 +89,7 @@ fn describe_change(
     context: &ToolContext<'_>,
     numbered: &NumberedChange,
 ) -> Result<(Value, String), ToolError> {
-    let what = numbered.change.kind().as_str();
+    let kind = numbered.change.kind().as_str();
     let by = match &numbered.who {
         Attribution::Unreported => "the user, or a program that is not recorded".to_owned(),
         Attribution::Call(author) => describe_author(context, author)?,
@@ -102,11 +102,11 @@ fn describe_change(
     let mut document = json!({
         "change": numbered.number,
         "path": numbered.change.path.display(),
-        "what": what,
+        "what": kind,
         "by": by,
     });
     let step = numbered.step.map_or("now".to_owned(), |(_, number)| format!("#{number}"));
-    let mut line = format!("change {} at {step}: {what} {} by {by}", numbered.number, numbered.change.path);
+    let mut line = format!("change {} at {step}: {kind} {} by {by}", numbered.number, numbered.change.path);
     if let Some((_, number)) = numbered.step {
         document["step"] = json!(number);
     }
@@ -152,8 +152,11 @@ fn hypotheses_tested_at(
 ) -> Result<Vec<String>, ToolError> {
     let Some(session) = context.workspace.store().session(author.session)? else { return Ok(Vec::new()) };
     let mind = context.workspace.board_at(&session, &BoardMoment::Step(number))?.board;
-    let tested = mind.hypotheses.iter().filter(|(_, known)| known.status == HypothesisStatus::Testing);
-    Ok(tested.map(|(number, known)| format!("H{number} {}", first_line(&known.statement, 120))).collect())
+    let testing =
+        mind.hypotheses.iter().filter(|(_, hypothesis)| hypothesis.status == HypothesisStatus::Testing);
+    Ok(testing
+        .map(|(number, hypothesis)| format!("H{number} {}", first_line(&hypothesis.statement, 120)))
+        .collect())
 }
 
 fn explain_item(context: &ToolContext<'_>, args: &Args, item: ItemId) -> Result<ToolReply, ToolError> {
@@ -179,7 +182,7 @@ fn describe_origin(
     during: Option<StepId>,
 ) -> Result<String, ToolError> {
     let store = context.workspace.store();
-    let at = match store.step(step)? {
+    let step_row = match store.step(step)? {
         Some(stored) => {
             let step = stored.step;
             format!("at #{}, {}", step.number, step.at.ago(context.now))
@@ -190,9 +193,9 @@ fn describe_origin(
     Ok(match during {
         Some(call) => {
             let call = call.step;
-            format!("{at}, during #{}: {}", call.number, first_line(&call.summary, 120))
+            format!("{step_row}, during #{}: {}", call.number, first_line(&call.summary, 120))
         }
-        None => at,
+        None => step_row,
     })
 }
 
@@ -206,42 +209,42 @@ fn list_reasons(
     match item.kind {
         ItemKind::Hypothesis => {
             for (number, evidence) in
-                mind.evidence.iter().filter(|(_, known)| ItemId::from(known.hypothesis) == item)
+                mind.evidence.iter().filter(|(_, entry)| ItemId::from(entry.hypothesis) == item)
             {
-                let from = describe_source(context, &evidence.source)?;
+                let source = describe_source(context, &evidence.source)?;
                 let withdrawn = if evidence.withdrawn.is_some() { " (withdrawn)" } else { "" };
                 lines.push(format!(
-                    "E{number} {:+} {}{withdrawn}, from {from}",
+                    "E{number} {:+} {}{withdrawn}, from {source}",
                     evidence.strength,
                     first_line(&evidence.text, 160)
                 ));
             }
-            if let Some(known) = mind.hypotheses.get(item.number) {
-                if let Some(changed) = &known.changed {
-                    let place = describe_origin(context, changed.step, changed.during)?;
-                    lines.push(format!("{} {place}", known.status.as_str()));
+            if let Some(entry) = mind.hypotheses.get(item.number) {
+                if let Some(changed) = &entry.changed {
+                    let origin = describe_origin(context, changed.step, changed.during)?;
+                    lines.push(format!("{} {origin}", entry.status.as_str()));
                 }
                 lines
-                    .extend(known.reason.iter().map(|reason| format!("because {}", first_line(reason, 200))));
+                    .extend(entry.reason.iter().map(|reason| format!("because {}", first_line(reason, 200))));
             }
         }
         ItemKind::Evidence => {
-            if let Some(known) = mind.evidence.get(item.number) {
+            if let Some(entry) = mind.evidence.get(item.number) {
                 lines.push(format!(
                     "about {}, from {}",
-                    known.hypothesis,
-                    describe_source(context, &known.source)?
+                    entry.hypothesis,
+                    describe_source(context, &entry.source)?
                 ));
             }
         }
         ItemKind::Belief => {
             let depends =
-                mind.beliefs.get(item.number).map(|known| known.depends.as_slice()).unwrap_or_default();
+                mind.beliefs.get(item.number).map(|entry| entry.depends.as_slice()).unwrap_or_default();
             lines.extend(depends.iter().map(|dependency| {
                 let reason = dependency
                     .reason
                     .as_deref()
-                    .map_or(String::new(), |why| format!(": {}", first_line(why, 120)));
+                    .map_or(String::new(), |reason_text| format!(": {}", first_line(reason_text, 120)));
                 format!("{} {}{reason}", dependency.kind.verb(), dependency.on)
             }));
         }

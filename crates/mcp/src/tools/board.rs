@@ -114,17 +114,17 @@ pub(super) fn mind_tool() -> Tool {
 
 fn show_board(context: &ToolContext<'_>, args: &Args) -> Result<ToolReply, ToolError> {
     let session = context.target_session()?;
-    let seen = context.workspace.board_at(&session, &resolve_moment(context, args.text("at"))?)?;
-    let step = seen.step.as_ref().map(|stored| stored.step.number);
+    let board_at_point = context.workspace.board_at(&session, &resolve_moment(context, args.text("at"))?)?;
+    let step = board_at_point.step.as_ref().map(|stored| stored.step.number);
     let mut structured = json!({});
     if let Some(step) = step {
         structured["step"] = json!(step);
     }
-    let most = page_limit(args, 12);
+    let limit = page_limit(args, 12);
     if let Some(item) = args.optional_item::<ItemId>("item")? {
-        let mut lists = seen.board.document();
-        let known = lists[item.kind.plural()].as_array_mut().map(std::mem::take).unwrap_or_default();
-        let Some(mut document) = known.into_iter().find(|known| known["id"] == json!(item)) else {
+        let mut lists = board_at_point.board.document();
+        let items = lists[item.kind.plural()].as_array_mut().map(std::mem::take).unwrap_or_default();
+        let Some(mut document) = items.into_iter().find(|items| items["id"] == json!(item)) else {
             return Err(ToolError::new(format!("there is no {} {item} on the board", item.kind.noun()))
                 .with_hint("call mind without item to see what there is"));
         };
@@ -133,28 +133,31 @@ fn show_board(context: &ToolContext<'_>, args: &Args) -> Result<ToolReply, ToolE
         return Ok(ToolReply { text: format!("{document:#}"), structured });
     }
     if let Some(since) = args.text("since") {
-        let before = context.workspace.board_at(&session, &resolve_moment(context, Some(since))?)?;
-        let diff = before.board.diff(&seen.board);
-        let changes: Vec<&String> = diff.changes.iter().map(|change| &change.sentence).take(most).collect();
+        let earlier = context.workspace.board_at(&session, &resolve_moment(context, Some(since))?)?;
+        let diff = earlier.board.diff(&board_at_point.board);
+        let changes: Vec<&String> = diff.changes.iter().map(|change| &change.sentence).take(limit).collect();
         structured["changes"] = json!(changes);
         structured["summary"] = json!(diff.summary);
         let mut lines: Vec<String> = changes.into_iter().cloned().collect();
         lines.push(diff.summary);
         return Ok(ToolReply { text: lines.join("\n"), structured });
     }
-    let wanted = args.texts("parts");
-    let is_wanted =
-        |title: &str| wanted.is_empty() || wanted.iter().any(|part| part.eq_ignore_ascii_case(title));
+    let requested_parts = args.texts("parts");
+    let is_wanted = |title: &str| {
+        requested_parts.is_empty() || requested_parts.iter().any(|part| part.eq_ignore_ascii_case(title))
+    };
     let (mut parts, mut lines): (Vec<Value>, Vec<String>) = (Vec::new(), Vec::new());
-    for section in seen.board.board(args.flag("all")).into_iter().filter(|section| is_wanted(section.title)) {
-        let more = section.lines.len().saturating_sub(most);
-        let shown = &section.lines[..section.lines.len() - more];
+    for section in
+        board_at_point.board.board(args.flag("all")).into_iter().filter(|section| is_wanted(section.title))
+    {
+        let hidden = section.lines.len().saturating_sub(limit);
+        let visible = &section.lines[..section.lines.len() - hidden];
         lines.push(format!("{}:", section.title));
-        lines.extend(shown.iter().map(|line| format!("  {line}")));
-        let mut part = json!({ "title": section.title, "lines": shown });
-        if more > 0 {
-            part["more"] = json!(more);
-            lines.push(format!("  … {more} more lines"));
+        lines.extend(visible.iter().map(|line| format!("  {line}")));
+        let mut part = json!({ "title": section.title, "lines": visible });
+        if hidden > 0 {
+            part["more"] = json!(hidden);
+            lines.push(format!("  … {hidden} more lines"));
         }
         parts.push(part);
     }

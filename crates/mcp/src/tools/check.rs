@@ -88,7 +88,7 @@ pub(super) fn add_tool() -> Tool {
 
 fn parse_check(context: &ToolContext<'_>, args: &Args) -> Result<Check, ToolError> {
     let inside = |path: &str| context.relative_path(path);
-    let from = |file: &str, run: &str| {
+    let measured = |file: &str, run: &str| {
         let file = args.text(file).map(|file| Measured::File(inside(file)));
         file.or_else(|| args.owned_text(run).map(Measured::Command))
     };
@@ -109,14 +109,14 @@ fn parse_check(context: &ToolContext<'_>, args: &Args) -> Result<Check, ToolErro
         let text = args.require_text("text")?.to_owned();
         return Ok(Check::FileText { path: inside(file), text, absent: args.flag("absent") });
     }
-    if let Some(from) = from("json_file", "json_run") {
+    if let Some(measured) = measured("json_file", "json_run") {
         let equals = args.value("equals").cloned();
         let equals = equals.ok_or_else(|| ToolError::new("verify_add needs \"equals\" with JSON"))?;
-        return Ok(Check::Json { from, pointer: args.require_text("pointer")?.to_owned(), equals });
+        return Ok(Check::Json { from: measured, pointer: args.require_text("pointer")?.to_owned(), equals });
     }
-    if let Some(from) = from("numbers_file", "numbers_run") {
+    if let Some(measured) = measured("numbers_file", "numbers_run") {
         return Ok(Check::Reference {
-            from,
+            from: measured,
             reference: inside(args.require_text("reference")?),
             absolute: args.number("absolute").unwrap_or(0.0),
             relative: args.number("relative").unwrap_or(0.0),
@@ -184,24 +184,24 @@ fn run_checks(context: &ToolContext<'_>, args: &Args) -> Result<ToolReply, ToolE
     let session = context.target_session()?;
     let mut editor = BoardEditor::new(context.workspace, &session);
     let board = editor.board()?;
-    let mut wanted: Vec<VerificationId> = args.item_ids("checks")?;
-    if wanted.is_empty() {
-        wanted = stepback_board::pending_checks(&board);
+    let mut ids: Vec<VerificationId> = args.item_ids("checks")?;
+    if ids.is_empty() {
+        ids = stepback_board::pending_checks(&board);
     }
-    if wanted.is_empty() {
+    if ids.is_empty() {
         return Err(ToolError::new("no check is left to run")
             .with_hint("add one with verify_add, or name one to run it again"));
     }
     if !context.allow_commands
-        && let Some(id) = wanted.iter().find(|id| board.verifications.get(id.0).is_some_and(is_command))
+        && let Some(id) = ids.iter().find(|id| board.verifications.get(id.0).is_some_and(is_command))
     {
         return Err(ToolError::new(format!("{id} is a command, and this server does not run commands")).with_hint(
             "run \"stepback board verify run\" in the workspace, or ask the user to start the server with \"stepback serve --allow-commands\"",
         ));
     }
     let (mut documents, mut lines, mut passed) = (Vec::new(), Vec::new(), true);
-    let total = wanted.len() as u64;
-    for (done, id) in (0..).zip(&wanted) {
+    let total = ids.len() as u64;
+    for (done, id) in (0..).zip(&ids) {
         context.request.report_progress(done, total, &format!("running {id}"));
         let verified = stepback_board::run_check(&mut editor, *id, args.flag("fresh"))?;
         let is_passed = verified.outcome == CheckOutcome::Passed;
@@ -210,9 +210,9 @@ fn run_checks(context: &ToolContext<'_>, args: &Args) -> Result<ToolReply, ToolE
         let mut document =
             json!({ "check": id, "outcome": verified.outcome.as_str(), "reason": verified.reason });
         if let Some(edit) = &verified.edit {
-            document["said"] = json!(edit.effect.said);
+            document["said"] = json!(edit.effect.messages);
             document["step"] = json!(edit.step);
-            lines.extend(edit.effect.said.iter().skip(1).cloned());
+            lines.extend(edit.effect.messages.iter().skip(1).cloned());
             if !is_passed {
                 let board = editor.board()?;
                 let last = board.runs.iter().rev().find(|(_, run)| run.verification == *id);

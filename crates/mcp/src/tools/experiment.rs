@@ -69,8 +69,8 @@ pub(super) fn experiment_tool() -> Tool {
     }
 }
 
-fn parse_outcome(given: &str) -> Result<ExperimentStatus, ToolError> {
-    require_known(ExperimentStatus::ALL.iter().copied().find(|status| status.as_str() == given), "outcome")
+fn parse_outcome(name: &str) -> Result<ExperimentStatus, ToolError> {
+    require_known(ExperimentStatus::ALL.iter().copied().find(|status| status.as_str() == name), "outcome")
 }
 
 fn start_experiment(context: &ToolContext<'_>, args: &Args) -> Result<ToolReply, ToolError> {
@@ -78,18 +78,18 @@ fn start_experiment(context: &ToolContext<'_>, args: &Args) -> Result<ToolReply,
     let hypothesis = args.optional_item("hypothesis")?;
     let session = moving_session(context)?;
     check_no_other_agents(context, &session)?;
-    let by = (session.agent != stepback_model::record::Session::PERSON).then_some(session.id);
-    let begun = stepback_board::start_experiment(
+    let agent_session = (session.agent != stepback_model::record::Session::PERSON).then_some(session.id);
+    let started = stepback_board::start_experiment(
         &mut BoardEditor::new(context.workspace, &session),
         branch,
         hypothesis,
         success,
-        by,
+        agent_session,
     )?;
-    let mut reply = edit_reply(&begun.edit);
-    reply.text.push_str(&format!("\nYou are on branch {branch} now, and left {}.", begun.left));
+    let mut reply = edit_reply(&started.edit);
+    reply.text.push_str(&format!("\nYou are on branch {branch} now, and left {}.", started.left));
     reply.structured["branch"] = json!(branch);
-    reply.structured["left"] = json!(begun.left);
+    reply.structured["left"] = json!(started.left);
     Ok(reply)
 }
 
@@ -98,13 +98,13 @@ fn list_experiments(context: &ToolContext<'_>, args: &Args) -> Result<ToolReply,
     let sections = BoardEditor::new(context.workspace, &session).board()?.board(true);
     let section = sections.into_iter().find(|section| section.title == "Experiments");
     let mut lines = section.map_or_else(Vec::new, |section| section.lines);
-    let more = lines.len().saturating_sub(page_limit(args, 20));
-    lines.truncate(lines.len() - more);
+    let hidden = lines.len().saturating_sub(page_limit(args, 20));
+    lines.truncate(lines.len() - hidden);
     let mut structured = json!({ "experiments": lines });
     let mut text = if lines.is_empty() { "There are none yet.".to_owned() } else { lines.join("\n") };
-    if more > 0 {
-        structured["more"] = json!(more);
-        text.push_str(&format!("\n… {more} more lines"));
+    if hidden > 0 {
+        structured["more"] = json!(hidden);
+        text.push_str(&format!("\n… {hidden} more lines"));
     }
     Ok(ToolReply { text, structured })
 }
@@ -129,12 +129,12 @@ pub(super) fn merge_tool() -> Tool {
         creates_workspace: false,
         run: |context, args| {
             let session = context.target_session()?;
-            let from = resolve_moment(context, Some(args.require_text("from")?))?;
+            let source = resolve_moment(context, Some(args.require_text("from")?))?;
             let base = args.text("base").map(|point| resolve_moment(context, Some(point))).transpose()?;
             let mut editor = BoardEditor::new(context.workspace, &session);
             Ok(merge_reply(&stepback_board::merge_board(
                 &mut editor,
-                &from,
+                &source,
                 base.as_ref(),
                 args.flag("theirs"),
                 args.flag("dry_run"),
@@ -145,34 +145,35 @@ pub(super) fn merge_tool() -> Tool {
 
 /// The reply to a merge of two boards.
 pub(super) fn merge_reply(joined: &BoardReplacement) -> ToolReply {
-    let all = &joined.diff.changes;
-    let changes: Vec<&String> = all.iter().map(|change| &change.sentence).take(MAX_LISTED_CHANGES).collect();
-    let more = all.len() - changes.len();
+    let changes_found = &joined.diff.changes;
+    let changes: Vec<&String> =
+        changes_found.iter().map(|change| &change.sentence).take(MAX_LISTED_CHANGES).collect();
+    let hidden = changes_found.len() - changes.len();
     let conflicts: Vec<String> = joined
         .conflicts
         .iter()
         .take(MAX_LISTED_CHANGES)
         .map(|conflict| {
-            let kept = if conflict.taken { "theirs was taken" } else { "it stays as it is here" };
-            format!("{}; {kept}", conflict.sentence)
+            let outcome = if conflict.taken { "theirs was taken" } else { "it stays as it is here" };
+            format!("{}; {outcome}", conflict.sentence)
         })
         .collect();
     let renamed: Vec<String> = joined
         .renamed
         .iter()
         .take(MAX_LISTED_CHANGES)
-        .map(|(there, here)| format!("{there} is {here} here"))
+        .map(|(their_id, own_id)| format!("{their_id} is {own_id} here"))
         .collect();
     let mut lines = vec![joined.summary.clone()];
     lines.extend(changes.iter().map(|change| (*change).clone()));
-    if more > 0 {
-        lines.push(format!("… and {more} more changes"));
+    if hidden > 0 {
+        lines.push(format!("… and {hidden} more changes"));
     }
     lines.extend(renamed.iter().cloned());
     lines.extend(conflicts.iter().map(|conflict| format!("Conflict: {conflict}")));
     let mut structured = json!({ "changes": changes, "conflicts": conflicts });
-    if more > 0 {
-        structured["changes_more"] = json!(more);
+    if hidden > 0 {
+        structured["changes_more"] = json!(hidden);
     }
     if !renamed.is_empty() {
         structured["renamed"] = json!(renamed);

@@ -72,8 +72,8 @@ pub(super) fn diff_tool() -> Tool {
 
 fn show_diff(context: &ToolContext<'_>, args: &Args) -> Result<ToolReply, ToolError> {
     let workspace = context.workspace;
-    let before = workspace.load_state(&resolve_step(context, args.require_text("from")?)?)?;
-    let after = match args.text("to") {
+    let old_state = workspace.load_state(&resolve_step(context, args.require_text("from")?)?)?;
+    let new_state = match args.text("to") {
         Some(point) => workspace.load_state(&resolve_step(context, point)?)?,
         None => workspace.scan_for_display()?.state,
     };
@@ -81,25 +81,25 @@ fn show_diff(context: &ToolContext<'_>, args: &Args) -> Result<ToolReply, ToolEr
     let filter = PathFilter::new(&paths)?;
     // Keeps a prune from freeing what is being read.
     let _lock = workspace.lock_shared()?;
-    let mut changes = differences::compare_visible_files(workspace.store(), &before, &after)?;
+    let mut changes = differences::compare_visible_files(workspace.store(), &old_state, &new_state)?;
     changes.retain(|change| {
-        filter.matches(&change.path) || change.from.as_ref().is_some_and(|from| filter.matches(from))
+        filter.matches(&change.path) || change.from.as_ref().is_some_and(|old_path| filter.matches(old_path))
     });
-    let (seen, most) = (args.page_offset()?, page_limit(args, 40));
-    let mut left = usize::try_from(args.count("max_chars").unwrap_or(6000)).unwrap_or(usize::MAX);
+    let (offset, limit) = (args.page_offset()?, page_limit(args, 40));
+    let mut chars_left = usize::try_from(args.count("max_chars").unwrap_or(6000)).unwrap_or(usize::MAX);
     let (mut files, mut lines) = (Vec::new(), Vec::new());
-    for change in changes.iter().skip(seen).take(most) {
+    for change in changes.iter().skip(offset).take(limit) {
         let mut file = json!({ "path": change.path.display(), "change": change.kind().as_str() });
-        if let Some(from) = &change.from {
-            file["from"] = json!(from.display());
+        if let Some(old_path) = &change.from {
+            file["from"] = json!(old_path.display());
         }
         lines.push(format!("{} {}", change.kind().as_str(), change.path));
         if args.flag("lines")
-            && left > clip::LEAST
+            && chars_left > clip::LEAST
             && let Some(mut text) = workspace.unified_diff(change)?
         {
-            clip::text(&mut text, left);
-            left = left.saturating_sub(text.len());
+            clip::text(&mut text, chars_left);
+            chars_left = chars_left.saturating_sub(text.len());
             lines.push(text.clone());
             file["lines"] = json!(text);
         }
@@ -109,8 +109,8 @@ fn show_diff(context: &ToolContext<'_>, args: &Args) -> Result<ToolReply, ToolEr
         lines.push("Nothing differs.".to_owned());
     }
     let mut structured = json!({ "files": files, "total": changes.len() });
-    if changes.len() > seen + most {
-        structured["next_cursor"] = json!(args.cursor(seen + most));
+    if changes.len() > offset + limit {
+        structured["next_cursor"] = json!(args.cursor(offset + limit));
         lines.push(format!("… of {}", changes.len()));
     }
     Ok(ToolReply { text: lines.join("\n"), structured })
@@ -182,11 +182,11 @@ pub(super) fn branch_tool() -> Tool {
         run: |context, args| {
             if let Some(name) = args.text("name") {
                 context.target_session()?;
-                let from = match args.text("at") {
+                let start = match args.text("at") {
                     Some(point) => resolve_step(context, point)?,
                     None => context.workspace.head()?,
                 };
-                context.workspace.create_branch(name, &from)?;
+                context.workspace.create_branch(name, &start)?;
             }
             let (mut documents, mut lines) = (Vec::new(), Vec::new());
             for branch in context.workspace.branches()? {
@@ -195,8 +195,8 @@ pub(super) fn branch_tool() -> Tool {
                 if branch.present {
                     document["present"] = json!(true);
                 }
-                let here = if branch.present { " (present)" } else { "" };
-                lines.push(format!("{}{here} at #{step}", branch.name));
+                let marker = if branch.present { " (present)" } else { "" };
+                lines.push(format!("{}{marker} at #{step}", branch.name));
                 documents.push(document);
             }
             Ok(ToolReply { text: lines.join("\n"), structured: json!({ "branches": documents }) })
@@ -236,8 +236,8 @@ pub(super) fn compare_tool() -> Tool {
                 resolve_run(context, args.require_text("a")?)?,
                 resolve_run(context, args.require_text("b")?)?,
             );
-            let found = compare::compare(context.workspace.store(), &a, &b)?;
-            let summary: Vec<String> = found
+            let comparison = compare::compare(context.workspace.store(), &a, &b)?;
+            let summary: Vec<String> = comparison
                 .summary
                 .iter()
                 .take(MAX_LISTED_ITEMS)
@@ -245,16 +245,16 @@ pub(super) fn compare_tool() -> Tool {
                 .collect();
             let mut structured = json!({ "summary": summary });
             let mut lines = summary;
-            if let Some(first) = &found.first_difference {
+            if let Some(first) = &comparison.first_difference {
                 let steps: Vec<u64> = [first.a, first.b].into_iter().flatten().collect();
                 structured["parts_at"] = json!(steps);
             }
-            if let Some(changes) = &found.ends.files {
-                let told: Vec<String> = (changes.iter().take(MAX_LISTED_ITEMS))
+            if let Some(changes) = &comparison.ends.files {
+                let lines_shown: Vec<String> = (changes.iter().take(MAX_LISTED_ITEMS))
                     .map(|change| format!("{} {}", change.kind().as_str(), change.path))
                     .collect();
-                lines.extend(told.iter().cloned());
-                structured["files"] = json!(told);
+                lines.extend(lines_shown.iter().cloned());
+                structured["files"] = json!(lines_shown);
                 if changes.len() > MAX_LISTED_ITEMS {
                     structured["files_more"] = json!(changes.len() - MAX_LISTED_ITEMS);
                 }
@@ -274,10 +274,10 @@ fn resolve_run(context: &ToolContext<'_>, text: &str) -> Result<ComparedRun, Too
     if let Some(tip) = workspace.branch_tip(name)? {
         return Ok(ComparedRun::from_branch(workspace, name, &tip)?);
     }
-    let named = text
+    let session_name = text
         .strip_prefix("session:")
         .or((text.len() >= 4 && !text.contains(['#', '@', ':'])).then_some(text));
-    if let Some(session) = named.and_then(|named| workspace.find_session(named).ok()) {
+    if let Some(session) = session_name.and_then(|session_name| workspace.find_session(session_name).ok()) {
         return Ok(ComparedRun::from_session(workspace, &session)?);
     }
     Ok(ComparedRun::from_point(workspace, &resolve_step(context, text)?)?)

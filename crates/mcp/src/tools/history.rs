@@ -65,7 +65,9 @@ fn list_steps(context: &ToolContext<'_>, args: &Args) -> Result<ToolReply, ToolE
         (true, _) => None,
         (false, Some(named)) => Some(named),
         // The user's own session has only what the user did; a client that is not recorded wants to see all sessions.
-        (false, None) => Some(context.own_session()?).filter(|own| own.agent != Session::PERSON),
+        (false, None) => {
+            Some(context.own_session()?).filter(|own_session| own_session.agent != Session::PERSON)
+        }
     };
     let query = StepQuery {
         session: session.map(|session| session.id),
@@ -133,7 +135,7 @@ pub(super) fn show_tool() -> Tool {
 fn show_step(context: &ToolContext<'_>, args: &Args) -> Result<ToolReply, ToolError> {
     let stored = resolve_step(context, args.require_text("point")?)?;
     let step = &stored.step;
-    let most = usize::try_from(args.count("max_chars").unwrap_or(1500)).unwrap_or(usize::MAX);
+    let max_chars = usize::try_from(args.count("max_chars").unwrap_or(1500)).unwrap_or(usize::MAX);
     let mut structured = json!({ "step": step_summary(&stored), "iteration": step.meta.iteration });
     let mut lines = vec![step_line(&stored, context.now)];
     let mut detail = context.workspace.load_detail(step)?.unwrap_or_default();
@@ -141,31 +143,31 @@ fn show_step(context: &ToolContext<'_>, args: &Args) -> Result<ToolReply, ToolEr
         let Some(value) = detail.get_mut(part).filter(|value| !value.is_null()).map(Value::take) else {
             continue;
         };
-        let value = clip_value(value, most);
-        let shown = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        lines.push(format!("{part}: {shown}"));
+        let value = clip_value(value, max_chars);
+        let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        lines.push(format!("{part}: {text}"));
         structured[part] = value;
     }
     let changed = changed_paths_at(context, &stored)?;
     if !changed.is_empty() {
-        let more = changed.len().saturating_sub(MAX_LISTED_PATHS);
-        let shown = &changed[..changed.len() - more];
-        structured["changed"] = json!(shown);
-        lines.push(format!("changed: {}", shown.join(", ")));
-        if more > 0 {
-            structured["changed_more"] = json!(more);
-            lines.push(format!("… and {more} more"));
+        let hidden = changed.len().saturating_sub(MAX_LISTED_PATHS);
+        let text = &changed[..changed.len() - hidden];
+        structured["changed"] = json!(text);
+        lines.push(format!("changed: {}", text.join(", ")));
+        if hidden > 0 {
+            structured["changed_more"] = json!(hidden);
+            lines.push(format!("… and {hidden} more"));
         }
     }
     Ok(ToolReply { text: lines.join("\n"), structured })
 }
 
 /// Cuts the texts of a value; if it is still too large, returns it as cut text.
-fn clip_value(mut value: Value, most: usize) -> Value {
-    clip::value(&mut value, most);
-    if value.to_string().len() > most.saturating_mul(2) {
+fn clip_value(mut value: Value, max_chars: usize) -> Value {
+    clip::value(&mut value, max_chars);
+    if value.to_string().len() > max_chars.saturating_mul(2) {
         let mut text = value.to_string();
-        clip::text(&mut text, most);
+        clip::text(&mut text, max_chars);
         return Value::String(text);
     }
     value
@@ -179,16 +181,16 @@ fn changed_paths_at(
     let (Some(parent), Some(_)) = (stored.step.parent, stored.trigger) else {
         return Ok(Vec::new());
     };
-    let Some(before) = context.workspace.store().step(parent)? else { return Ok(Vec::new()) };
-    let states = [context.workspace.load_state(&before), context.workspace.load_state(stored)];
-    let [Ok(before), Ok(after)] = states else {
+    let Some(parent_row) = context.workspace.store().step(parent)? else { return Ok(Vec::new()) };
+    let states = [context.workspace.load_state(&parent_row), context.workspace.load_state(stored)];
+    let [Ok(parent_row), Ok(after)] = states else {
         // The files were freed by a prune, or never recorded: the changes are unknown.
         return match states.into_iter().find_map(Result::err) {
             Some(EngineError::Purged { .. } | EngineError::NoFiles { .. }) | None => Ok(Vec::new()),
             Some(error) => Err(error.into()),
         };
     };
-    let changes = diff::compare_visible_files(context.workspace.store(), &before, &after)?;
+    let changes = diff::compare_visible_files(context.workspace.store(), &parent_row, &after)?;
     Ok(changes.iter().map(|change| format!("{} {}", change.kind().as_str(), change.path)).collect())
 }
 
@@ -244,10 +246,10 @@ pub(super) fn search_tool() -> Tool {
 }
 
 fn search_steps(context: &ToolContext<'_>, args: &Args) -> Result<ToolReply, ToolError> {
-    let wanted = args.require_text("query")?;
+    let query_text = args.require_text("query")?;
     let pattern = match args.flag("substring") {
-        true => Pattern::substring(wanted),
-        false => Pattern::words(wanted),
+        true => Pattern::substring(query_text),
+        false => Pattern::words(query_text),
     };
     let pattern = pattern.map_err(|error| {
         ToolError::new(format!("query: {}", first_line(&error.to_string(), 300)))
@@ -255,7 +257,7 @@ fn search_steps(context: &ToolContext<'_>, args: &Args) -> Result<ToolReply, Too
     })?;
     let engine = &context.workspace.engine;
     let (_, complete) = engine.update_index_partially(MAX_INDEXED_STEPS)?;
-    let found = engine.store.search(&SearchRequest {
+    let results = engine.store.search(&SearchRequest {
         pattern,
         workspace: Some(context.workspace.record.id),
         among: StepQuery {
@@ -269,7 +271,7 @@ fn search_steps(context: &ToolContext<'_>, args: &Args) -> Result<ToolReply, Too
         limit: page_limit(args, 8) as u64,
     })?;
     let (mut hits, mut lines) = (Vec::new(), Vec::new());
-    for hit in &found.hits {
+    for hit in &results.hits {
         let mut document = json!({ "step": step_summary(&hit.stored) });
         lines.push(step_line(&hit.stored, context.now));
         if let Some(snippet) = hit.snippets.first() {
@@ -284,8 +286,8 @@ fn search_steps(context: &ToolContext<'_>, args: &Args) -> Result<ToolReply, Too
     if lines.is_empty() {
         lines.push("Nothing was found.".to_owned());
     }
-    let mut structured = json!({ "hits": hits, "total": found.total, "complete": complete });
-    if let Some(next) = found.next {
+    let mut structured = json!({ "hits": hits, "total": results.total, "complete": complete });
+    if let Some(next) = results.next {
         structured["next_cursor"] = json!(args.cursor(next));
     }
     Ok(ToolReply { text: lines.join("\n"), structured })

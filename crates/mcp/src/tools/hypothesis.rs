@@ -121,10 +121,10 @@ fn parse_source(context: &ToolContext<'_>, args: &Args) -> Result<EvidenceOrigin
         let step = context.workspace.resolve(point, context.now, &TimeZone::system)?.step;
         return Ok(EvidenceOrigin::Tool { step: Some(step.id), tool: step.meta.tool });
     }
-    if let Some(place) = args.text("code") {
-        let (file, line) = match place.rsplit_once(':') {
+    if let Some(location) = args.text("code") {
+        let (file, line) = match location.rsplit_once(':') {
             Some((file, line)) if line.parse::<u32>().is_ok() => (file, line.parse().ok()),
-            _ => (place, None),
+            _ => (location, None),
         };
         let file = context.relative_path(file);
         return Ok(EvidenceOrigin::Code { file, line });
@@ -159,7 +159,7 @@ pub(super) fn contradiction_tool() -> Tool {
         is_slow: false,
         creates_workspace: true,
         run: |context, args| {
-            let said = args.require_text("text")?.to_owned();
+            let evidence_text = args.require_text("text")?.to_owned();
             let status = match args.require_text("do")? {
                 "add" => {
                     let severity = args.text("severity").unwrap_or("medium");
@@ -168,7 +168,7 @@ pub(super) fn contradiction_tool() -> Tool {
                         &BoardMutation::Contradict {
                             left: args.required_item("left")?,
                             right: args.required_item("right")?,
-                            reason: said,
+                            reason: evidence_text,
                             severity: require_known(Severity::parse(severity), "severity")?,
                         },
                     );
@@ -179,7 +179,7 @@ pub(super) fn contradiction_tool() -> Tool {
             let contradiction = args.required_item("contradiction")?;
             change_board(
                 context,
-                &BoardMutation::SettleContradiction { contradiction, status, resolution: said },
+                &BoardMutation::SettleContradiction { contradiction, status, resolution: evidence_text },
             )
         },
     }

@@ -56,8 +56,8 @@ fn parse_rewind_request(
     let changes: Vec<usize> =
         args.counts("changes").into_iter().filter_map(|number| usize::try_from(number).ok()).collect();
     let last = args.count("last").and_then(|last| usize::try_from(last).ok());
-    let ways = [args.text("to").is_some(), last.is_some(), !changes.is_empty()];
-    if ways.iter().filter(|given| **given).count() != 1 {
+    let selectors = [args.text("to").is_some(), last.is_some(), !changes.is_empty()];
+    if selectors.iter().filter(|is_given| **is_given).count() != 1 {
         return Err(ToolError::new("specify exactly one of to, last and changes"));
     }
     if args.flag("reasoning") && args.text("to").is_none() {
@@ -66,9 +66,9 @@ fn parse_rewind_request(
         );
     }
     let session = moving_session(context)?;
-    let own = (session.agent != Session::PERSON).then_some(session.id);
-    let target = args.text("to").map(|point| match own {
-        Some(own) => resolve_step(context, &point::in_session(point, &own.to_string())),
+    let agent_session = (session.agent != Session::PERSON).then_some(session.id);
+    let target = args.text("to").map(|point| match agent_session {
+        Some(agent_session) => resolve_step(context, &point::in_session(point, &agent_session.to_string())),
         None => resolve_step(context, point),
     });
     let target = target.transpose()?;
@@ -80,7 +80,7 @@ fn parse_rewind_request(
         paths: args.texts("paths").iter().map(|path| context.relative_path(path)).collect(),
         changes,
         last,
-        session: own,
+        session: agent_session,
         audience: Audience::Agent,
         ..RewindRequest::default()
     };
@@ -89,9 +89,9 @@ fn parse_rewind_request(
 
 /// The session for which the workspace may be moved.
 pub(super) fn moving_session(context: &ToolContext<'_>) -> Result<Session, ToolError> {
-    let (own, session) = (context.own_session()?, context.target_session()?);
-    if own.id != session.id && !context.allow_others {
-        return Err(not_own_session_error(&session, &own));
+    let (own_session, session) = (context.own_session()?, context.target_session()?);
+    if own_session.id != session.id && !context.allow_others {
+        return Err(not_own_session_error(&session, &own_session));
     }
     if session.agent == Session::PERSON && !context.allow_others {
         return Err(ToolError::new(
@@ -102,12 +102,12 @@ pub(super) fn moving_session(context: &ToolContext<'_>) -> Result<Session, ToolE
     Ok(session)
 }
 
-pub(super) fn not_own_session_error(session: &Session, own: &Session) -> ToolError {
+pub(super) fn not_own_session_error(session: &Session, own_session: &Session) -> ToolError {
     ToolError::new(format!(
         "session {} is not yours: you can revert only your own changes ({} {})",
         session.id.short(),
-        own.agent,
-        own.id.short()
+        own_session.agent,
+        own_session.id.short()
     ))
     .with_hint("omit \"session\"; the user can allow more by starting this server with --allow-others")
 }
@@ -120,7 +120,7 @@ fn check_on_current_line(context: &ToolContext<'_>, target: &StepRow) -> Result<
     let line = workspace.ancestry(&workspace.head()?)?;
     let upto = line.iter().position(|stored| stored.step.id == base);
     match upto {
-        Some(at) if !line[..=at].iter().any(|stored| stored.purged) => Ok(()),
+        Some(index) if !line[..=index].iter().any(|stored| stored.purged) => Ok(()),
         _ => Err(ToolError::new(format!(
             "{} is not on the current line, and rewinding there would also revert changes of others",
             describe_checkpoint(target)
@@ -162,8 +162,8 @@ pub(super) fn check_no_other_agents(context: &ToolContext<'_>, session: &Session
     let others = context.active_sessions()?;
     let names: Vec<String> = others
         .iter()
-        .filter(|other| other.id != session.id)
-        .map(|other| format!("{} {}", other.agent, other.id.short()))
+        .filter(|active| active.id != session.id)
+        .map(|active| format!("{} {}", active.agent, active.id.short()))
         .collect();
     match names.as_slice() {
         [] => Ok(()),

@@ -56,14 +56,14 @@ impl Piece {
     pub fn elements(&self, source: &(impl ObjectSource + ?Sized)) -> Result<Vec<Self>, JsonError> {
         let mut reader = Reader::new(source);
         let node = reader.open(self.0.clone())?;
-        let mut found = Vec::new();
+        let mut elements = Vec::new();
         if node.shape() == Some(Shape::Array) {
             reader.visit_leaves(node, |_, members| {
-                found.extend(members.into_iter().map(|member| Self(member.part)));
+                elements.extend(members.into_iter().map(|member| Self(member.part)));
                 Ok(())
             })?;
         }
-        Ok(found)
+        Ok(elements)
     }
 
     /// The text, if the part is one.
@@ -106,14 +106,14 @@ pub fn assemble(
 pub fn fields(source: &(impl ObjectSource + ?Sized), hash: Hash) -> Result<Vec<(String, Piece)>, JsonError> {
     let mut reader = Reader::new(source);
     let node: Node = reader.read_node(hash)?;
-    let mut found = Vec::new();
+    let mut fields = Vec::new();
     if node.shape() == Some(Shape::Object) {
         reader.visit_leaves(node, |_, members| {
-            found.extend(members.into_iter().map(|member| (member.key, Piece(member.part))));
+            fields.extend(members.into_iter().map(|member| (member.key, Piece(member.part))));
             Ok(())
         })?;
     }
-    Ok(found)
+    Ok(fields)
 }
 
 #[cfg(test)]

@@ -36,15 +36,15 @@ pub fn diff(
     b: impl Into<ValueRoot>,
 ) -> Result<Vec<ValueDifference>, JsonError> {
     let (a, b) = (a.into(), b.into());
-    let mut differ = Differ { reader: Reader::new(source), pointer: String::new(), found: Vec::new() };
+    let mut differ = Differ { reader: Reader::new(source), pointer: String::new(), differences: Vec::new() };
     if a != b {
         let (a, b) = (differ.reader.read_root(a)?, differ.reader.read_root(b)?);
         differ.compare_nodes(a, b, 0)?;
     }
-    Ok(differ.found)
+    Ok(differ.differences)
 }
 
-/// A member of a container, or a whole group of them with the level of the node that lists it.
+/// A member of a container, or a whole group of them. Groups that are equal on both sides are skipped without being read.
 #[derive(PartialEq)]
 enum Run {
     One(Member),
@@ -75,7 +75,7 @@ impl Run {
     }
 }
 
-fn runs(node: Node) -> VecDeque<Run> {
+fn list_runs(node: Node) -> VecDeque<Run> {
     match node {
         Node::Scalar(_) => VecDeque::new(),
         Node::Leaf(_, members) => members.into_iter().map(Run::One).collect(),
@@ -83,24 +83,39 @@ fn runs(node: Node) -> VecDeque<Run> {
     }
 }
 
+/// Which end of a container's runs is processed.
+#[derive(Clone, Copy)]
+enum End {
+    Front,
+    Back,
+}
+
 struct Differ<'a, S: ?Sized> {
     reader: Reader<'a, S>,
     pointer: String,
-    found: Vec<ValueDifference>,
+    differences: Vec<ValueDifference>,
 }
 
 impl<S: ObjectSource + ?Sized> Differ<'_, S> {
-    fn compare_nodes(&mut self, a: Node, b: Node, depth: usize) -> Result<(), JsonError> {
+    fn compare_nodes(&mut self, before: Node, after: Node, depth: usize) -> Result<(), JsonError> {
         if depth > MAX_DEPTH {
             return Err(JsonError::TooDeep);
         }
-        match (a.shape(), b.shape()) {
-            (Some(Shape::Array), Some(Shape::Array)) => self.compare_arrays(runs(a), runs(b), depth),
-            (Some(Shape::Object), Some(Shape::Object)) => self.compare_objects(runs(a), runs(b), depth),
+        match (before.shape(), after.shape()) {
+            (Some(Shape::Array), Some(Shape::Array)) => {
+                self.compare_arrays(list_runs(before), list_runs(after), depth)
+            }
+            (Some(Shape::Object), Some(Shape::Object)) => {
+                self.compare_objects(list_runs(before), list_runs(after), depth)
+            }
             _ => {
-                let before = Some(self.reader.read_value(a, depth)?);
-                let after = Some(self.reader.read_value(b, depth)?);
-                self.found.push(ValueDifference { pointer: self.pointer.clone(), before, after });
+                let before_value = Some(self.reader.read_value(before, depth)?);
+                let after_value = Some(self.reader.read_value(after, depth)?);
+                self.differences.push(ValueDifference {
+                    pointer: self.pointer.clone(),
+                    before: before_value,
+                    after: after_value,
+                });
                 Ok(())
             }
         }
@@ -109,67 +124,79 @@ impl<S: ObjectSource + ?Sized> Differ<'_, S> {
     /// Compares two members, or lists one that has no partner, at the pointer `…/token`.
     fn compare_members(
         &mut self,
-        token: &str,
-        a: Option<Part>,
-        b: Option<Part>,
+        reference_token: &str,
+        before: Option<Part>,
+        after: Option<Part>,
         depth: usize,
     ) -> Result<(), JsonError> {
-        if a == b {
+        if before == after {
             return Ok(());
         }
         let len = self.pointer.len();
         self.pointer.push('/');
-        for c in token.chars() {
+        for c in reference_token.chars() {
             match c {
                 '~' => self.pointer.push_str("~0"),
                 '/' => self.pointer.push_str("~1"),
                 c => self.pointer.push(c),
             }
         }
-        match (a, b) {
-            (Some(a), Some(b)) => {
-                let (a, b) = (self.reader.open(a)?, self.reader.open(b)?);
-                self.compare_nodes(a, b, depth + 1)?;
+        match (before, after) {
+            (Some(before), Some(after)) => {
+                let (before, after) = (self.reader.open(before)?, self.reader.open(after)?);
+                self.compare_nodes(before, after, depth + 1)?;
             }
-            (a, b) => {
-                let before = a.map(|part| self.reader.part_value(part, depth + 1)).transpose()?;
-                let after = b.map(|part| self.reader.part_value(part, depth + 1)).transpose()?;
-                self.found.push(ValueDifference { pointer: self.pointer.clone(), before, after });
+            (before, after) => {
+                let before_value = before.map(|part| self.reader.part_value(part, depth + 1)).transpose()?;
+                let after_value = after.map(|part| self.reader.part_value(part, depth + 1)).transpose()?;
+                self.differences.push(ValueDifference {
+                    pointer: self.pointer.clone(),
+                    before: before_value,
+                    after: after_value,
+                });
             }
         }
         self.pointer.truncate(len);
         Ok(())
     }
 
-    /// Reads the group at the front or back of `of` and puts its members or groups there instead.
-    fn open(&mut self, of: &mut VecDeque<Run>, shape: Shape, front: bool) -> Result<(), JsonError> {
-        let end = if front { of.front() } else { of.back() };
-        let Some(Run::Many(group, level)) = end else { return Ok(()) };
+    /// Replaces the group at one end of `runs` by its children; does nothing if a single member is there.
+    fn expand(&mut self, runs: &mut VecDeque<Run>, shape: Shape, end: End) -> Result<(), JsonError> {
+        let outermost = match end {
+            End::Front => runs.front(),
+            End::Back => runs.back(),
+        };
+        let Some(Run::Many(group, level)) = outermost else { return Ok(()) };
         let node = self.reader.read_group(group, shape, *level)?;
-        if front {
-            of.pop_front();
-            runs(node).into_iter().rev().for_each(|run| of.push_front(run));
-        } else {
-            of.pop_back();
-            of.extend(runs(node));
+        match end {
+            End::Front => {
+                runs.pop_front();
+                list_runs(node).into_iter().rev().for_each(|run| runs.push_front(run));
+            }
+            End::Back => {
+                runs.pop_back();
+                runs.extend(list_runs(node));
+            }
         }
         Ok(())
     }
 
-    /// Takes equal elements off one end of two arrays and returns how many.
-    fn trim(&mut self, a: &mut VecDeque<Run>, b: &mut VecDeque<Run>, front: bool) -> Result<u64, JsonError> {
+    /// Removes equal elements from one end of both arrays and returns how many.
+    fn trim(&mut self, a: &mut VecDeque<Run>, b: &mut VecDeque<Run>, end: End) -> Result<u64, JsonError> {
         let mut equal = 0;
         loop {
-            let ends = if front { (a.front(), b.front()) } else { (a.back(), b.back()) };
-            let (Some(x), Some(y)) = ends else { return Ok(equal) };
+            let pair = match end {
+                End::Front => (a.front(), b.front()),
+                End::Back => (a.back(), b.back()),
+            };
+            let (Some(x), Some(y)) = pair else { return Ok(equal) };
             let (rank_x, rank_y) = (x.rank(), y.rank());
             if x == y {
                 equal += x.count();
                 for runs in [&mut *a, &mut *b] {
-                    if front {
-                        runs.pop_front()
-                    } else {
-                        runs.pop_back()
+                    match end {
+                        End::Front => runs.pop_front(),
+                        End::Back => runs.pop_back(),
                     };
                 }
                 continue;
@@ -178,10 +205,10 @@ impl<S: ObjectSource + ?Sized> Differ<'_, S> {
                 return Ok(equal);
             }
             if rank_x >= rank_y {
-                self.open(a, Shape::Array, front)?;
+                self.expand(a, Shape::Array, end)?;
             }
             if rank_y >= rank_x {
-                self.open(b, Shape::Array, front)?;
+                self.expand(b, Shape::Array, end)?;
             }
         }
     }
@@ -192,8 +219,8 @@ impl<S: ObjectSource + ?Sized> Differ<'_, S> {
         mut b: VecDeque<Run>,
         depth: usize,
     ) -> Result<(), JsonError> {
-        let mut index = self.trim(&mut a, &mut b, true)?;
-        self.trim(&mut a, &mut b, false)?;
+        let mut index = self.trim(&mut a, &mut b, End::Front)?;
+        self.trim(&mut a, &mut b, End::Back)?;
         let mut token = String::new();
         loop {
             let (x, y) = (self.next_element(&mut a)?, self.next_element(&mut b)?);
@@ -208,21 +235,21 @@ impl<S: ObjectSource + ?Sized> Differ<'_, S> {
         }
     }
 
-    fn next_element(&mut self, of: &mut VecDeque<Run>) -> Result<Option<Part>, JsonError> {
+    fn next_element(&mut self, runs: &mut VecDeque<Run>) -> Result<Option<Part>, JsonError> {
         loop {
-            match of.pop_front() {
+            match runs.pop_front() {
                 None => return Ok(None),
                 Some(Run::One(member)) => return Ok(Some(member.part)),
                 Some(group) => {
-                    of.push_front(group);
-                    self.open(of, Shape::Array, true)?;
+                    runs.push_front(group);
+                    self.expand(runs, Shape::Array, End::Front)?;
                 }
             }
         }
     }
 
-    /// Merges two objects by key. A group stands before its first key; it is skipped if the other side has the same
-    /// group next, and opened if its members are needed.
+    /// Merges two objects by key. A group is placed by its first key; it is skipped if the other side has the same group
+    /// at this place, and expanded if its members are needed.
     fn compare_objects(
         &mut self,
         mut a: VecDeque<Run>,
@@ -241,14 +268,14 @@ impl<S: ObjectSource + ?Sized> Differ<'_, S> {
                 }
                 (Some(x), Some(y)) => (x.rank(), y.rank(), x.key().cmp(y.key())),
             };
-            // With equal first keys, the higher group may hold the lower one: open only the higher.
+            // With equal first keys, the higher group may contain the lower one: expand only the higher.
             let open_a = rank_a > 0 && (order.is_lt() || (order.is_eq() && rank_a >= rank_b));
             let open_b = rank_b > 0 && (order.is_gt() || (order.is_eq() && rank_b >= rank_a));
             if open_a {
-                self.open(&mut a, Shape::Object, true)?;
+                self.expand(&mut a, Shape::Object, End::Front)?;
             }
             if open_b {
-                self.open(&mut b, Shape::Object, true)?;
+                self.expand(&mut b, Shape::Object, End::Front)?;
             }
             if open_a || open_b {
                 continue;

@@ -308,24 +308,26 @@ fn decode_groups(shape: Shape, d: &mut Decoder<'_>) -> Decoded<Node> {
 
 /// Every object the node with these bytes refers to, for a garbage collector: JSON nodes, and blobs of long texts.
 pub fn children(bytes: &[u8]) -> Result<Vec<(ObjectKind, Hash)>, String> {
-    let mut found = Vec::new();
+    let mut children = Vec::new();
     match Node::decode(bytes)? {
-        Node::Scalar(part) => collect_children(&part, &mut found),
+        Node::Scalar(part) => collect_children(&part, &mut children),
         Node::Leaf(_, members) => {
-            members.iter().for_each(|member| collect_children(&member.part, &mut found))
+            members.iter().for_each(|member| collect_children(&member.part, &mut children))
         }
         Node::Inner(_, _, groups) => {
-            found.extend(groups.into_iter().map(|group| (ObjectKind::Json, group.hash)));
+            children.extend(groups.into_iter().map(|group| (ObjectKind::Json, group.hash)));
         }
     }
-    Ok(found)
+    Ok(children)
 }
 
-fn collect_children(part: &Part, found: &mut Vec<(ObjectKind, Hash)>) {
+fn collect_children(part: &Part, children: &mut Vec<(ObjectKind, Hash)>) {
     match part {
         Part::Scalar(_) => {}
-        Part::Text(hash) => found.push((ObjectKind::Blob, *hash)),
-        Part::Node(hash) => found.push((ObjectKind::Json, *hash)),
-        Part::Inline(_, members) => members.iter().for_each(|member| collect_children(&member.part, found)),
+        Part::Text(hash) => children.push((ObjectKind::Blob, *hash)),
+        Part::Node(hash) => children.push((ObjectKind::Json, *hash)),
+        Part::Inline(_, members) => {
+            members.iter().for_each(|member| collect_children(&member.part, children))
+        }
     }
 }

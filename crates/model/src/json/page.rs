@@ -107,7 +107,7 @@ impl ValuePage {
     /// Adds an object with these fields and returns its index; `None` if it is too large or nests too deep for a page.
     pub fn add(&mut self, fields: &[(&str, &Value)]) -> Option<u32> {
         let start = self.bytes.len();
-        let mut adding = PageEncoder { bytes: &mut self.bytes, most: start + MAX_PAGED_VALUE_BYTES };
+        let mut adding = PageEncoder { bytes: &mut self.bytes, max_bytes: start + MAX_PAGED_VALUE_BYTES };
         // The page itself is the first container around it.
         if adding.add_object(fields.iter().copied(), 1).is_none() {
             self.bytes.truncate(start);
@@ -142,7 +142,7 @@ impl ValuePage {
 struct PageEncoder<'a> {
     bytes: &'a mut Vec<u8>,
     /// Maximum length of the bytes.
-    most: usize,
+    max_bytes: usize,
 }
 
 impl PageEncoder<'_> {
@@ -151,7 +151,7 @@ impl PageEncoder<'_> {
     }
 
     fn check_size(&self) -> Option<()> {
-        (self.bytes.len() <= self.most).then_some(())
+        (self.bytes.len() <= self.max_bytes).then_some(())
     }
 
     fn add_value(&mut self, value: &Value, depth: usize) -> Option<()> {
@@ -166,7 +166,7 @@ impl PageEncoder<'_> {
                     self.add_value(element, depth + 1)?;
                 }
             }
-            Value::Number(number) if !super::write::is_exact(number) => return None,
+            Value::Number(number) if !super::write::is_representable(number) => return None,
             Value::String(text) if text.len() > MAX_PAGED_VALUE_BYTES => return None,
             scalar => encode_scalar(scalar, &mut self.encoder()).ok()?,
         }
@@ -196,7 +196,7 @@ impl PageEncoder<'_> {
 
 /// The value at an index of the page with these bytes, without decoding the others.
 pub(super) fn on_page(bytes: &[u8], page: Hash, part: u32) -> Result<Node, ObjectError> {
-    let found = (|| {
+    let node = (|| {
         let mut d = Decoder::new(bytes);
         let (fields, shape, count) = (d.array()?, d.u8()?, d.array()?);
         if (fields, shape) != (Some(2), 1) || count.is_none_or(|count| u64::from(part) >= count) {
@@ -210,5 +210,5 @@ pub(super) fn on_page(bytes: &[u8], page: Hash, part: u32) -> Result<Node, Objec
             _ => Err(minicbor::decode::Error::message("a value on it is not a container")),
         }
     })();
-    found.map_err(|error| ObjectError::corrupt(ObjectKind::Json, page, error))
+    node.map_err(|error| ObjectError::corrupt(ObjectKind::Json, page, error))
 }

@@ -54,8 +54,8 @@ fn parse_pointer(pointer: &str) -> Result<Vec<String>, JsonError> {
 /// Reads nodes within the size limit.
 pub(super) struct Reader<'a, S: ?Sized> {
     source: &'a S,
-    /// Bytes that may still be read.
-    left: usize,
+    /// Bytes that may still be read, over all nodes of the value.
+    remaining_bytes: usize,
 }
 
 impl<'a, S: ObjectSource + ?Sized> Reader<'a, S> {
@@ -65,12 +65,12 @@ impl<'a, S: ObjectSource + ?Sized> Reader<'a, S> {
 
     /// Reads at most `limit` bytes.
     pub(super) fn with_limit(source: &'a S, limit: usize) -> Self {
-        Self { source, left: limit }
+        Self { source, remaining_bytes: limit }
     }
 
     fn read(&mut self, kind: ObjectKind, hash: Hash) -> Result<Vec<u8>, JsonError> {
         let bytes = self.source.read(kind, hash)?;
-        self.left = self.left.checked_sub(bytes.len()).ok_or(JsonError::TooLarge)?;
+        self.remaining_bytes = self.remaining_bytes.checked_sub(bytes.len()).ok_or(JsonError::TooLarge)?;
         Ok(bytes)
     }
 
@@ -209,34 +209,35 @@ impl<'a, S: ObjectSource + ?Sized> Reader<'a, S> {
             Shape::Object => 0,
         };
         while let Node::Inner(_, level, groups) = &node {
-            let found = match shape {
+            let child = match shape {
                 Shape::Array => groups.iter().find(|group| {
-                    let here = index < group.count;
-                    if !here {
+                    let is_inside = index < group.count;
+                    if !is_inside {
                         index -= group.count;
                     }
-                    here
+                    is_inside
                 }),
                 Shape::Object => {
-                    let after = groups.partition_point(|group| group.key.as_str() <= token);
-                    after.checked_sub(1).map(|at| &groups[at])
+                    let next_group = groups.partition_point(|group| group.key.as_str() <= token);
+                    next_group.checked_sub(1).map(|position| &groups[position])
                 }
             };
-            let Some(group) = found else { return Ok(None) };
+            let Some(group) = child else { return Ok(None) };
             let (group, level) = (group.clone(), *level);
             node = self.read_group(&group, shape, level)?;
         }
         let Node::Leaf(_, mut members) = node else { return Ok(None) };
-        let at = match shape {
-            Shape::Array => usize::try_from(index).ok().filter(|at| *at < members.len()),
+        let position = match shape {
+            Shape::Array => usize::try_from(index).ok().filter(|position| *position < members.len()),
             Shape::Object => members.binary_search_by(|member| member.key.as_str().cmp(token)).ok(),
         };
-        Ok(at.map(|at| members.swap_remove(at).part))
+        Ok(position.map(|position| members.swap_remove(position).part))
     }
 }
 
 /// An array index as RFC 6901 writes it: digits without leading zeros.
 fn parse_index(token: &str) -> Option<u64> {
-    let plain = token == "0" || (!token.starts_with('0') && token.bytes().all(|byte| byte.is_ascii_digit()));
-    if plain { token.parse().ok() } else { None }
+    let is_canonical =
+        token == "0" || (!token.starts_with('0') && token.bytes().all(|byte| byte.is_ascii_digit()));
+    if is_canonical { token.parse().ok() } else { None }
 }

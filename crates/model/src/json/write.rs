@@ -8,9 +8,9 @@ use crate::hash::{Hash, ObjectKind};
 use crate::list::ends_in_zero_bits;
 use crate::object::ObjectSink;
 
-/// A container whose encoding is at most this long is kept inside its parent.
+/// A container whose encoding has at most this many bytes is kept inside its parent.
 const INLINE_BYTES: usize = 256;
-/// A text longer than this is a blob.
+/// A string of more bytes is a blob.
 pub(super) const TEXT_BYTES: usize = 4096;
 /// A container with more members is split.
 const WHOLE_MEMBERS: usize = 128;
@@ -33,7 +33,7 @@ pub fn store(
     let mut writer = Writer { sink, left: MAX_BYTES };
     match value {
         Value::Array(_) | Value::Object(_) => {
-            let (shape, members) = writer.members(value, 1)?;
+            let (shape, members) = writer.collect_members(value, 1)?;
             writer.write_container(shape, members, similar_to)
         }
         scalar => {
@@ -46,7 +46,7 @@ pub fn store(
 /// Like [`store`], for an object given as borrowed fields.
 pub fn store_fields(sink: &(impl ObjectSink + ?Sized), fields: &[(&str, &Value)]) -> Result<Hash, JsonError> {
     let mut writer = Writer { sink, left: MAX_BYTES };
-    let members = writer.fields(fields.iter().copied(), 1)?;
+    let members = writer.collect_fields(fields.iter().copied(), 1)?;
     writer.write_container(Shape::Object, members, None)
 }
 
@@ -74,14 +74,14 @@ impl<K: ObjectSink + ?Sized> Writer<'_, K> {
                 Ok(Part::Text(self.write(ObjectKind::Blob, text.as_bytes(), None)?))
             }
             Value::Number(number) => {
-                if !is_exact(number) {
+                if !is_representable(number) {
                     return Err(JsonError::Number(number.clone()));
                 }
                 Ok(Part::Scalar(value.clone()))
             }
             Value::Null | Value::Bool(_) | Value::String(_) => Ok(Part::Scalar(value.clone())),
             Value::Array(_) | Value::Object(_) => {
-                let (shape, members) = self.members(value, depth + 1)?;
+                let (shape, members) = self.collect_members(value, depth + 1)?;
                 self.write_nested(shape, members, None)
             }
         }
@@ -125,14 +125,14 @@ impl<K: ObjectSink + ?Sized> Writer<'_, K> {
     }
 
     /// The members of a container, sorted if they have keys. `depth` counts containers, this one included.
-    fn members(&mut self, value: &Value, depth: usize) -> Result<(Shape, Vec<Member>), JsonError> {
+    fn collect_members(&mut self, value: &Value, depth: usize) -> Result<(Shape, Vec<Member>), JsonError> {
         if depth > MAX_DEPTH {
             return Err(JsonError::TooDeep);
         }
         match value {
             Value::Object(fields) => {
                 let fields = fields.iter().map(|(key, value)| (key.as_str(), value));
-                Ok((Shape::Object, self.fields(fields, depth)?))
+                Ok((Shape::Object, self.collect_fields(fields, depth)?))
             }
             _ => {
                 let mut members = Vec::new();
@@ -145,7 +145,7 @@ impl<K: ObjectSink + ?Sized> Writer<'_, K> {
     }
 
     /// The fields of an object, sorted.
-    fn fields<'v>(
+    fn collect_fields<'v>(
         &mut self,
         fields: impl Iterator<Item = (&'v str, &'v Value)>,
         depth: usize,
@@ -169,20 +169,21 @@ impl<K: ObjectSink + ?Sized> Writer<'_, K> {
         if members.len() <= WHOLE_MEMBERS && sizes.iter().sum::<usize>() <= WHOLE_BYTES {
             return self.write_node(&Node::Leaf(shape, members), similar_to);
         }
-        let lengths = group_lengths(members.iter().zip(sizes).map(|(member, size)| {
+        let member_counts = group_member_counts(members.iter().zip(sizes).map(|(member, size)| {
             let hash = match shape {
                 Shape::Array => Hash::of(ObjectKind::Json, &member.part.encode()),
                 Shape::Object => Hash::of(ObjectKind::Json, member.key.as_bytes()),
             };
             (ends_in_zero_bits(hash, BOUNDARY_BITS), size)
         }));
-        let mut rest = members.into_iter();
-        let leaves = lengths.iter().map(|n| Node::Leaf(shape, rest.by_ref().take(*n).collect())).collect();
-        let mut groups = self.groups(leaves, similar_to)?;
+        let mut remaining = members.into_iter();
+        let leaves =
+            member_counts.iter().map(|n| Node::Leaf(shape, remaining.by_ref().take(*n).collect())).collect();
+        let mut groups = self.write_level(leaves, similar_to)?;
         let mut level = 0;
         while groups.len() > 1 {
             level += 1;
-            let lengths = group_lengths(groups.iter().map(|group| {
+            let member_counts = group_member_counts(groups.iter().map(|group| {
                 let hash = match shape {
                     Shape::Array => group.hash,
                     // The level is hashed too, so that one key does not decide the boundaries of every level.
@@ -190,17 +191,20 @@ impl<K: ObjectSink + ?Sized> Writer<'_, K> {
                 };
                 (ends_in_zero_bits(hash, BOUNDARY_BITS), group.key.len() + 36)
             }));
-            let mut rest = groups.into_iter();
-            let nodes =
-                lengths.iter().map(|n| Node::Inner(shape, level, rest.by_ref().take(*n).collect())).collect();
-            groups = self.groups(nodes, similar_to)?;
+            let mut remaining = groups.into_iter();
+            let nodes = member_counts
+                .iter()
+                .map(|n| Node::Inner(shape, level, remaining.by_ref().take(*n).collect()))
+                .collect();
+            groups = self.write_level(nodes, similar_to)?;
         }
-        // There were members, so there is a group.
-        groups.pop().map(|group| group.hash).ok_or(JsonError::TooLarge)
+        let Some(root) = groups.pop() else { unreachable!("a container without members is one leaf") };
+        Ok(root.hash)
     }
 
-    /// Writes all nodes of one level. Only a root, which is alone, resembles an older root.
-    fn groups(&mut self, nodes: Vec<Node>, similar_to: Option<Hash>) -> Result<Vec<Group>, JsonError> {
+    /// Writes all nodes of one level. The previous root is the delta base only of a root, which is the one node of its
+    /// level.
+    fn write_level(&mut self, nodes: Vec<Node>, similar_to: Option<Hash>) -> Result<Vec<Group>, JsonError> {
         let similar_to = similar_to.filter(|_| nodes.len() == 1);
         let mut groups = Vec::with_capacity(nodes.len());
         for node in nodes {
@@ -211,8 +215,8 @@ impl<K: ObjectSink + ?Sized> Writer<'_, K> {
     }
 }
 
-/// Whether a number can be stored as it is.
-pub(super) fn is_exact(number: &serde_json::Number) -> bool {
+/// Whether a number can be stored: a 64-bit integer or a finite float.
+pub(super) fn is_representable(number: &serde_json::Number) -> bool {
     number.is_u64() || number.is_i64() || number.as_f64().is_some_and(f64::is_finite)
 }
 
@@ -222,21 +226,25 @@ fn fits_inline(part: &Part) -> bool {
         && part.encode().len() <= INLINE_BYTES
 }
 
-/// Where groups end, given for each member whether it is a boundary and how large it is. A group has two members or more
-/// (the last may have one), so there are fewer groups than members.
-fn group_lengths(members: impl Iterator<Item = (bool, usize)>) -> Vec<usize> {
-    let mut lengths = Vec::new();
-    let (mut n, mut bytes) = (0, 0);
-    for (boundary, size) in members {
-        n += 1;
+/// The number of members of each group, given for each member whether it is a boundary and its size in bytes. Boundaries
+/// are content-defined, so that an edit moves few of them. A group has two members or more (the last may have one), so
+/// that every level is shorter than the one below.
+fn group_member_counts(sizes: impl Iterator<Item = (bool, usize)>) -> Vec<usize> {
+    let mut counts = Vec::new();
+    let (mut members, mut bytes) = (0, 0);
+    for (boundary, size) in sizes {
+        members += 1;
         bytes += size;
-        if n >= MAX_GROUP || (n >= MIN_GROUP && boundary) || (n >= 2 && bytes >= WHOLE_BYTES) {
-            lengths.push(n);
-            (n, bytes) = (0, 0);
+        if members >= MAX_GROUP
+            || (members >= MIN_GROUP && boundary)
+            || (members >= 2 && bytes >= WHOLE_BYTES)
+        {
+            counts.push(members);
+            (members, bytes) = (0, 0);
         }
     }
-    if n > 0 {
-        lengths.push(n);
+    if members > 0 {
+        counts.push(members);
     }
-    lengths
+    counts
 }

@@ -50,7 +50,7 @@ pub fn diff(source: &(impl ObjectSource + ?Sized), a: Hash, b: Hash) -> Result<L
     if a == b {
         return Ok(ListDiff { len_a, len_b, prefix: len_a, suffix: 0, ranges: Vec::new() });
     }
-    let (mut a, mut b) = (parts(&node_a).collect(), parts(&node_b).collect());
+    let (mut a, mut b) = (list_parts(&node_a).collect(), list_parts(&node_b).collect());
     let prefix = trim(source, &mut a, &mut b, End::Front)?;
     let suffix = trim(source, &mut a, &mut b, End::Back)?;
     let middle = Gap { a: a.into(), b: b.into(), a_at: prefix, b_at: prefix };
@@ -58,14 +58,14 @@ pub fn diff(source: &(impl ObjectSource + ?Sized), a: Hash, b: Hash) -> Result<L
     Ok(ListDiff { len_a, len_b, prefix, suffix, ranges })
 }
 
-/// An item (rank 0) or a whole node (rank: its level plus one). Two parts are equal only if what they hold is.
+/// An item (rank 0) or a whole node (rank: its level plus one). Equal parts have equal content.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Part {
     rank: u8,
     entry: Entry,
 }
 
-fn parts(node: &Node) -> impl DoubleEndedIterator<Item = Part> + '_ {
+fn list_parts(node: &Node) -> impl DoubleEndedIterator<Item = Part> + '_ {
     node.entries.iter().map(|entry| Part { rank: node.level, entry: *entry })
 }
 
@@ -99,14 +99,14 @@ impl End {
     fn open(
         self,
         source: &(impl ObjectSource + ?Sized),
-        of: &mut VecDeque<Part>,
+        parts: &mut VecDeque<Part>,
         part: Part,
     ) -> Result<(), ObjectError> {
         let node = open(source, part)?;
-        self.pop(of);
+        self.pop(parts);
         match self {
-            End::Front => parts(&node).rev().for_each(|child| of.push_front(child)),
-            End::Back => of.extend(parts(&node)),
+            End::Front => list_parts(&node).rev().for_each(|child| parts.push_front(child)),
+            End::Back => parts.extend(list_parts(&node)),
         }
         Ok(())
     }
@@ -140,7 +140,7 @@ fn trim(
     Ok(equal)
 }
 
-/// Two stretches in the same place that may still share items.
+/// Two ranges at the same position that may still share items.
 struct Gap {
     a: Vec<Part>,
     b: Vec<Part>,
@@ -162,7 +162,9 @@ impl Gap {
         let mut gaps = Vec::new();
         let (mut i, mut j) = (0, 0);
         let (mut a_at, mut b_at) = (self.a_at, self.b_at);
-        for (next_i, next_j) in anchors(&self.a, &self.b).into_iter().chain([(self.a.len(), self.b.len())]) {
+        for (next_i, next_j) in
+            find_anchors(&self.a, &self.b).into_iter().chain([(self.a.len(), self.b.len())])
+        {
             let (mut a, mut b) = (&self.a[i..next_i], &self.b[j..next_j]);
             let (end_a, end_b) = (a_at + count(a), b_at + count(b));
             while let ([x, rest_a @ ..], [y, rest_b @ ..]) = (a, b)
@@ -189,33 +191,33 @@ impl Gap {
 }
 
 /// Pairs of positions of equal parts that occur once on either side, in the same order on both (patience matching).
-fn anchors(a: &[Part], b: &[Part]) -> Vec<(usize, usize)> {
-    // Per part: where it is in `a` and in `b`, and whether it occurs twice on one side.
-    let mut seen: BTreeMap<Part, (Option<usize>, Option<usize>, bool)> = BTreeMap::new();
-    for (at, part) in a.iter().enumerate() {
-        let slot = seen.entry(*part).or_default();
-        slot.2 |= slot.0.replace(at).is_some();
+fn find_anchors(a: &[Part], b: &[Part]) -> Vec<(usize, usize)> {
+    // Per part: its index in `a` and in `b`, and whether it occurs twice on one side.
+    let mut positions: BTreeMap<Part, (Option<usize>, Option<usize>, bool)> = BTreeMap::new();
+    for (index, part) in a.iter().enumerate() {
+        let slot = positions.entry(*part).or_default();
+        slot.2 |= slot.0.replace(index).is_some();
     }
-    for (at, part) in b.iter().enumerate() {
-        let slot = seen.entry(*part).or_default();
-        slot.2 |= slot.1.replace(at).is_some();
+    for (index, part) in b.iter().enumerate() {
+        let slot = positions.entry(*part).or_default();
+        slot.2 |= slot.1.replace(index).is_some();
     }
-    let mut pairs: Vec<(usize, usize)> = seen
+    let mut pairs: Vec<(usize, usize)> = positions
         .into_values()
         .filter_map(|slot| if let (Some(i), Some(j), false) = slot { Some((i, j)) } else { None })
         .collect();
     pairs.sort_unstable();
-    longest_rising(&pairs)
+    find_longest_rising(&pairs)
 }
 
 /// The longest subsequence of `pairs`, sorted by the first position, whose second positions rise, too.
-fn longest_rising(pairs: &[(usize, usize)]) -> Vec<(usize, usize)> {
-    // `ends[n]` is the pair that ends the best sequence of n + 1 pairs; `before[k]` the one that precedes pair k.
+fn find_longest_rising(pairs: &[(usize, usize)]) -> Vec<(usize, usize)> {
+    // `ends[n]` is the pair that ends the best sequence of n + 1 pairs; `predecessor[k]` the one that precedes pair k.
     let mut ends: Vec<usize> = Vec::new();
-    let mut before: Vec<Option<usize>> = Vec::with_capacity(pairs.len());
+    let mut predecessor: Vec<Option<usize>> = Vec::with_capacity(pairs.len());
     for (k, pair) in pairs.iter().enumerate() {
         let n = ends.partition_point(|end| pairs[*end].1 < pair.1);
-        before.push(n.checked_sub(1).map(|shorter| ends[shorter]));
+        predecessor.push(n.checked_sub(1).map(|shorter| ends[shorter]));
         if n == ends.len() {
             ends.push(k);
         } else {
@@ -223,10 +225,10 @@ fn longest_rising(pairs: &[(usize, usize)]) -> Vec<(usize, usize)> {
         }
     }
     let mut sequence = Vec::with_capacity(ends.len());
-    let mut next = ends.last().copied();
-    while let Some(k) = next {
+    let mut last = ends.last().copied();
+    while let Some(k) = last {
         sequence.push(pairs[k]);
-        next = before[k];
+        last = predecessor[k];
     }
     sequence.reverse();
     sequence
@@ -237,16 +239,16 @@ fn match_middle(source: &(impl ObjectSource + ?Sized), middle: Gap) -> Result<Ve
     let mut gaps = vec![middle];
     let mut ranges = Vec::new();
     for rank in (0..=top).rev() {
-        let mut opened = Vec::new();
+        let mut open_gaps = Vec::new();
         for gap in gaps.iter().flat_map(Gap::split) {
             if rank == 0 || gap.a.is_empty() || gap.b.is_empty() {
                 ranges.push(gap.range());
             } else {
                 let (a, b) = (open_rank(source, &gap.a, rank)?, open_rank(source, &gap.b, rank)?);
-                opened.push(Gap { a, b, ..gap });
+                open_gaps.push(Gap { a, b, ..gap });
             }
         }
-        gaps = opened;
+        gaps = open_gaps;
     }
     ranges.sort_by_key(|range| (range.a.start, range.b.start));
     ranges.dedup_by(|next, range| {
@@ -260,14 +262,18 @@ fn match_middle(source: &(impl ObjectSource + ?Sized), middle: Gap) -> Result<Ve
 }
 
 /// Replaces every node of this rank by its children.
-fn open_rank(source: &(impl ObjectSource + ?Sized), of: &[Part], rank: u8) -> Result<Vec<Part>, ObjectError> {
-    let mut opened = Vec::with_capacity(of.len());
-    for part in of {
+fn open_rank(
+    source: &(impl ObjectSource + ?Sized),
+    parts: &[Part],
+    rank: u8,
+) -> Result<Vec<Part>, ObjectError> {
+    let mut children = Vec::with_capacity(parts.len());
+    for part in parts {
         if part.rank == rank {
-            opened.extend(parts(&open(source, *part)?));
+            children.extend(list_parts(&open(source, *part)?));
         } else {
-            opened.push(*part);
+            children.push(*part);
         }
     }
-    Ok(opened)
+    Ok(children)
 }

@@ -133,14 +133,14 @@ fn build_up(
 struct NodeWriter<'a, K: ?Sized> {
     sink: &'a K,
     node: Node,
-    done: Vec<Entry>,
+    closed: Vec<Entry>,
     /// The old node near the one being built: reused if it is the same, otherwise passed as `similar_to`.
     nearby: Option<(Hash, Rc<Node>)>,
 }
 
 impl<'a, K: ObjectSink + ?Sized> NodeWriter<'a, K> {
     fn new(sink: &'a K, level: u8) -> Self {
-        Self { sink, node: Node { level, entries: Vec::new() }, done: Vec::new(), nearby: None }
+        Self { sink, node: Node { level, entries: Vec::new() }, closed: Vec::new(), nearby: None }
     }
 
     fn push(&mut self, entry: Entry) -> Result<(), ObjectError> {
@@ -156,21 +156,21 @@ impl<'a, K: ObjectSink + ?Sized> NodeWriter<'a, K> {
                 self.sink.write(ObjectKind::List, &self.node.encode(), similar_to)?
             }
         };
-        self.done.push(self.node.parent_entry(hash));
+        self.closed.push(self.node.parent_entry(hash));
         self.node.entries.clear();
         Ok(())
     }
 
     /// Whether a node has just been closed, so that the next one can be an old one.
     fn is_between_nodes(&self) -> bool {
-        self.node.entries.is_empty() && !self.done.is_empty()
+        self.node.entries.is_empty() && !self.closed.is_empty()
     }
 
     fn finish(mut self) -> Result<Vec<Entry>, ObjectError> {
         if !self.node.entries.is_empty() {
             self.close()?;
         }
-        Ok(self.done)
+        Ok(self.closed)
     }
 }
 
@@ -182,8 +182,8 @@ struct EditedList<'a, S: ?Sized> {
 }
 
 impl<S: ObjectSource + ?Sized> EditedList<'_, S> {
-    /// Replaces the entries of the nodes at `level` that are in `range` by `new`. Returns the nodes made and the range
-    /// of old nodes they stand for. No node is made only if no entry is left at all.
+    /// Replaces the entries of the nodes at `level` that are in `range` by `new`. Returns the nodes written and the range
+    /// of old nodes they replace. No node is written only if no entry is left at all.
     fn edit_level<K: ObjectSink + ?Sized>(
         &self,
         sink: &K,
@@ -233,24 +233,25 @@ impl<S: ObjectSource + ?Sized> EditedList<'_, S> {
     /// The path to the entry, in a node at `level`, that holds the item at `position`, which must be in the list.
     fn seek(&self, level: u8, position: u64) -> Result<Cursor, ObjectError> {
         let root = Frame { hash: self.root.hash, node: Rc::clone(&self.node), start: 0, at: 0 };
-        let (mut above, mut last) = (Vec::new(), root);
+        let (mut frames_above, mut last_frame) = (Vec::new(), root);
         loop {
-            let mut start = last.start;
-            for entry in &last.node.entries {
+            let mut start = last_frame.start;
+            for entry in &last_frame.node.entries {
                 if position - start < entry.count {
                     break;
                 }
                 start += entry.count;
-                last.at += 1;
+                last_frame.at += 1;
             }
-            if last.node.level <= level {
-                return Ok(Cursor { above, last });
+            if last_frame.node.level <= level {
+                return Ok(Cursor { upper_frames: frames_above, last: last_frame });
             }
-            let Some(entry) = last.node.entries.get(last.at).copied() else {
-                return Ok(Cursor { above, last });
+            let Some(entry) = last_frame.node.entries.get(last_frame.at).copied() else {
+                return Ok(Cursor { upper_frames: frames_above, last: last_frame });
             };
-            let node = Rc::new(Node::load_child(self.source, entry, last.node.level)?);
-            above.push(std::mem::replace(&mut last, Frame { hash: entry.hash, node, start, at: 0 }));
+            let node = Rc::new(Node::load_child(self.source, entry, last_frame.node.level)?);
+            frames_above
+                .push(std::mem::replace(&mut last_frame, Frame { hash: entry.hash, node, start, at: 0 }));
         }
     }
 }
@@ -267,7 +268,7 @@ struct Frame {
 
 /// A path from the root to a node of some level.
 struct Cursor {
-    above: Vec<Frame>,
+    upper_frames: Vec<Frame>,
     last: Frame,
 }
 
@@ -276,11 +277,11 @@ impl Cursor {
     fn next_node(&mut self, source: &(impl ObjectSource + ?Sized)) -> Result<bool, ObjectError> {
         let level = self.last.node.level;
         let start = self.last.start + self.last.node.parent_entry(self.last.hash).count;
-        while let Some(mut parent) = self.above.pop() {
+        while let Some(mut parent) = self.upper_frames.pop() {
             parent.at += 1;
             let Some(mut entry) = parent.node.entries.get(parent.at).copied() else { continue };
             let mut parent_level = parent.node.level;
-            self.above.push(parent);
+            self.upper_frames.push(parent);
             loop {
                 let node = Rc::new(Node::load_child(source, entry, parent_level)?);
                 let frame = Frame { hash: entry.hash, node, start, at: 0 };
@@ -292,7 +293,7 @@ impl Cursor {
                 // An inner node always has a first entry; its decoder checks that.
                 let Some(first) = frame.node.entries.first().copied() else { return Ok(false) };
                 entry = first;
-                self.above.push(frame);
+                self.upper_frames.push(frame);
             }
         }
         Ok(false)

@@ -90,7 +90,7 @@ impl Node {
             return Err("the count of items overflows".into());
         }
         let mut before_last = node.entries.iter().rev().skip(1).rev().enumerate();
-        if before_last.any(|(at, entry)| closes_node(entry.hash, at + 1)) {
+        if before_last.any(|(index, entry)| closes_node(entry.hash, index + 1)) {
             return Err("the node continues after a boundary".into());
         }
         // Long forms of integers and trailing bytes would give one list two hashes.

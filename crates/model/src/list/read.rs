@@ -45,28 +45,28 @@ pub fn at_weight(
     descend(source, root, offset, |_, weight| weight)
 }
 
-/// Goes down to the item at position `at`, where `measure` picks count or weight as the unit.
+/// Descends to the item at `position`, where `measure` picks count or weight as the unit.
 fn descend(
     source: &(impl ObjectSource + ?Sized),
     root: Hash,
-    mut at: u64,
+    mut position: u64,
     measure: impl Fn(u64, u64) -> u64,
 ) -> Result<Option<Located>, ObjectError> {
     let mut node = Node::load(source, root)?;
     let (mut index, mut start) = (0u64, 0u64);
     loop {
-        let mut found = None;
+        let mut child = None;
         for entry in &node.entries {
             let size = measure(entry.count, entry.weight);
-            if at < size {
-                found = Some(*entry);
+            if position < size {
+                child = Some(*entry);
                 break;
             }
-            at -= size;
+            position -= size;
             index = index.saturating_add(entry.count);
             start = start.saturating_add(entry.weight);
         }
-        let Some(entry) = found else { return Ok(None) };
+        let Some(entry) = child else { return Ok(None) };
         if node.level == 0 {
             let item = ListItem { hash: entry.hash, len: entry.weight };
             return Ok(Some(Located { item, index, start }));
@@ -100,12 +100,12 @@ impl<S: ObjectSource> Iter<S> {
             self.open(root, skip)?;
         }
         loop {
-            let Some((node, at)) = self.path.last_mut() else { return Ok(None) };
-            let Some(entry) = node.entries.get(*at).copied() else {
+            let Some((node, index)) = self.path.last_mut() else { return Ok(None) };
+            let Some(entry) = node.entries.get(*index).copied() else {
                 self.path.pop();
                 continue;
             };
-            *at += 1;
+            *index += 1;
             if node.level == 0 {
                 return Ok(Some(ListItem { hash: entry.hash, len: entry.weight }));
             }
@@ -117,15 +117,15 @@ impl<S: ObjectSource> Iter<S> {
     fn open(&mut self, root: Hash, mut skip: u64) -> Result<(), ObjectError> {
         let mut node = Node::load(&self.source, root)?;
         loop {
-            let mut at = 0;
-            while let Some(entry) = node.entries.get(at).filter(|entry| entry.count <= skip) {
+            let mut index = 0;
+            while let Some(entry) = node.entries.get(index).filter(|entry| entry.count <= skip) {
                 skip -= entry.count;
-                at += 1;
+                index += 1;
             }
-            let within = if skip > 0 && node.level > 0 { node.entries.get(at).copied() } else { None };
+            let child = if skip > 0 && node.level > 0 { node.entries.get(index).copied() } else { None };
             let level = node.level;
-            self.path.push((node, at + usize::from(within.is_some())));
-            match within {
+            self.path.push((node, index + usize::from(child.is_some())));
+            match child {
                 Some(entry) => node = Node::load_child(&self.source, entry, level)?,
                 None => return Ok(()),
             }

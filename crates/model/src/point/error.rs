@@ -62,28 +62,29 @@ impl PointError {
 /// Whether a text that does not parse as a moment was meant as one: it ends in `ago`, has a day or time that does not
 /// exist, or is similar to a moment.
 fn is_nearly_a_time(text: &str, error: &WhenError) -> bool {
-    let own_suggestion = error.suggestions.first().is_some_and(|first| !EXAMPLES.contains(&first.as_str()));
-    own_suggestion || error.kind == WhenErrorKind::OutOfRange || text.trim_end().ends_with(" ago")
+    let has_suggestion = error.suggestions.first().is_some_and(|first| !EXAMPLES.contains(&first.as_str()));
+    has_suggestion || error.kind == WhenErrorKind::OutOfRange || text.trim_end().ends_with(" ago")
 }
 
 /// A suggestion, with characters escaped that would reorder text on a terminal. Backslashes stay: the user has to type
 /// them.
-fn shown_suggestion(suggestion: &str) -> Cow<'_, str> {
+fn display_suggestion(suggestion: &str) -> Cow<'_, str> {
     let escaped = display_bytes(suggestion.as_bytes());
     if escaped.contains("\\u{") { escaped } else { Cow::Borrowed(suggestion) }
 }
 
 impl fmt::Display for PointError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let shown = |range: Range<usize>| display_bytes(self.text.as_bytes().get(range).unwrap_or_default());
+        let display =
+            |range: Range<usize>| display_bytes(self.text.as_bytes().get(range).unwrap_or_default());
         let (start, end) = (self.span.start.min(self.text.len()), self.span.end.min(self.text.len()));
-        writeln!(f, "cannot resolve the point \"{}\": {}", shown(0..self.text.len()), self.what)?;
-        writeln!(f, "  {}", shown(0..self.text.len()))?;
-        let indent = shown(0..start).chars().count() + 2;
-        let carets = shown(start..end).chars().count().max(1);
+        writeln!(f, "cannot resolve the point \"{}\": {}", display(0..self.text.len()), self.what)?;
+        writeln!(f, "  {}", display(0..self.text.len()))?;
+        let indent = display(0..start).chars().count() + 2;
+        let carets = display(start..end).chars().count().max(1);
         write!(f, "{:indent$}{:^>carets$}", "", "")?;
         if !self.suggestions.is_empty() {
-            let suggestions: Vec<_> = self.suggestions.iter().map(|text| shown_suggestion(text)).collect();
+            let suggestions: Vec<_> = self.suggestions.iter().map(|text| display_suggestion(text)).collect();
             write!(f, "\ntry: {}", suggestions.join(", "))?;
         }
         Ok(())

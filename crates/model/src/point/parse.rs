@@ -30,34 +30,34 @@ pub(super) fn parse(text: &str) -> Result<PointExpr, PointError> {
         let what = format!("it has {} bytes, more than {MAX_BYTES}", text.len());
         return Err(PointError::new(format!("{}…", &text[..end]), end..end, what));
     }
-    if let Some((at, c)) = text.char_indices().find(|(_, c)| c.is_control()) {
+    if let Some((offset, c)) = text.char_indices().find(|(_, c)| c.is_control()) {
         let what = "it contains a control character";
-        return Err(PointError::new(text, at..at + c.len_utf8(), what));
+        return Err(PointError::new(text, offset..offset + c.len_utf8(), what));
     }
     let start = text.len() - text.trim_start().len();
-    let input = Input { text, at: start, end: start + text.trim().len() };
-    if input.rest().is_empty() {
+    let input = PointCursor { text, offset: start, end: start + text.trim().len() };
+    if input.remaining().is_empty() {
         return Err(PointError::new(text, 0..text.len(), "it is empty").suggest(EXAMPLES));
     }
     input.parse_point()
 }
 
-/// The part of the text that is still to be parsed.
+/// A cursor: the whole text of the point, and the offset of the part that is still to be parsed.
 #[derive(Clone, Copy)]
-struct Input<'a> {
+struct PointCursor<'a> {
     text: &'a str,
-    at: usize,
+    offset: usize,
     end: usize,
 }
 
-impl<'a> Input<'a> {
-    fn rest(self) -> &'a str {
-        &self.text[self.at..self.end]
+impl<'a> PointCursor<'a> {
+    fn remaining(self) -> &'a str {
+        &self.text[self.offset..self.end]
     }
 
     /// The input after its first `bytes` bytes.
     fn skip(self, bytes: usize) -> Self {
-        Self { at: self.at + bytes, ..self }
+        Self { offset: self.offset + bytes, ..self }
     }
 
     fn error(self, span: Range<usize>, what: impl Into<String>) -> PointError {
@@ -66,40 +66,44 @@ impl<'a> Input<'a> {
 
     /// An error about everything that is left.
     fn rest_error(self, what: impl Into<String>) -> PointError {
-        self.error(self.at..self.end, what)
+        self.error(self.offset..self.end, what)
     }
 
     /// An error about what follows a complete point.
     fn trailing_error(self) -> PointError {
-        let before = self.text[..self.at].trim();
-        self.rest_error(format!("{:?} does not belong after {before:?}", self.rest())).suggest([before])
+        let complete_point = self.text[..self.offset].trim();
+        self.rest_error(format!("{:?} does not belong after {complete_point:?}", self.remaining()))
+            .suggest([complete_point])
     }
 
     fn parse_point(self) -> Result<PointExpr, PointError> {
-        if self.rest().starts_with('"') {
-            let (name, rest) = self.parse_quoted()?;
-            return if rest.rest().is_empty() {
+        if self.remaining().starts_with('"') {
+            let (name, cursor) = self.parse_quoted()?;
+            return if cursor.remaining().is_empty() {
                 Ok(Anchor::text(name).into())
             } else {
-                Err(rest.trailing_error())
+                Err(cursor.trailing_error())
             };
         }
         if let Some(point) = self.parse_selector(None)? {
             return Ok(point);
         }
-        if let Some((session, _)) = self.rest().split_once('#')
+        if let Some((session, _)) = self.remaining().split_once('#')
             && is_session(session)
         {
             let selected = self.skip(session.len());
             let number = selected.skip(1);
-            if number.rest().is_empty() {
+            if number.remaining().is_empty() {
                 return Err(number
                     .rest_error("a step number is missing after \"#\"")
                     .suggest([format!("{session}#1")]));
             }
             // A second `#`, as in `ab12##42`, is not allowed.
-            let point =
-                if number.rest().starts_with('#') { None } else { number.parse_selector(Some(session))? };
+            let point = if number.remaining().starts_with('#') {
+                None
+            } else {
+                number.parse_selector(Some(session))?
+            };
             return match point {
                 Some(point) => Ok(point),
                 None => selected.parse_step(Some(session)),
@@ -110,9 +114,9 @@ impl<'a> Input<'a> {
 
     /// Parses everything but bare text: `@`, `#n` and `kind:…`. With a session, only anchors that are searched within one.
     fn parse_selector(self, session: Option<&str>) -> Result<Option<PointExpr>, PointError> {
-        match self.rest().as_bytes().first() {
+        match self.remaining().as_bytes().first() {
             Some(b'@') => {
-                let back = self.skip(1).back("now")?;
+                let back = self.skip(1).parse_steps_back("now")?;
                 return Ok(Some(PointExpr {
                     session: session.map(str::to_owned),
                     anchor: Anchor::Now,
@@ -122,44 +126,49 @@ impl<'a> Input<'a> {
             Some(b'#') => return self.parse_step(session).map(Some),
             _ => {}
         }
-        let Some((kind, _)) = self.rest().split_once(':') else { return Ok(None) };
-        let Some((kind, example)) = KINDS.iter().find(|(known, _)| *known == kind) else { return Ok(None) };
-        let anchor = self.skip(kind.len() + 1).anchor(kind, example)?;
+        let Some((kind, _)) = self.remaining().split_once(':') else { return Ok(None) };
+        let Some((kind, example)) = KINDS.iter().find(|(name, _)| *name == kind) else { return Ok(None) };
+        let anchor = self.skip(kind.len() + 1).parse_anchor(kind, example)?;
         if session.is_some() && !anchor.is_in_session() {
             let what = format!("\"{kind}:\" does not depend on a session");
-            return Err(self.error(self.at..self.at + kind.len() + 1, what).suggest([self.rest()]));
+            return Err(self
+                .error(self.offset..self.offset + kind.len() + 1, what)
+                .suggest([self.remaining()]));
         }
         Ok(Some(PointExpr { session: session.map(str::to_owned), anchor, back: 0 }))
     }
 
-    /// `#42`, `#42-3`.
+    /// Parses `#42` or `#42-3`.
     fn parse_step(self, session: Option<&str>) -> Result<PointExpr, PointError> {
         let input = self.skip(1);
         let prefix = session.unwrap_or("");
-        if input.rest().is_empty() {
+        if input.remaining().is_empty() {
             return Err(input.rest_error("a step number is missing after \"#\"").suggest(["#42"]));
         }
         let digits = input.count_digits();
         if digits == 0 {
-            let word = input.rest().find('-').filter(|at| *at > 0).unwrap_or(input.rest().len());
-            let span = input.at..input.at + word;
+            let word =
+                input.remaining().find('-').filter(|offset| *offset > 0).unwrap_or(input.remaining().len());
+            let span = input.offset..input.offset + word;
             let what = format!("{:?} is not a step number", &self.text[span.clone()]);
             return Err(input.error(span, what).suggest([format!("{prefix}#42")]));
         }
         let number = input.parse_number(digits, "steps are numbered from 1", &format!("{prefix}#1"))?;
-        let back = input.skip(digits).back(&format!("#{number}"))?;
+        let back = input.skip(digits).parse_steps_back(&format!("#{number}"))?;
         Ok(PointExpr { session: session.map(str::to_owned), anchor: Anchor::Step(number), back })
     }
 
-    /// Nothing, or `-N`: how many steps before `origin`.
-    fn back(self, origin: &str) -> Result<u64, PointError> {
-        let before = self.text[..self.at].trim();
-        let Some(input) = self.rest().strip_prefix('-').map(|_| self.skip(1)) else {
-            return if self.rest().is_empty() {
+    /// Parses `-N`, how many steps before `origin`; 0 if nothing follows.
+    fn parse_steps_back(self, origin: &str) -> Result<u64, PointError> {
+        let prefix = self.text[..self.offset].trim();
+        let Some(input) = self.remaining().strip_prefix('-').map(|_| self.skip(1)) else {
+            return if self.remaining().is_empty() {
                 Ok(0)
-            } else if self.rest().starts_with('+') {
-                let one = format!("{before}-1");
-                Err(self.rest_error(format!("a point goes back from {origin}, never forward")).suggest([one]))
+            } else if self.remaining().starts_with('+') {
+                let example = format!("{prefix}-1");
+                Err(self
+                    .rest_error(format!("a point goes back from {origin}, never forward"))
+                    .suggest([example]))
             } else {
                 Err(self.trailing_error())
             };
@@ -167,23 +176,23 @@ impl<'a> Input<'a> {
         let digits = input.count_digits();
         if digits == 0 {
             let what = "a number of steps is missing after \"-\"";
-            return Err(input.rest_error(what).suggest([format!("{before}-1")]));
+            return Err(input.rest_error(what).suggest([format!("{prefix}-1")]));
         }
-        if digits < input.rest().len() {
+        if digits < input.remaining().len() {
             return Err(input.skip(digits).trailing_error());
         }
-        let too_large = |_| input.rest_error("this number is too large").suggest([format!("{before}-1")]);
-        input.rest().parse().map_err(too_large)
+        let too_large = |_| input.rest_error("this number is too large").suggest([format!("{prefix}-1")]);
+        input.remaining().parse().map_err(too_large)
     }
 
-    /// Number of digits at the start.
+    /// Number of ASCII digits at the start of the remaining text.
     fn count_digits(self) -> usize {
-        self.rest().bytes().take_while(u8::is_ascii_digit).count()
+        self.remaining().bytes().take_while(u8::is_ascii_digit).count()
     }
 
     /// The first `digits` digits as a number from 1.
     fn parse_number(self, digits: usize, from_one: &str, example: &str) -> Result<u64, PointError> {
-        let span = self.at..self.at + digits;
+        let span = self.offset..self.offset + digits;
         match self.text[span.clone()].parse() {
             Ok(0) => Err(self.error(span, from_one).suggest([example])),
             Ok(number) => Ok(number),
@@ -191,19 +200,19 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// What follows `kind:`.
-    fn anchor(self, kind: &str, example: &str) -> Result<Anchor, PointError> {
+    /// Parses what follows `kind:`.
+    fn parse_anchor(self, kind: &str, example: &str) -> Result<Anchor, PointError> {
         match kind {
             "error" => Ok(Anchor::Error(self.parse_nth(kind, example)?)),
             "tool" => self.parse_named(kind, example).map(|(name, nth)| Anchor::Tool { name, nth }),
             "tag" => self.parse_named(kind, example).map(|(tag, nth)| Anchor::Tag { tag, nth }),
             "iteration" => {
                 let digits = self.count_digits();
-                if digits == 0 || digits < self.rest().len() {
-                    let what = if self.rest().is_empty() {
+                if digits == 0 || digits < self.remaining().len() {
+                    let what = if self.remaining().is_empty() {
                         "a number is missing after \"iteration:\"".to_owned()
                     } else {
-                        format!("{:?} is not the number of an iteration", self.rest())
+                        format!("{:?} is not the number of an iteration", self.remaining())
                     };
                     return Err(self.rest_error(what).suggest([example]));
                 }
@@ -214,7 +223,7 @@ impl<'a> Input<'a> {
                 )?))
             }
             "id" => {
-                let id = self.rest().to_ascii_lowercase();
+                let id = self.remaining().to_ascii_lowercase();
                 if id.is_empty() {
                     return Err(self.rest_error("an id is missing after \"id:\"").suggest([example]));
                 }
@@ -225,7 +234,7 @@ impl<'a> Input<'a> {
                 Ok(Anchor::Id(id))
             }
             _ => {
-                let (name, start) = self.whole_name(kind, example)?;
+                let (name, start) = self.parse_whole_name(kind, example)?;
                 Ok(match kind {
                     "label" => Anchor::Label(name),
                     "branch" => Anchor::Branch(name),
@@ -249,13 +258,13 @@ impl<'a> Input<'a> {
     }
 
     /// A name that takes all the remaining text, quoted or not, and where it starts.
-    fn whole_name(self, kind: &str, example: &str) -> Result<(String, usize), PointError> {
-        let input = self.skip(self.rest().len() - self.rest().trim_start().len());
-        let (name, rest) = if input.rest().starts_with('"') {
-            let (name, rest) = input.parse_quoted()?;
-            (name, rest)
+    fn parse_whole_name(self, kind: &str, example: &str) -> Result<(String, usize), PointError> {
+        let input = self.skip(self.remaining().len() - self.remaining().trim_start().len());
+        let (name, cursor) = if input.remaining().starts_with('"') {
+            let (name, cursor) = input.parse_quoted()?;
+            (name, cursor)
         } else {
-            (input.rest().to_owned(), input.skip(input.rest().len()))
+            (input.remaining().to_owned(), input.skip(input.remaining().len()))
         };
         if name.is_empty() {
             let what = format!(
@@ -264,57 +273,57 @@ impl<'a> Input<'a> {
             );
             return Err(self.rest_error(what).suggest([example]));
         }
-        if !rest.rest().is_empty() {
-            return Err(rest.trailing_error());
+        if !cursor.remaining().is_empty() {
+            return Err(cursor.trailing_error());
         }
-        let start = input.at + usize::from(input.rest().starts_with('"'));
+        let start = input.offset + usize::from(input.remaining().starts_with('"'));
         Ok((name, start))
     }
 
-    /// `NAME` or `NAME:nth`.
+    /// Parses `NAME` or `NAME:nth`, which follows `kind:`. Without `nth` it is the last.
     fn parse_named(self, kind: &str, example: &str) -> Result<(String, Nth), PointError> {
-        let (name, rest) = if self.rest().starts_with('"') {
+        let (name, cursor) = if self.remaining().starts_with('"') {
             self.parse_quoted()?
         } else {
-            let len = self.rest().find(':').unwrap_or(self.rest().len());
-            (self.rest()[..len].trim().to_owned(), self.skip(len))
+            let len = self.remaining().find(':').unwrap_or(self.remaining().len());
+            (self.remaining()[..len].trim().to_owned(), self.skip(len))
         };
         if name.is_empty() {
             let what =
                 format!("a {} is missing after \"{kind}:\"", if kind == "tool" { "tool name" } else { kind });
-            return Err(self.error(self.at..rest.at, what).suggest([example]));
+            return Err(self.error(self.offset..cursor.offset, what).suggest([example]));
         }
-        if rest.rest().is_empty() {
+        if cursor.remaining().is_empty() {
             return Ok((name, Nth::Last));
         }
-        if !rest.rest().starts_with(':') {
-            return Err(rest.trailing_error());
+        if !cursor.remaining().starts_with(':') {
+            return Err(cursor.trailing_error());
         }
-        let before = rest.text[..rest.at].trim();
-        let nth = rest.skip(1).parse_nth(kind, &format!("{before}:last"))?;
+        let prefix = cursor.text[..cursor.offset].trim();
+        let nth = cursor.skip(1).parse_nth(kind, &format!("{prefix}:last"))?;
         Ok((name, nth))
     }
 
-    /// `first`, `last` or a number.
+    /// Parses what follows `NAME:`: `first`, `last` or a number from 1.
     fn parse_nth(self, kind: &str, example: &str) -> Result<Nth, PointError> {
         let digits = self.count_digits();
-        match self.rest() {
+        match self.remaining() {
             "first" => Ok(Nth::First),
             "last" => Ok(Nth::Last),
-            rest if digits > 0 && digits == rest.len() => {
-                let first = self.text[..self.at].trim();
+            remaining if digits > 0 && digits == remaining.len() => {
+                let prefix = self.text[..self.offset].trim();
                 Ok(Nth::Number(self.parse_number(
                     digits,
-                    "they are numbered from 1",
-                    &format!("{first}first"),
+                    "calls, errors and tags are numbered from 1",
+                    &format!("{prefix}first"),
                 )?))
             }
             "" => Err(self.rest_error("\"first\", \"last\" or a number is missing").suggest([example])),
-            rest => {
+            remaining => {
                 let mut error =
-                    self.rest_error(format!("{rest:?} is neither \"first\" nor \"last\" nor a number"));
+                    self.rest_error(format!("{remaining:?} is neither \"first\" nor \"last\" nor a number"));
                 error.suggestions.push(example.to_owned());
-                if kind != "error" && rest.contains(':') {
+                if kind != "error" && remaining.contains(':') {
                     error.what = "a name with a colon is written in quotes".into();
                     error.suggestions = vec![format!("{kind}:\"a:b\":last")];
                 }
@@ -326,31 +335,31 @@ impl<'a> Input<'a> {
     /// A text in double quotes, and the input after it.
     fn parse_quoted(self) -> Result<(String, Self), PointError> {
         let mut name = String::new();
-        let mut chars = self.rest().char_indices().skip(1);
-        while let Some((at, c)) = chars.next() {
+        let mut chars = self.remaining().char_indices().skip(1);
+        while let Some((offset, c)) = chars.next() {
             match c {
                 '"' if name.is_empty() => {
                     return Err(self
-                        .error(self.at..self.at + at + 1, "there is nothing between the quotes")
+                        .error(self.offset..self.offset + offset + 1, "there is nothing between the quotes")
                         .suggest(EXAMPLES));
                 }
-                '"' => return Ok((name, self.skip(at + 1))),
+                '"' => return Ok((name, self.skip(offset + 1))),
                 '\\' => match chars.next() {
                     Some((_, c @ ('"' | '\\'))) => name.push(c),
                     _ => {
                         let what = "in quotes, \"\\\" must be followed by a quote or another \"\\\"";
-                        return Err(self.error(self.at + at..self.at + at + 1, what));
+                        return Err(self.error(self.offset + offset..self.offset + offset + 1, what));
                     }
                 },
                 c => name.push(c),
             }
         }
-        Err(self.error(self.at..self.at + 1, "the quote is not closed"))
+        Err(self.error(self.offset..self.offset + 1, "the quote is not closed"))
     }
 
     /// Bare text: anything that does not look like a mistyped other form.
     fn parse_bare_text(self) -> Result<PointExpr, PointError> {
-        let text = self.rest();
+        let text = self.remaining();
         if is_number(text) {
             let number =
                 self.parse_number(text.len(), "steps are numbered from 1", "#1").map_err(|mut error| {
@@ -368,18 +377,16 @@ impl<'a> Input<'a> {
         {
             return Err(self.rest_error("steps back start from somewhere").suggest([format!("@{text}")]));
         }
-        if let Some((kind, rest)) = text.split_once(':') {
-            let near = KINDS
-                .iter()
-                .map(|(known, _)| (edit_distance(&kind.to_ascii_lowercase(), known), known))
-                .min();
-            if let Some((distance, known)) = near
-                && distance <= if known.len() > 3 { 2 } else { 1 }
+        if let Some((kind, remaining)) = text.split_once(':') {
+            let nearest =
+                KINDS.iter().map(|(name, _)| (edit_distance(&kind.to_ascii_lowercase(), name), name)).min();
+            if let Some((distance, name)) = nearest
+                && distance <= if name.len() > 3 { 2 } else { 1 }
                 && distance < kind.len()
             {
-                let span = self.at..self.at + kind.len();
+                let span = self.offset..self.offset + kind.len();
                 let what = format!("\"{kind}:\" is not a kind of point");
-                let suggestions = [format!("{known}:{rest}"), format!("label:{text}")];
+                let suggestions = [format!("{name}:{remaining}"), format!("label:{text}")];
                 return Err(self.error(span, what).suggest(suggestions));
             }
         }

@@ -128,7 +128,7 @@ fn malformed_points_say_where_and_what_instead() {
             "\"lsat\" is neither \"first\" nor \"last\" nor a number",
             "tool:bash:last",
         ),
-        ("tool:bash:0", "0", "they are numbered from 1", "tool:bash:first"),
+        ("tool:bash:0", "0", "calls, errors and tags are numbered from 1", "tool:bash:first"),
         ("tool:bash:last:x", "last:x", "a name with a colon is written in quotes", "tool:\"a:b\":last"),
         ("tol:bash:last", "tol", "\"tol:\" is not a kind of point", "tool:bash:last"),
         ("tag:", "", "a tag is missing after \"tag:\"", "tag:release:last"),

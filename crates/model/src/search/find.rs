@@ -38,18 +38,18 @@ pub(super) fn fold_char(c: char) -> char {
 
 impl Phrase {
     /// Whether the phrase begins at the first of these words.
-    fn is_prefix_of(&self, found: &[Word<'_>]) -> bool {
+    fn is_prefix_of(&self, words: &[Word<'_>]) -> bool {
         let last = self.words.len() - 1;
-        found.len() > last
-            && self.words.iter().zip(found).enumerate().all(|(at, (wanted, word))| match self.prefix {
-                true if at == last => word.text.starts_with(wanted.as_str()),
-                _ => word.text == *wanted,
+        words.len() > last
+            && self.words.iter().zip(words).enumerate().all(|(index, (expected, word))| match self.prefix {
+                true if index == last => word.text.starts_with(expected.as_str()),
+                _ => word.text == *expected,
             })
     }
 
     /// How often the phrase occurs in these words.
     pub fn count(&self, words: &[Word<'_>]) -> usize {
-        (0..words.len()).filter(|at| self.is_prefix_of(&words[*at..])).count()
+        (0..words.len()).filter(|index| self.is_prefix_of(&words[*index..])).count()
     }
 }
 
@@ -57,11 +57,11 @@ impl Pattern {
     /// Whether a step with these texts matches.
     pub fn matches(&self, texts: &Texts) -> bool {
         match self {
-            Self::Substring(wanted) => texts.values().any(|text| fold(text).contains(wanted.as_str())),
+            Self::Substring(substring) => texts.values().any(|text| fold(text).contains(substring.as_str())),
             Self::Words { with, without } => {
                 let split: Vec<Vec<Word<'_>>> = texts.values().map(|text| words(text).collect()).collect();
-                let has = |phrase: &Phrase| split.iter().any(|words| phrase.count(words) > 0);
-                with.iter().all(has) && !without.iter().any(has)
+                let occurs = |phrase: &Phrase| split.iter().any(|words| phrase.count(words) > 0);
+                with.iter().all(occurs) && !without.iter().any(occurs)
             }
         }
     }
@@ -69,15 +69,15 @@ impl Pattern {
     /// The matches in a text, in order and without overlap.
     pub fn places(&self, text: &str) -> Vec<(usize, usize)> {
         let mut places: Vec<(usize, usize)> = match self {
-            Self::Substring(wanted) => substring_places(text, wanted),
+            Self::Substring(substring) => substring_places(text, substring),
             Self::Words { with, .. } => {
-                let found: Vec<Word<'_>> = words(text).collect();
-                let at = |at: usize| {
-                    let longest = with.iter().filter(|phrase| phrase.is_prefix_of(&found[at..]));
-                    let end = longest.map(|phrase| found[at + phrase.words.len() - 1].end).max()?;
-                    Some((found[at].start, end))
+                let split_words: Vec<Word<'_>> = words(text).collect();
+                let phrase_span = |index: usize| {
+                    let longest = with.iter().filter(|phrase| phrase.is_prefix_of(&split_words[index..]));
+                    let end = longest.map(|phrase| split_words[index + phrase.words.len() - 1].end).max()?;
+                    Some((split_words[index].start, end))
                 };
-                (0..found.len()).filter_map(at).collect()
+                (0..split_words.len()).filter_map(phrase_span).collect()
             }
         };
         places.dedup_by(|later, earlier| {
@@ -109,34 +109,37 @@ impl Pattern {
     }
 }
 
-fn substring_places(text: &str, wanted: &str) -> Vec<(usize, usize)> {
+fn substring_places(text: &str, substring: &str) -> Vec<(usize, usize)> {
     let folded = fold(text);
     if text.is_ascii() {
-        return folded.match_indices(wanted).map(|(at, found)| (at, at + found.len())).collect();
+        return folded
+            .match_indices(substring)
+            .map(|(offset, matched)| (offset, offset + matched.len()))
+            .collect();
     }
     // Folding keeps the number of characters, but not that of bytes.
-    let length = wanted.chars().count();
-    let starts: Vec<usize> = text.char_indices().map(|(at, _)| at).chain([text.len()]).collect();
+    let length = substring.chars().count();
+    let starts: Vec<usize> = text.char_indices().map(|(offset, _)| offset).chain([text.len()]).collect();
     let (mut counted, mut chars) = (0, 0);
     let mut places = Vec::new();
-    for (at, _) in folded.match_indices(wanted) {
-        chars += folded[counted..at].chars().count();
-        counted = at;
+    for (offset, _) in folded.match_indices(substring) {
+        chars += folded[counted..offset].chars().count();
+        counted = offset;
         places.push((starts[chars], starts[chars + length]));
     }
     places
 }
 
-fn floor_char_boundary(text: &str, mut at: usize) -> usize {
-    while !text.is_char_boundary(at) {
-        at -= 1;
+fn floor_char_boundary(text: &str, mut offset: usize) -> usize {
+    while !text.is_char_boundary(offset) {
+        offset -= 1;
     }
-    at
+    offset
 }
 
-fn ceil_char_boundary(text: &str, mut at: usize) -> usize {
-    while !text.is_char_boundary(at) {
-        at += 1;
+fn ceil_char_boundary(text: &str, mut offset: usize) -> usize {
+    while !text.is_char_boundary(offset) {
+        offset += 1;
     }
-    at
+    offset
 }

@@ -14,19 +14,20 @@ impl Pattern {
         if text.len() > LONGEST {
             return Err(PatternError::TooLong);
         }
-        let (mut with, mut without) = (Vec::new(), Vec::new());
-        let mut rest = text.trim_start();
-        while !rest.is_empty() {
-            let negated = rest.starts_with('-');
-            let after = if negated { &rest[1..] } else { rest };
-            let (term, quoted, next) = match after.strip_prefix('"') {
+        let (mut included, mut excluded) = (Vec::new(), Vec::new());
+        let mut remaining = text.trim_start();
+        while !remaining.is_empty() {
+            let negated = remaining.starts_with('-');
+            let unsigned = if negated { &remaining[1..] } else { remaining };
+            let (term, quoted, next) = match unsigned.strip_prefix('"') {
                 Some(inside) => {
                     let end = inside.find('"').ok_or(PatternError::Unclosed)?;
                     (&inside[..end], true, &inside[end + 1..])
                 }
                 None => {
-                    let end = after.find(|c: char| c.is_whitespace() || c == '"').unwrap_or(after.len());
-                    (&after[..end], false, &after[end..])
+                    let end =
+                        unsigned.find(|c: char| c.is_whitespace() || c == '"').unwrap_or(unsigned.len());
+                    (&unsigned[..end], false, &unsigned[end..])
                 }
             };
             let star_after = quoted && next.starts_with('*');
@@ -35,22 +36,22 @@ impl Pattern {
                 prefix: star_after || (!quoted && term.ends_with('*')),
             };
             if phrase.words.is_empty() {
-                let shown = if negated { format!("-{term}") } else { term.to_string() };
-                return Err(PatternError::NoWord { term: shown.chars().take(40).collect() });
+                let display_term = if negated { format!("-{term}") } else { term.to_string() };
+                return Err(PatternError::NoWord { term: display_term.chars().take(40).collect() });
             }
             if negated {
-                without.push(phrase)
+                excluded.push(phrase)
             } else {
-                with.push(phrase)
+                included.push(phrase)
             }
-            rest = next[usize::from(star_after)..].trim_start();
+            remaining = next[usize::from(star_after)..].trim_start();
         }
-        let count: usize = with.iter().chain(&without).map(|phrase| phrase.words.len()).sum();
-        match (with.is_empty(), without.is_empty()) {
+        let count: usize = included.iter().chain(&excluded).map(|phrase| phrase.words.len()).sum();
+        match (included.is_empty(), excluded.is_empty()) {
             _ if count > MOST => Err(PatternError::TooMany),
             (true, true) => Err(PatternError::Empty),
             (true, false) => Err(PatternError::OnlyWithout),
-            (false, _) => Ok(Self::Words { with, without }),
+            (false, _) => Ok(Self::Words { with: included, without: excluded }),
         }
     }
 

@@ -66,22 +66,22 @@ impl Parser<'_> {
         }
         if let Some((time, next)) = self.parse_clock(0)? {
             // `14:00 yesterday` is accepted like `yesterday 14:00`.
-            let rest = Parser { text: self.text, words: self.words[next..].to_vec() };
-            return match rest.words.first() {
+            let day_parser = Parser { text: self.text, words: self.words[next..].to_vec() };
+            return match day_parser.words.first() {
                 None => Ok(Expression::Clock(time)),
-                Some(_) => match rest.parse_day()? {
-                    Some((day, next)) => rest.expect_end(next, Expression::Day(day, time)),
+                Some(_) => match day_parser.parse_day()? {
+                    Some((day, next)) => day_parser.expect_end(next, Expression::Day(day, time)),
                     None => Err(self.unexpected_word(next)),
                 },
             };
         }
         if first.text.as_bytes().first().is_some_and(u8::is_ascii_digit) && first.text.contains(['-', ':']) {
-            return self.date_time();
+            return self.parse_date_time();
         }
         if self.parse_amount(0)?.is_some() {
             // Prefer an error inside the distance, if there is one; otherwise only `ago` is missing.
             let distance = Parser { text: self.text, words: self.words.clone() };
-            distance.distance(self.words.len())?;
+            distance.parse_distance(self.words.len())?;
             let mut error = self.error(self.text.len()..self.text.len(), "\"ago\" is missing");
             error.suggestions = vec![format!("{} ago", self.text.trim())];
             return Err(error);
@@ -95,31 +95,31 @@ impl Parser<'_> {
     }
 
     fn parse_ago(&self) -> Result<Expression, WhenError> {
-        Ok(Expression::Ago(self.distance(self.words.len() - 1)?))
+        Ok(Expression::Ago(self.parse_distance(self.words.len() - 1)?))
     }
 
     /// Parses amounts and units in the words before `end`.
-    fn distance(&self, end: usize) -> Result<Span, WhenError> {
+    fn parse_distance(&self, end: usize) -> Result<Span, WhenError> {
         let mut span = Span::new();
-        let mut at = 0;
+        let mut index = 0;
         let mut units = Vec::new();
-        while at < end {
-            if self.words[at].text == "and" && at > 0 && at + 1 < end {
-                at += 1;
+        while index < end {
+            if self.words[index].text == "and" && index > 0 && index + 1 < end {
+                index += 1;
                 continue;
             }
-            let Some((amounts, next)) = self.parse_amount(at)? else {
-                return Err(self.unknown_word(at));
+            let Some((amounts, next)) = self.parse_amount(index)? else {
+                return Err(self.unknown_word(index));
             };
             if next > end {
-                let mut error = self.error(self.words[at].span.clone(), "a unit is missing after this");
-                error.suggestions = vec![format!("{} hours ago", self.words[at].text)];
+                let mut error = self.error(self.words[index].span.clone(), "a unit is missing after this");
+                error.suggestions = vec![format!("{} hours ago", self.words[index].text)];
                 return Err(error);
             }
-            let here = self.words[at].span.start..self.words[next - 1].span.end;
+            let amount_span = self.words[index].span.start..self.words[next - 1].span.end;
             for (amount, unit) in amounts {
                 if units.contains(&unit) {
-                    return Err(self.error(here, "this unit is here twice"));
+                    return Err(self.error(amount_span, "this unit is here twice"));
                 }
                 units.push(unit);
                 let added = match unit {
@@ -131,10 +131,10 @@ impl Parser<'_> {
                     Unit::Month => span.try_months(amount),
                     Unit::Year => span.try_years(amount),
                 };
-                span =
-                    added.map_err(|_| self.range_error(here.clone(), "that is outside of the calendar"))?;
+                span = added
+                    .map_err(|_| self.range_error(amount_span.clone(), "that is outside of the calendar"))?;
             }
-            at = next;
+            index = next;
         }
         if units.is_empty() {
             let mut error = self.error(self.words[0].span.clone(), "how long ago is missing");
@@ -144,10 +144,10 @@ impl Parser<'_> {
         Ok(span)
     }
 
-    /// An amount with its unit at word `at`: `2 hours`, `an hour`, `2h`, `1h30m`. Returns the word after it; a unit that
-    /// is missing counts as one word more. `None` if the word does not begin with an amount.
-    fn parse_amount(&self, at: usize) -> Result<Option<(Amounts, usize)>, WhenError> {
-        let Some(word) = self.words.get(at) else { return Ok(None) };
+    /// Parses an amount with its unit at word `index`: `2 hours`, `an hour`, `2h`, `1h30m`. Returns the index of the word
+    /// after it; a unit that is missing counts as one word more. `None` if the word does not begin with an amount.
+    fn parse_amount(&self, index: usize) -> Result<Option<(Amounts, usize)>, WhenError> {
+        let Some(word) = self.words.get(index) else { return Ok(None) };
         let count = match number_word(&word.text) {
             Some(count) => count,
             None if word.text.bytes().all(|byte| byte.is_ascii_digit()) => {
@@ -157,37 +157,37 @@ impl Parser<'_> {
             None => {
                 return self
                     .parse_compact_amount(word)
-                    .map(|amounts| amounts.map(|amounts| (amounts, at + 1)));
+                    .map(|amounts| amounts.map(|amounts| (amounts, index + 1)));
             }
         };
-        match self.words.get(at + 1) {
+        match self.words.get(index + 1) {
             Some(next) if next.text != "ago" => match parse_unit(&next.text) {
-                Some(unit) => Ok(Some((vec![(count, unit)], at + 2))),
-                None => Err(self.unknown_word(at + 1)),
+                Some(unit) => Ok(Some((vec![(count, unit)], index + 2))),
+                None => Err(self.unknown_word(index + 1)),
             },
-            _ => Ok(Some((Vec::new(), at + 2 + self.words.len()))),
+            _ => Ok(Some((Vec::new(), index + 2 + self.words.len()))),
         }
     }
 
     /// Amounts and units without spaces: `90s`, `1h30m`. `None` if the word is something else.
     fn parse_compact_amount(&self, word: &Word) -> Result<Option<Amounts>, WhenError> {
         let mut amounts = Vec::new();
-        let mut rest = word.text.as_str();
-        while !rest.is_empty() {
-            let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
-            let letters = rest[digits..].bytes().take_while(u8::is_ascii_alphabetic).count();
-            let Some(unit) = parse_unit(&rest[digits..digits + letters]) else { return Ok(None) };
+        let mut remaining = word.text.as_str();
+        while !remaining.is_empty() {
+            let digits = remaining.bytes().take_while(u8::is_ascii_digit).count();
+            let letters = remaining[digits..].bytes().take_while(u8::is_ascii_alphabetic).count();
+            let Some(unit) = parse_unit(&remaining[digits..digits + letters]) else { return Ok(None) };
             if digits == 0 {
                 return Ok(None);
             }
             let too_large = || self.range_error(word.span.clone(), "this number is too large");
-            amounts.push((rest[..digits].parse().map_err(|_| too_large())?, unit));
-            rest = &rest[digits + letters..];
+            amounts.push((remaining[..digits].parse().map_err(|_| too_large())?, unit));
+            remaining = &remaining[digits + letters..];
         }
         Ok(Some(amounts))
     }
 
-    /// A day named by a word, or a date alone in its word, and the number of words that takes.
+    /// Parses a day named by a word, or a date alone in its word. Returns the number of words it takes, too.
     fn parse_day(&self) -> Result<Option<(Day, usize)>, WhenError> {
         let first = &self.words[0];
         let day = match first.text.as_str() {
@@ -217,7 +217,7 @@ impl Parser<'_> {
         Ok(Some((day, 1)))
     }
 
-    /// The time that may follow a day, and nothing else.
+    /// Parses the time that may follow a day, and nothing else.
     fn end_of_day(&self, day: Day, mut next: usize) -> Result<Expression, WhenError> {
         let is_date = matches!(day, Day::Date(_));
         if self.words.get(next).is_some_and(|word| word.text == "at") && next + 1 < self.words.len() {
@@ -229,27 +229,28 @@ impl Parser<'_> {
         match self.parse_clock(next)? {
             Some((time, next)) => self.expect_end(next, Expression::Day(day, time)),
             // `2026-01-23 12:00:05+01:00`
-            None if is_date && next + 1 == self.words.len() => self.date_time(),
+            None if is_date && next + 1 == self.words.len() => self.parse_date_time(),
             None => Err(self.unexpected_word(next)),
         }
     }
 
-    /// A clock time at word `at` and the word after it: `14:00`, `9:30:05`, `2pm`, `2:30 pm`, `noon`.
-    fn parse_clock(&self, at: usize) -> Result<Option<(Time, usize)>, WhenError> {
-        let Some(word) = self.words.get(at) else { return Ok(None) };
+    /// Parses a clock time at word `index`: `14:00`, `9:30:05`, `2pm`, `2:30 pm`, `noon`. Returns the index of the word
+    /// after it, too.
+    fn parse_clock(&self, index: usize) -> Result<Option<(Time, usize)>, WhenError> {
+        let Some(word) = self.words.get(index) else { return Ok(None) };
         match word.text.as_str() {
-            "noon" => return Ok(Some((Time::constant(12, 0, 0, 0), at + 1))),
-            "midnight" => return Ok(Some((Time::midnight(), at + 1))),
+            "noon" => return Ok(Some((Time::constant(12, 0, 0, 0), index + 1))),
+            "midnight" => return Ok(Some((Time::midnight(), index + 1))),
             _ => {}
         }
-        let (mut digits, mut half, mut next) = (word.text.as_str(), None, at + 1);
+        let (mut digits, mut half, mut next) = (word.text.as_str(), None, index + 1);
         for name in ["am", "pm"] {
-            if let Some(rest) = digits.strip_suffix(name) {
-                (digits, half) = (rest, Some(name));
+            if let Some(prefix) = digits.strip_suffix(name) {
+                (digits, half) = (prefix, Some(name));
                 break;
             }
-            if self.words.get(at + 1).is_some_and(|word| word.text == name) {
-                (half, next) = (Some(name), at + 2);
+            if self.words.get(index + 1).is_some_and(|word| word.text == name) {
+                (half, next) = (Some(name), index + 2);
                 break;
             }
         }
@@ -276,8 +277,8 @@ impl Parser<'_> {
         Ok(Some((time, next)))
     }
 
-    /// A date and time in one or two words, as ISO 8601 and RFC 3339 write them.
-    fn date_time(&self) -> Result<Expression, WhenError> {
+    /// Parses a date and time in one or two words, as ISO 8601 and RFC 3339 write them.
+    fn parse_date_time(&self) -> Result<Expression, WhenError> {
         if self.words.len() > 2 {
             return Err(self.unexpected_word(2));
         }
@@ -289,13 +290,13 @@ impl Parser<'_> {
             return Err(self.unknown_word(0));
         }
         // A named zone or other decoration (`[Europe/Paris]`) is not part of this grammar.
-        let plain = text.bytes().all(|byte| byte.is_ascii_digit() || b"-:.+TZ".contains(&byte));
+        let is_iso_text = text.bytes().all(|byte| byte.is_ascii_digit() || b"-:.+TZ".contains(&byte));
         let time_part = text.get(date_part.len()..).unwrap_or_default();
-        if plain && time_part.contains(['Z', '+', '-']) {
+        if is_iso_text && time_part.contains(['Z', '+', '-']) {
             if let Ok(instant) = text.parse::<jiff::Timestamp>() {
                 return Ok(Expression::Instant(instant));
             }
-        } else if plain && let Ok(moment) = text.parse::<DateTime>() {
+        } else if is_iso_text && let Ok(moment) = text.parse::<DateTime>() {
             return Ok(Expression::Day(Day::Date(moment.date()), moment.time()));
         }
         Err(self.range_error(span, "this is not a date and time as in 2026-01-23T12:00:05+01:00"))
@@ -311,23 +312,23 @@ impl Parser<'_> {
     }
 
     /// An error about a word that is not known here, with the text as it was probably meant.
-    fn unknown_word(&self, at: usize) -> WhenError {
-        let word = &self.words[at];
+    fn unknown_word(&self, index: usize) -> WhenError {
+        let word = &self.words[index];
         let mut error = self.error(word.span.clone(), format!("{:?} is not a word for a time", word.text));
-        if let Some(known) = closest_word(&word.text) {
-            let meant = [&self.text[..word.span.start], known, &self.text[word.span.end..]].concat();
-            error.suggestions.insert(0, meant.trim().to_owned());
+        if let Some(suggestion) = closest_word(&word.text) {
+            let corrected = [&self.text[..word.span.start], suggestion, &self.text[word.span.end..]].concat();
+            error.suggestions.insert(0, corrected.trim().to_owned());
         }
         error
     }
 
     /// An error about a word after which, or before which, nothing more can stand.
-    fn unexpected_word(&self, at: usize) -> WhenError {
-        let span = self.words[at].span.start..self.words[self.words.len() - 1].span.end;
-        let mut error = self.error(span, format!("{:?} does not belong here", self.words[at].text));
-        let before = self.text[..self.words[at].span.start].trim();
-        if !before.is_empty() && TimeExpr::parse(before).is_ok() {
-            error.suggestions.insert(0, before.to_owned());
+    fn unexpected_word(&self, index: usize) -> WhenError {
+        let span = self.words[index].span.start..self.words[self.words.len() - 1].span.end;
+        let mut error = self.error(span, format!("{:?} does not belong here", self.words[index].text));
+        let prefix = self.text[..self.words[index].span.start].trim();
+        if !prefix.is_empty() && TimeExpr::parse(prefix).is_ok() {
+            error.suggestions.insert(0, prefix.to_owned());
         }
         error
     }

@@ -85,7 +85,7 @@ pub(super) fn number_word(word: &str) -> Option<i64> {
     if matches!(word, "a" | "an") {
         return Some(1);
     }
-    NUMBERS.iter().position(|number| *number == word).map(|at| at as i64 + 1)
+    NUMBERS.iter().position(|number| *number == word).map(|index| index as i64 + 1)
 }
 
 /// A word in lower case and where it stands.
@@ -99,13 +99,13 @@ pub(super) struct Word {
 pub(super) fn split_words(text: &str) -> Vec<Word> {
     let mut words = Vec::new();
     let mut start = None;
-    for (at, c) in text.char_indices().chain([(text.len(), ' ')]) {
+    for (offset, c) in text.char_indices().chain([(text.len(), ' ')]) {
         if c.is_whitespace() || c == ',' {
             if let Some(start) = start.take() {
-                words.push(Word { text: text[start..at].to_ascii_lowercase(), span: start..at });
+                words.push(Word { text: text[start..offset].to_ascii_lowercase(), span: start..offset });
             }
         } else if start.is_none() {
-            start = Some(at);
+            start = Some(offset);
         }
     }
     words
@@ -117,13 +117,14 @@ pub(super) fn is_date(word: &str) -> bool {
         && word
             .bytes()
             .enumerate()
-            .all(|(at, byte)| if matches!(at, 4 | 7) { byte == b'-' } else { byte.is_ascii_digit() })
+            .all(|(index, byte)| if matches!(index, 4 | 7) { byte == b'-' } else { byte.is_ascii_digit() })
 }
 
 /// The known word that `word` is probably a misspelling of.
 pub(super) fn closest_word(word: &str) -> Option<&'static str> {
     let letters = word.chars().count();
-    let most = if letters >= 6 { 2 } else { 1 };
-    let (distance, known) = WORDS.iter().map(|known| (edit_distance(word, known), *known)).min()?;
-    if letters > 2 && (1..=most).contains(&distance) { Some(known) } else { None }
+    let max_distance = if letters >= 6 { 2 } else { 1 };
+    let (distance, candidate) =
+        WORDS.iter().map(|candidate| (edit_distance(word, candidate), *candidate)).min()?;
+    if letters > 2 && (1..=max_distance).contains(&distance) { Some(candidate) } else { None }
 }

@@ -62,8 +62,8 @@ fn take_value(attributes: &mut Attributes, side: &str) -> Option<Value> {
 }
 
 fn take_messages(attributes: &mut Attributes, prefix: &str, role: &str) -> Vec<GenAiMessage> {
-    let whole = attributes.take_flattened(prefix);
-    whole.into_iter().flat_map(|value| messages::read_all(value, role)).collect()
+    let tree = attributes.take_flattened(prefix);
+    tree.into_iter().flat_map(|value| messages::read_all(value, role)).collect()
 }
 
 fn read_model_call(attributes: &mut Attributes, reading: &mut SpanReading) {

@@ -6,7 +6,7 @@ use crate::langchain;
 use crate::telemetry::Span;
 
 /// Reads a span, or adds to the reading of its GenAI attributes.
-pub fn read(span: &mut Span, known: Option<SpanReading>) -> Option<SpanReading> {
+pub fn read(span: &mut Span, genai_reading: Option<SpanReading>) -> Option<SpanReading> {
     let attributes = &mut span.attributes;
     let kind = attributes.take_text(&["traceloop.span.kind"]);
     let role = kind.as_deref().map(|kind| match kind {
@@ -14,8 +14,8 @@ pub fn read(span: &mut Span, known: Option<SpanReading>) -> Option<SpanReading> 
         "agent" => SpanRole::Agent,
         _ => SpanRole::Task,
     });
-    let mut reading = match (known, role) {
-        (Some(known), _) => known,
+    let mut reading = match (genai_reading, role) {
+        (Some(genai_reading), _) => genai_reading,
         (None, Some(role)) => SpanReading::new(role, "traceloop"),
         // Neither a span of this convention nor one that another convention read.
         (None, None) => return None,

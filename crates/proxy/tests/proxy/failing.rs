@@ -12,7 +12,7 @@ use crate::server::Server;
 use crate::sink::Told;
 use crate::{config, proxy};
 
-/// What an agent is told, and how it is recorded, when its model is `upstream`.
+/// The response that an agent gets, and what is recorded, when its model is `upstream`.
 fn failure(upstream: &str) -> (u16, String, String) {
     let told = Arc::new(Told::default());
     let mut config = config(upstream, told.clone());

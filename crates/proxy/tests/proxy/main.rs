@@ -31,14 +31,14 @@ fn config(upstream: &str, sink: Arc<dyn Sink>) -> ProxyConfig {
         listen: Listen::Addr("127.0.0.1:0".parse().unwrap()),
         upstreams: Upstreams { default: Some(upstream.to_owned()), ..Upstreams::default() },
         sink,
-        answers: None,
+        responder: None,
         limits: ProxyLimits { hold: Duration::from_secs(20), ..ProxyLimits::default() },
         certificates: None,
         access: ProxyAccess { hosts: vec!["proxy".to_owned()], origins: Vec::new() },
     }
 }
 
-/// A proxy in front of a server, and what its sink is told. The last piece waits for the sink as long as a test does.
+/// A proxy in front of a server, and its sink. The last chunk waits for the sink as long as a test does.
 fn proxy(server: &Server) -> (Proxy, Arc<Told>) {
     let told = Arc::new(Told::default());
     (start(config(&server.url(), told.clone())).unwrap(), told)

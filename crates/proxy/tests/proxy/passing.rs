@@ -277,7 +277,7 @@ fn requests_of_web_pages_and_for_other_names_are_refused() {
 }
 
 #[test]
-fn silent_clients_are_disconnected_and_keep_nobody_out() {
+fn silent_clients_are_disconnected_and_do_not_block_others() {
     use std::io::{Read as _, Write as _};
     use std::net::TcpStream;
     use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What the sink is told, and what it is never told.
+//! What the sink receives, and what it never receives.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -54,7 +54,7 @@ fn nothing_that_authorises_reaches_the_sink() {
     assert!(!everything.contains("hush"), "{everything}");
     assert!(exchange.request.path.starts_with("/v1beta/models/m:generateContent?alt=sse&key=[redacted]&"));
 
-    // Nor when nobody answers.
+    // Nor when no server answers.
     let (closed, told) = (std::net::TcpListener::bind("127.0.0.1:0").unwrap(), Arc::new(Told::default()));
     let upstream = format!("http://{}", closed.local_addr().unwrap());
     drop(closed);

@@ -28,7 +28,7 @@ fn deciding(
 ) -> (Proxy, Arc<Told>) {
     let told = Arc::new(Told::default());
     let mut config = config(upstream, told.clone());
-    config.answers = Some(Arc::new(By(Box::new(decide))));
+    config.responder = Some(Arc::new(By(Box::new(decide))));
     (start(config).unwrap(), told)
 }
 
@@ -229,7 +229,7 @@ fn a_live_request_goes_on_as_it_came_and_a_changed_one_as_it_was_changed() {
 }
 
 #[test]
-fn requests_without_a_model_can_be_answered_and_a_panic_asks_nobody() {
+fn requests_without_a_model_can_be_answered_and_a_panic_forwards_nothing() {
     let server = Server::answering("", "live");
     let (proxy, told) = deciding(&server.url(), |_, request| {
         assert_ne!(request.body, "panic");

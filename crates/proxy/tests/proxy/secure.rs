@@ -114,8 +114,8 @@ fn the_client_sees_pieces_as_they_come_and_may_break_off() {
         client.post(&url, &[("x-key", "v")], b"some".to_vec(), &mut |_| ControlFlow::Break(())).unwrap();
     assert_eq!((response.body.as_str(), response.ended), ("data: 1\n\n", AnswerEnd::Cancelled));
 
-    let nobody = client.post("http://127.0.0.1:9/", &[], Vec::new(), &mut |_| ControlFlow::Continue(()));
-    assert!(matches!(nobody, Err(Error::Failed(why)) if why.contains("refused")));
+    let refused = client.post("http://127.0.0.1:9/", &[], Vec::new(), &mut |_| ControlFlow::Continue(()));
+    assert!(matches!(refused, Err(Error::Failed(why)) if why.contains("refused")));
     let nowhere = client.post("nowhere", &[], Vec::new(), &mut |_| ControlFlow::Continue(()));
     assert!(matches!(nowhere, Err(Error::Request(_))));
 }

@@ -1,4 +1,4 @@
-//! A sink that remembers, and lets a test wait for what it is told.
+//! A sink that records its calls, and lets a test wait for them.
 
 use std::sync::{Condvar, Mutex};
 use std::time::SystemTime;

@@ -148,7 +148,7 @@ fn what_comes_after_the_end_is_still_passed_on() {
     let mut agent = Agent::connect(proxy.addr());
     agent.send("POST /v1/messages", "", "{}");
     agent.head().unwrap();
-    // Nothing more comes for a while, so the sink is told and the agent gets what was held back.
+    // Nothing more arrives for a while, so the sink is called and the agent gets what was held back.
     assert_eq!(agent.piece().unwrap().unwrap(), STOP.as_bytes());
     assert_eq!(told.ended_now(), 1);
     go.send(()).unwrap();

@@ -31,13 +31,13 @@ impl ReasoningBoard {
                 tags: given,
             } => {
                 if let Some(id) = hypothesis {
-                    self.hypotheses.known(id.0)?;
+                    self.hypotheses.require(id.0)?;
                 }
                 if value.is_some() && subject.is_none() {
                     return Err(MindError::Senseless("a value requires a subject".into()));
                 }
                 let statement = text("belief", statement)?;
-                let said = clip_line(&statement);
+                let message = clip_line(&statement);
                 let confidence = check_range("confidence", *confidence, 0.0, 1.0)?;
                 let id = BeliefId(self.beliefs.push(Belief {
                     statement,
@@ -55,44 +55,46 @@ impl ReasoningBoard {
                 })?);
                 Ok(MutationEffect::new(
                     id,
-                    format!("Added {id} ({}, {}): {said}", kind.as_str(), format_confidence(confidence)),
+                    format!("Added {id} ({}, {}): {message}", kind.as_str(), format_confidence(confidence)),
                 ))
             }
             BoardMutation::ReviseBelief { belief, confidence, reason } => {
                 let before = self.held_belief(*belief)?.confidence;
                 let confidence = check_range("confidence", *confidence, 0.0, 1.0)?;
                 let reason = check_optional_text("reason", reason.as_ref())?;
-                self.beliefs.change(belief.0, |known| {
-                    known.confidence = confidence;
-                    known.reason = reason;
-                    known.changed = Some(origin.clone());
+                self.beliefs.change(belief.0, |entry| {
+                    entry.confidence = confidence;
+                    entry.reason = reason;
+                    entry.changed = Some(origin.clone());
                 })?;
-                let said = format!(
+                let message = format!(
                     "{belief} went from {} to {}",
                     format_confidence(before),
                     format_confidence(confidence)
                 );
-                Ok(MutationEffect::new(*belief, said))
+                Ok(MutationEffect::new(*belief, message))
             }
             BoardMutation::RetractBelief { belief, reason } => {
-                let said =
+                let message =
                     format!("Retracted {belief}: {}", clip_line(&self.held_belief(*belief)?.statement));
                 let shaken = self.impact(*belief)?.shaken;
                 let reason = check_optional_text("reason", reason.as_ref())?;
-                self.beliefs.change(belief.0, |known| {
-                    known.status = BeliefStatus::Retracted;
-                    known.reason = reason;
-                    known.changed = Some(origin.clone());
+                self.beliefs.change(belief.0, |entry| {
+                    entry.status = BeliefStatus::Retracted;
+                    entry.reason = reason;
+                    entry.changed = Some(origin.clone());
                 })?;
-                let mut effect = MutationEffect::new(*belief, said);
-                effect.said.extend(shaken.iter().filter(|shaken| shaken.then < shaken.now).map(|shaken| {
-                    format!(
-                        "{} fell from {} to {}",
-                        shaken.belief,
-                        format_confidence(shaken.now),
-                        format_confidence(shaken.then)
-                    )
-                }));
+                let mut effect = MutationEffect::new(*belief, message);
+                effect.messages.extend(shaken.iter().filter(|shaken| shaken.then < shaken.now).map(
+                    |shaken| {
+                        format!(
+                            "{} fell from {} to {}",
+                            shaken.belief,
+                            format_confidence(shaken.now),
+                            format_confidence(shaken.then)
+                        )
+                    },
+                ));
                 Ok(effect)
             }
             other => self.apply_dependencies(other, origin),
@@ -126,36 +128,36 @@ impl ReasoningBoard {
                     strength: check_range("strength", *strength, 0.0, 1.0)?,
                     reason: check_optional_text("reason", reason.as_ref())?,
                 };
-                let known = self.beliefs.known(belief.0)?;
-                if known.depends.len() >= MAX_DEPENDENCIES {
+                let entry = self.beliefs.require(belief.0)?;
+                if entry.depends.len() >= MAX_DEPENDENCIES {
                     return Err(MindError::TooMany {
                         what: "dependencies of one belief",
                         most: MAX_DEPENDENCIES,
                         remedy: "add an intermediate inference",
                     });
                 }
-                self.beliefs.change(belief.0, |known| {
-                    known.depends.retain(|old| old.on != on);
-                    known.depends.push(dependency);
-                    known.depends.sort_by_key(|dependency| dependency.on);
-                    known.changed = Some(origin.clone());
+                self.beliefs.change(belief.0, |entry| {
+                    entry.depends.retain(|old| old.on != on);
+                    entry.depends.push(dependency);
+                    entry.depends.sort_by_key(|dependency| dependency.on);
+                    entry.changed = Some(origin.clone());
                 })?;
                 let sure = self.effective().get(&belief.0).copied().unwrap_or(0.0);
-                let said = format!(
+                let message = format!(
                     "{belief} {} {on}; its confidence is now {}",
                     kind.verb(),
                     format_confidence(sure)
                 );
-                Ok(MutationEffect::new(belief, said))
+                Ok(MutationEffect::new(belief, message))
             }
             BoardMutation::Undepend { belief, on } => {
-                let known = self.beliefs.known(belief.0)?;
-                if !known.depends.iter().any(|dependency| dependency.on == *on) {
+                let entry = self.beliefs.require(belief.0)?;
+                if !entry.depends.iter().any(|dependency| dependency.on == *on) {
                     return Err(MindError::Senseless(format!("{belief} does not depend on {on}")));
                 }
-                self.beliefs.change(belief.0, |known| {
-                    known.depends.retain(|dependency| dependency.on != *on);
-                    known.changed = Some(origin.clone());
+                self.beliefs.change(belief.0, |entry| {
+                    entry.depends.retain(|dependency| dependency.on != *on);
+                    entry.changed = Some(origin.clone());
                 })?;
                 Ok(MutationEffect::new(*belief, format!("{belief} no longer depends on {on}")))
             }
@@ -186,7 +188,7 @@ impl ReasoningBoard {
                     )));
                 }
                 let reason = text("reason", reason)?;
-                let said = clip_line(&reason);
+                let message = clip_line(&reason);
                 let id = ContradictionId(self.contradictions.push(Contradiction {
                     left,
                     right,
@@ -198,23 +200,23 @@ impl ReasoningBoard {
                     resolution: None,
                     origin: origin.clone(),
                 })?);
-                let said = format!("{left} and {right} contradict each other ({id}): {said}");
-                Ok(MutationEffect::new(id, said).with_cause(CheckpointCause::Contradiction))
+                let message = format!("{left} and {right} contradict each other ({id}): {message}");
+                Ok(MutationEffect::new(id, message).with_cause(CheckpointCause::Contradiction))
             }
             BoardMutation::SettleContradiction { contradiction, status, resolution } => {
-                let known = self.contradictions.known(contradiction.0)?;
+                let entry = self.contradictions.require(contradiction.0)?;
                 let rule = "only an open contradiction can be resolved or dismissed";
-                if known.status != ContradictionStatus::Open || *status == ContradictionStatus::Open {
-                    let (item, is) = ((*contradiction).into(), known.status.as_str());
+                if entry.status != ContradictionStatus::Open || *status == ContradictionStatus::Open {
+                    let (item, is) = ((*contradiction).into(), entry.status.as_str());
                     return Err(MindError::State { item, is, rule: rule.into() });
                 }
                 let resolution = text("resolution", resolution)?;
-                let said = format!("{contradiction} is {}: {}", status.as_str(), clip_line(&resolution));
-                self.contradictions.change(contradiction.0, |known| {
-                    known.status = *status;
-                    known.resolution = Some(resolution);
+                let message = format!("{contradiction} is {}: {}", status.as_str(), clip_line(&resolution));
+                self.contradictions.change(contradiction.0, |entry| {
+                    entry.status = *status;
+                    entry.resolution = Some(resolution);
                 })?;
-                Ok(MutationEffect::new(*contradiction, said))
+                Ok(MutationEffect::new(*contradiction, message))
             }
             other => Err(MindError::Senseless(format!("{} does not apply to a belief", other.noun()))),
         }
@@ -222,9 +224,9 @@ impl ReasoningBoard {
 
     /// Returns a belief; fails if it is retracted.
     fn held_belief(&self, id: BeliefId) -> Result<&Belief, MindError> {
-        let known = self.beliefs.known(id.0)?;
-        match known.status {
-            BeliefStatus::Held => Ok(known),
+        let entry = self.beliefs.require(id.0)?;
+        match entry.status {
+            BeliefStatus::Held => Ok(entry),
             BeliefStatus::Retracted => Err(MindError::State {
                 item: ItemId::from(id),
                 is: "retracted",

@@ -41,10 +41,10 @@ impl ReasoningBoard {
                 waits.sort();
                 waits.dedup();
                 for other in &waits {
-                    self.gaps.known(other.0)?;
+                    self.gaps.require(other.0)?;
                 }
                 let question = text("question", question)?;
-                let said = clip_line(&question);
+                let message = clip_line(&question);
                 let minutes = minutes
                     .map(|minutes| check_range("number of minutes", minutes, 0.1, 100_000.0))
                     .transpose()?;
@@ -61,11 +61,11 @@ impl ReasoningBoard {
                     origin: origin.clone(),
                     changed: None,
                 })?);
-                Ok(MutationEffect::new(id, format!("Added {id} ({}): {said}", criticality.as_str())))
+                Ok(MutationEffect::new(id, format!("Added {id} ({}): {message}", criticality.as_str())))
             }
             BoardMutation::GapAfter { gap, after } => {
-                self.gaps.known(gap.0)?;
-                self.gaps.known(after.0)?;
+                self.gaps.require(gap.0)?;
+                self.gaps.require(after.0)?;
                 if gap == after {
                     return Err(MindError::Itself((*gap).into()));
                 }
@@ -77,10 +77,10 @@ impl ReasoningBoard {
                     let circle = std::iter::once(gap.0).chain(path).map(|number| GapId(number).into());
                     return Err(MindError::Cycle(circle.collect()));
                 }
-                self.gaps.change(gap.0, |known| {
-                    known.after.push(*after);
-                    known.after.sort();
-                    known.after.dedup();
+                self.gaps.change(gap.0, |entry| {
+                    entry.after.push(*after);
+                    entry.after.sort();
+                    entry.after.dedup();
                 })?;
                 Ok(MutationEffect::new(*gap, format!("{gap} waits for {after}")))
             }
@@ -88,20 +88,20 @@ impl ReasoningBoard {
             BoardMutation::DropGap { gap, reason } => {
                 self.open_gap(*gap)?;
                 let reason = text("reason", reason)?;
-                let said = format!("Dropped {gap}: {}", clip_line(&reason));
+                let message = format!("Dropped {gap}: {}", clip_line(&reason));
                 self.end_gap(*gap, GapStatus::Dropped, reason, origin)?;
-                Ok(MutationEffect::new(*gap, said))
+                Ok(MutationEffect::new(*gap, message))
             }
             BoardMutation::ReopenGap { gap } => {
-                let known = self.gaps.known(gap.0)?;
-                if known.status == GapStatus::Open {
+                let entry = self.gaps.require(gap.0)?;
+                if entry.status == GapStatus::Open {
                     let rule = "only a filled or dropped gap can be reopened".into();
                     return Err(MindError::State { item: (*gap).into(), is: "open", rule });
                 }
-                self.gaps.change(gap.0, |known| {
-                    known.status = GapStatus::Open;
-                    known.answer = None;
-                    known.changed = Some(origin.clone());
+                self.gaps.change(gap.0, |entry| {
+                    entry.status = GapStatus::Open;
+                    entry.answer = None;
+                    entry.changed = Some(origin.clone());
                 })?;
                 Ok(MutationEffect::new(*gap, format!("Reopened {gap}")))
             }
@@ -117,7 +117,7 @@ impl ReasoningBoard {
         match mutation {
             BoardMutation::AddVerification { title, check, timeout_ms, inputs, on_pass, on_fail } => {
                 let title = text("title", title)?;
-                let said = clip_line(&title);
+                let message = clip_line(&title);
                 self.check_check(check)?;
                 // Within bounds, so exact as a float.
                 check_range("timeout in milliseconds", *timeout_ms as f64, 1.0, MAX_TIMEOUT_MILLIS as f64)?;
@@ -129,18 +129,18 @@ impl ReasoningBoard {
                     timeout_ms: *timeout_ms,
                     inputs:
                         inputs.iter().map(|input| check_word("input", input)).collect::<Result<_, _>>()?,
-                    on_pass: self.checked_acts(on_pass)?,
-                    on_fail: self.checked_acts(on_fail)?,
+                    on_pass: self.check_acts(on_pass)?,
+                    on_fail: self.check_acts(on_fail)?,
                     origin: origin.clone(),
                 })?);
-                Ok(MutationEffect::new(id, format!("Added {id}: {said}")))
+                Ok(MutationEffect::new(id, format!("Added {id}: {message}")))
             }
             BoardMutation::RecordRun { verification, outcome, reason, exit, took_ms, output, key } => {
-                let known = self.verifications.known(verification.0)?.clone();
+                let entry = self.verifications.require(verification.0)?.clone();
                 let mut output = output.clone();
                 stepback_model::clip::text(&mut output, KEPT_OUTPUT);
                 let reason = text("reason", reason)?;
-                let said = format!("{verification} {}: {}", outcome.as_str(), clip_line(&reason));
+                let message = format!("{verification} {}: {}", outcome.as_str(), clip_line(&reason));
                 let run = RunId(self.runs.push(CheckRun {
                     verification: *verification,
                     outcome: *outcome,
@@ -151,16 +151,16 @@ impl ReasoningBoard {
                     key: key.clone(),
                     origin: origin.clone(),
                 })?);
-                let mut effect = MutationEffect::new(run, said).with_cause(CheckpointCause::Verification);
+                let mut effect = MutationEffect::new(run, message).with_cause(CheckpointCause::Verification);
                 let acts = match outcome {
-                    CheckOutcome::Passed => known.on_pass,
-                    CheckOutcome::Failed => known.on_fail,
+                    CheckOutcome::Passed => entry.on_pass,
+                    CheckOutcome::Failed => entry.on_fail,
                     CheckOutcome::TimedOut | CheckOutcome::Error => Vec::new(),
                 };
                 for act in acts {
                     self.apply_outcome(
                         *verification,
-                        &known.title,
+                        &entry.title,
                         *outcome,
                         &reason,
                         act,
@@ -175,9 +175,9 @@ impl ReasoningBoard {
     }
 
     fn open_gap(&self, id: GapId) -> Result<&Gap, MindError> {
-        let known = self.gaps.known(id.0)?;
-        match known.status {
-            GapStatus::Open => Ok(known),
+        let entry = self.gaps.require(id.0)?;
+        match entry.status {
+            GapStatus::Open => Ok(entry),
             status => {
                 Err(MindError::State { item: id.into(), is: status.as_str(), rule: "reopen it first".into() })
             }
@@ -191,35 +191,35 @@ impl ReasoningBoard {
         answer: String,
         origin: &ItemOrigin,
     ) -> Result<(), MindError> {
-        self.gaps.change(id.0, |known| {
-            known.status = status;
-            known.answer = Some(answer);
-            known.changed = Some(origin.clone());
+        self.gaps.change(id.0, |entry| {
+            entry.status = status;
+            entry.answer = Some(answer);
+            entry.changed = Some(origin.clone());
         })
     }
 
     fn fill(&mut self, id: GapId, answer: String, origin: &ItemOrigin) -> Result<MutationEffect, MindError> {
-        let known = self.open_gap(id)?;
-        let waiting = known
+        let entry = self.open_gap(id)?;
+        let waiting = entry
             .after
             .iter()
-            .find(|after| self.gaps.get(after.0).is_some_and(|gap| gap.status == GapStatus::Open));
-        let said = format!("Filled {id}: {}", clip_line(&answer));
-        let mut effect = MutationEffect::new(id, said).with_cause(CheckpointCause::GapFilled);
-        if let Some(after) = waiting {
-            effect.said.push(format!("{after}, which it waited for, is still open"));
+            .find(|blocker| self.gaps.get(blocker.0).is_some_and(|gap| gap.status == GapStatus::Open));
+        let message = format!("Filled {id}: {}", clip_line(&answer));
+        let mut effect = MutationEffect::new(id, message).with_cause(CheckpointCause::GapFilled);
+        if let Some(blocker) = waiting {
+            effect.messages.push(format!("{blocker}, which it waited for, is still open"));
         }
         self.end_gap(id, GapStatus::Filled, answer, origin)?;
         let freed: Vec<ItemId> = self.gaps.get(id.0).map(|gap| gap.blocks.clone()).unwrap_or_default();
         if !freed.is_empty() {
             let names: Vec<String> = freed.iter().map(ToString::to_string).collect();
-            effect.said.push(format!("{} can continue", names.join(", ")));
+            effect.messages.push(format!("{} can continue", names.join(", ")));
         }
         Ok(effect)
     }
 
     fn check_check(&self, check: &Check) -> Result<(), MindError> {
-        let measured = |from: &Measured| match from {
+        let check_measured = |measured: &Measured| match measured {
             Measured::File(path) => check_inside_workspace(path),
             Measured::Command(run) => text("command", run).map(drop),
         };
@@ -233,12 +233,12 @@ impl ReasoningBoard {
                 check_inside_workspace(left)?;
                 check_inside_workspace(right)
             }
-            Check::FileText { path, text: wanted, .. } => {
+            Check::FileText { path, text: expected, .. } => {
                 check_inside_workspace(path)?;
-                text("expected text", wanted).map(drop)
+                text("expected text", expected).map(drop)
             }
-            Check::Json { from, pointer, .. } => {
-                measured(from)?;
+            Check::Json { from: measured, pointer, .. } => {
+                check_measured(measured)?;
                 match pointer.is_empty() || pointer.starts_with('/') {
                     true => Ok(()),
                     false => Err(MindError::Senseless(format!(
@@ -246,8 +246,8 @@ impl ReasoningBoard {
                     ))),
                 }
             }
-            Check::Reference { from, reference, absolute, relative } => {
-                measured(from)?;
+            Check::Reference { from: measured, reference, absolute, relative } => {
+                check_measured(measured)?;
                 check_inside_workspace(reference)?;
                 check_range("absolute tolerance", *absolute, 0.0, f64::MAX)?;
                 check_range("relative tolerance", *relative, 0.0, f64::MAX).map(drop)
@@ -255,17 +255,17 @@ impl ReasoningBoard {
         }
     }
 
-    fn checked_acts(&self, acts: &[OnOutcome]) -> Result<Vec<OnOutcome>, MindError> {
+    fn check_acts(&self, acts: &[OnOutcome]) -> Result<Vec<OnOutcome>, MindError> {
         check_count("actions", acts.len())?;
         acts.iter()
             .map(|act| {
                 Ok(match act {
                     OnOutcome::Evidence { hypothesis, strength: given } => {
-                        self.hypotheses.known(hypothesis.0)?;
+                        self.hypotheses.require(hypothesis.0)?;
                         OnOutcome::Evidence { hypothesis: *hypothesis, strength: check_strength(*given)? }
                     }
                     OnOutcome::Fill(gap) => {
-                        self.gaps.known(gap.0)?;
+                        self.gaps.require(gap.0)?;
                         OnOutcome::Fill(*gap)
                     }
                     OnOutcome::Halt => OnOutcome::Halt,
@@ -289,9 +289,11 @@ impl ReasoningBoard {
     ) -> Result<(), MindError> {
         match act {
             OnOutcome::Evidence { hypothesis, strength } => {
-                match self.hypotheses.get(hypothesis.0).map(|known| known.status) {
+                match self.hypotheses.get(hypothesis.0).map(|entry| entry.status) {
                     None | Some(HypothesisStatus::Archived) => {
-                        effect.said.push(format!("no evidence was added, because {hypothesis} is not open"));
+                        effect
+                            .messages
+                            .push(format!("no evidence was added, because {hypothesis} is not open"));
                     }
                     Some(_) => {
                         let added = self.add_evidence(Evidence {
@@ -303,22 +305,22 @@ impl ReasoningBoard {
                             withdrawn: None,
                             origin: origin.clone(),
                         })?;
-                        effect.said.extend(added.said);
+                        effect.messages.extend(added.messages);
                     }
                 }
             }
-            OnOutcome::Fill(gap) => match self.gaps.get(gap.0).map(|known| known.status) {
+            OnOutcome::Fill(gap) => match self.gaps.get(gap.0).map(|entry| entry.status) {
                 Some(GapStatus::Open) => {
                     let filled =
                         self.fill(gap, format!("{title}: {} ({reason})", outcome.as_str()), origin)?;
-                    effect.said.extend(filled.said);
+                    effect.messages.extend(filled.messages);
                     effect.causes.extend(filled.causes);
                 }
-                _ => effect.said.push(format!("{gap} was not filled, because it is not open")),
+                _ => effect.messages.push(format!("{gap} was not filled, because it is not open")),
             },
             OnOutcome::Halt => {
                 effect.halt = true;
-                effect.said.push("Stopped, as the check declares".to_owned());
+                effect.messages.push("Stopped, as the check declares".to_owned());
             }
         }
         Ok(())

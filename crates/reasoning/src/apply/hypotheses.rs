@@ -19,8 +19,8 @@ impl ReasoningBoard {
         match mutation {
             BoardMutation::ProposeHypothesis { statement, prior, parent, excludes, tags: given } => {
                 if let Some(parent) = parent {
-                    let known = self.hypotheses.known(parent.0)?;
-                    if known.status == Rejected {
+                    let entry = self.hypotheses.require(parent.0)?;
+                    if entry.status == Rejected {
                         return Err(MindError::State {
                             item: (*parent).into(),
                             is: "rejected",
@@ -33,10 +33,10 @@ impl ReasoningBoard {
                 excluded.sort();
                 excluded.dedup();
                 for other in &excluded {
-                    self.hypotheses.known(other.0)?;
+                    self.hypotheses.require(other.0)?;
                 }
                 let statement = text("hypothesis", statement)?;
-                let said = clip_line(&statement);
+                let message = clip_line(&statement);
                 let prior = check_range("prior", *prior, PRIORS.0, PRIORS.1)?;
                 let id = HypothesisId(self.hypotheses.push(Hypothesis {
                     statement,
@@ -50,27 +50,30 @@ impl ReasoningBoard {
                     origin: origin.clone(),
                     changed: None,
                 })?);
-                Ok(MutationEffect::new(id, format!("Proposed {id} ({}): {said}", format_confidence(prior))))
+                Ok(MutationEffect::new(
+                    id,
+                    format!("Proposed {id} ({}): {message}", format_confidence(prior)),
+                ))
             }
             BoardMutation::SetHypothesis { hypothesis, status, reason } => {
                 self.set_status(*hypothesis, *status, check_optional_text("reason", reason.as_ref())?, origin)
             }
-            BoardMutation::AddEvidence { hypothesis, strength: given, text: said, kind, source } => {
+            BoardMutation::AddEvidence { hypothesis, strength: given, text: message, kind, source } => {
                 let evidence = Evidence {
                     hypothesis: *hypothesis,
                     strength: check_strength(*given)?,
                     kind: *kind,
-                    text: text("evidence", said)?,
-                    source: self.checked_source(source)?,
+                    text: text("evidence", message)?,
+                    source: self.check_source(source)?,
                     withdrawn: None,
                     origin: origin.clone(),
                 };
                 self.add_evidence(evidence)
             }
             BoardMutation::WithdrawEvidence { evidence, reason } => {
-                let known = self.evidence.known(evidence.0)?;
-                let hypothesis = known.hypothesis;
-                if known.withdrawn.is_some() {
+                let entry = self.evidence.require(evidence.0)?;
+                let hypothesis = entry.hypothesis;
+                if entry.withdrawn.is_some() {
                     return Err(MindError::State {
                         item: (*evidence).into(),
                         is: "already withdrawn",
@@ -78,9 +81,9 @@ impl ReasoningBoard {
                     });
                 }
                 let reason = text("reason", reason)?;
-                let before = self.confidence(hypothesis)?;
-                self.evidence.change(evidence.0, |known| known.withdrawn = Some(reason))?;
-                let moved = describe_shift(hypothesis, before, self.confidence(hypothesis)?);
+                let confidence_before = self.confidence(hypothesis)?;
+                self.evidence.change(evidence.0, |entry| entry.withdrawn = Some(reason))?;
+                let moved = describe_shift(hypothesis, confidence_before, self.confidence(hypothesis)?);
                 Ok(MutationEffect::new(*evidence, format!("Withdrew {evidence}: {moved}")))
             }
             other => Err(MindError::Senseless(format!("{} does not apply to a hypothesis", other.noun()))),
@@ -90,21 +93,21 @@ impl ReasoningBoard {
     /// Adds evidence that is already checked.
     pub(super) fn add_evidence(&mut self, evidence: Evidence) -> Result<MutationEffect, MindError> {
         let hypothesis = evidence.hypothesis;
-        let known = self.hypotheses.known(hypothesis.0)?;
-        if known.status == Archived {
+        let entry = self.hypotheses.require(hypothesis.0)?;
+        if entry.status == Archived {
             return Err(MindError::State {
                 item: hypothesis.into(),
                 is: "archived",
                 rule: "reopen it before adding evidence".into(),
             });
         }
-        let before = self.confidence(hypothesis)?;
+        let confidence_before = self.confidence(hypothesis)?;
         let id = EvidenceId(self.evidence.push(evidence)?);
-        let moved = describe_shift(hypothesis, before, self.confidence(hypothesis)?);
+        let moved = describe_shift(hypothesis, confidence_before, self.confidence(hypothesis)?);
         Ok(MutationEffect::new(id, format!("Added {id}: {moved}")))
     }
 
-    fn checked_source(&self, source: &EvidenceOrigin) -> Result<EvidenceOrigin, MindError> {
+    fn check_source(&self, source: &EvidenceOrigin) -> Result<EvidenceOrigin, MindError> {
         Ok(match source {
             EvidenceOrigin::Tool { step, tool } => EvidenceOrigin::Tool {
                 step: *step,
@@ -113,12 +116,12 @@ impl ReasoningBoard {
             EvidenceOrigin::Code { file, line } => {
                 EvidenceOrigin::Code { file: text("file", file)?, line: *line }
             }
-            EvidenceOrigin::Documentation(place) => {
-                EvidenceOrigin::Documentation(text("name of the document", place)?)
+            EvidenceOrigin::Documentation(location) => {
+                EvidenceOrigin::Documentation(text("name of the document", location)?)
             }
             EvidenceOrigin::Reasoning => EvidenceOrigin::Reasoning,
             EvidenceOrigin::Verification(id) => {
-                self.verifications.known(id.0)?;
+                self.verifications.require(id.0)?;
                 EvidenceOrigin::Verification(*id)
             }
         })
@@ -131,9 +134,9 @@ impl ReasoningBoard {
         reason: Option<String>,
         origin: &ItemOrigin,
     ) -> Result<MutationEffect, MindError> {
-        let known = self.hypotheses.known(id.0)?;
-        let was = known.status;
-        let allowed: &[HypothesisStatus] = match was {
+        let entry = self.hypotheses.require(id.0)?;
+        let old_status = entry.status;
+        let allowed: &[HypothesisStatus] = match old_status {
             Active => &[Testing, Confirmed, Rejected, Archived],
             Testing => &[Active, Confirmed, Rejected, Archived],
             Confirmed | Rejected => &[Active, Archived],
@@ -143,11 +146,11 @@ impl ReasoningBoard {
             let allowed: Vec<&str> = allowed.iter().map(|status| status.as_str()).collect();
             return Err(MindError::State {
                 item: id.into(),
-                is: was.as_str(),
+                is: old_status.as_str(),
                 rule: format!("it can become {}, not {}", allowed.join(", "), status.as_str()),
             });
         }
-        if let (Some(fallen), Active) = (&known.fallen, status)
+        if let (Some(fallen), Active) = (&entry.fallen, status)
             && self.hypotheses.get(fallen.with.0).is_some_and(|ancestor| ancestor.status == Rejected)
         {
             return Err(MindError::State {
@@ -156,50 +159,54 @@ impl ReasoningBoard {
                 rule: format!("it was rejected along with {}; reopen that one to restore it", fallen.with),
             });
         }
-        let said = match (status, &reason) {
-            (Active, _) => format!("Reopened {id}: {}", clip_line(&known.statement)),
+        let message = match (status, &reason) {
+            (Active, _) => format!("Reopened {id}: {}", clip_line(&entry.statement)),
             (_, Some(reason)) => format!("{id} is {}: {}", status.as_str(), clip_line(reason)),
-            (_, None) => format!("{id} is {}: {}", status.as_str(), clip_line(&known.statement)),
+            (_, None) => format!("{id} is {}: {}", status.as_str(), clip_line(&entry.statement)),
         };
-        let mut effect = MutationEffect::new(id, said).with_cause(CheckpointCause::HypothesisStatus);
-        self.hypotheses.change(id.0, |known| {
-            known.status = status;
-            known.fallen = None;
-            known.reason = reason;
-            known.changed = Some(origin.clone());
+        let mut effect = MutationEffect::new(id, message).with_cause(CheckpointCause::HypothesisStatus);
+        self.hypotheses.change(id.0, |entry| {
+            entry.status = status;
+            entry.fallen = None;
+            entry.reason = reason;
+            entry.changed = Some(origin.clone());
         })?;
-        match (was, status) {
-            (_, Rejected) => self.fall_with(id, &mut effect, origin)?,
-            (Rejected, Active) => self.come_back_with(id, &mut effect, origin)?,
+        match (old_status, status) {
+            (_, Rejected) => self.reject_special_cases(id, &mut effect, origin)?,
+            (Rejected, Active) => self.restore_special_cases(id, &mut effect, origin)?,
             _ => {}
         }
         Ok(effect)
     }
 
     /// Rejects all open special cases of a rejected hypothesis: if it is false, so are they.
-    fn fall_with(
+    fn reject_special_cases(
         &mut self,
         id: HypothesisId,
         effect: &mut MutationEffect,
         origin: &ItemOrigin,
     ) -> Result<(), MindError> {
-        for child in self.special_cases(id) {
-            let Some(was) = self.hypotheses.get(child).map(|known| known.status).filter(|was| was.is_open())
+        for child in self.list_special_cases(id) {
+            let Some(old_status) = self
+                .hypotheses
+                .get(child)
+                .map(|entry| entry.status)
+                .filter(|old_status| old_status.is_open())
             else {
                 continue;
             };
-            self.hypotheses.change(child, |known| {
-                known.status = Rejected;
-                known.fallen = Some(AutoRejected { with: id, was });
-                known.changed = Some(origin.clone());
+            self.hypotheses.change(child, |entry| {
+                entry.status = Rejected;
+                entry.fallen = Some(AutoRejected { with: id, was: old_status });
+                entry.changed = Some(origin.clone());
             })?;
-            effect.said.push(format!("{} was rejected along with it", HypothesisId(child)));
+            effect.messages.push(format!("{} was rejected along with it", HypothesisId(child)));
         }
         Ok(())
     }
 
     /// Restores the status of the hypotheses that were rejected together with this one.
-    fn come_back_with(
+    fn restore_special_cases(
         &mut self,
         id: HypothesisId,
         effect: &mut MutationEffect,
@@ -207,46 +214,46 @@ impl ReasoningBoard {
     ) -> Result<(), MindError> {
         let fell =
             |h: &Hypothesis| h.fallen.as_ref().filter(|fallen| fallen.with == id).map(|fallen| fallen.was);
-        let back: Vec<(u32, HypothesisStatus)> =
+        let restored: Vec<(u32, HypothesisStatus)> =
             self.hypotheses.iter().filter_map(|(number, h)| Some((number, fell(h)?))).collect();
-        for (child, was) in back {
-            self.hypotheses.change(child, |known| {
-                known.status = was;
-                known.fallen = None;
-                known.changed = Some(origin.clone());
+        for (child, old_status) in restored {
+            self.hypotheses.change(child, |entry| {
+                entry.status = old_status;
+                entry.fallen = None;
+                entry.changed = Some(origin.clone());
             })?;
-            effect.said.push(format!("{} was reopened along with it", HypothesisId(child)));
+            effect.messages.push(format!("{} was reopened along with it", HypothesisId(child)));
         }
         Ok(())
     }
 
     /// All special cases of a hypothesis, transitively.
-    fn special_cases(&self, id: HypothesisId) -> Vec<u32> {
-        let mut found = Vec::new();
+    fn list_special_cases(&self, id: HypothesisId) -> Vec<u32> {
+        let mut descendants = Vec::new();
         let mut wave = vec![id.0];
-        while let Some(at) = wave.pop() {
+        while let Some(current) = wave.pop() {
             // A hypothesis has a higher number than its parent, so this terminates.
             let children = self
                 .hypotheses
                 .iter()
-                .filter(|(number, h)| h.parent == Some(HypothesisId(at)) && *number > at);
+                .filter(|(number, h)| h.parent == Some(HypothesisId(current)) && *number > current);
             let children: Vec<u32> = children.map(|(number, _)| number).collect();
-            found.extend(&children);
+            descendants.extend(&children);
             wave.extend(children);
         }
-        found.sort_unstable();
-        found
+        descendants.sort_unstable();
+        descendants
     }
 }
 
 /// A sentence about how the confidence of a hypothesis changed.
 fn describe_shift(id: HypothesisId, before: f64, after: f64) -> String {
-    let (from, to) = (format_confidence(before), format_confidence(after));
+    let (old, new) = (format_confidence(before), format_confidence(after));
     match after.total_cmp(&before) {
-        std::cmp::Ordering::Greater => format!("{id} rose from {from} to {to}"),
-        std::cmp::Ordering::Less => format!("{id} fell from {from} to {to}"),
+        std::cmp::Ordering::Greater => format!("{id} rose from {old} to {new}"),
+        std::cmp::Ordering::Less => format!("{id} fell from {old} to {new}"),
         std::cmp::Ordering::Equal => {
-            format!("{id} stays at {to}, because its source already counts as strongly")
+            format!("{id} stays at {new}, because its source already counts as strongly")
         }
     }
 }

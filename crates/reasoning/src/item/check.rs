@@ -8,7 +8,7 @@ use crate::ids::{GapId, HypothesisId, VerificationId};
 /// A check that can be run.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Verification {
-    /// What it shows.
+    /// What a passed check proves, in one sentence.
     pub title: String,
     /// How it is checked.
     pub check: Check,

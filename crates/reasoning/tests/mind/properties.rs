@@ -154,7 +154,7 @@ proptest! {
         for (at, (root, mind)) in versions.iter().enumerate() {
             let (loaded, _) = ReasoningBoard::load(&objects, *root).unwrap();
             prop_assert_eq!(&loaded, mind);
-            // Read by somebody who knows another version, earlier or later.
+            // Read by a caller that has another version, earlier or later.
             let next = read.load_other(&objects, *root).unwrap().0;
             prop_assert_eq!(&next, mind);
             let changed = |number: &u32| read.confidence(HypothesisId(*number)).ok() != next.confidence(HypothesisId(*number)).ok();
@@ -169,8 +169,8 @@ proptest! {
                 read = versions[versions.len() - 1].1.clone();
             }
             // Written all at once, without knowing any earlier version.
-            let anew: ReasoningBoard = loaded;
-            let written = anew.store(&Objects::default(), None).unwrap();
+            let reloaded: ReasoningBoard = loaded;
+            let written = reloaded.store(&Objects::default(), None).unwrap();
             prop_assert_eq!(written.place.root, Some(*root));
         }
     }
@@ -211,7 +211,7 @@ proptest! {
         for (_, here) in &merged.renamed {
             prop_assert!(merged.mind.expect(*here).is_ok());
         }
-        // Merging the same again changes nothing but what is added anew: from what was reached, there is nothing to take over.
+        // A second merge of the same board only adds new items: everything else is merged already.
         let again = merged.mind.merge(&theirs, &theirs, false).unwrap();
         prop_assert_eq!(again.mind.document(), merged.mind.document());
         // A merged mind is one that can be stored and read.

@@ -52,11 +52,11 @@ fn evidence_of_half_strength_makes_an_even_chance_82_percent() {
     let mut mind = ReasoningBoard::default();
     apply(&mut mind, propose("the cache is stale"));
     let effect = apply(&mut mind, evidence(1, 0.5, "the log"));
-    assert_eq!(effect.said, ["Added E1: H1 rose from 0.5 to 0.82"]);
+    assert_eq!(effect.messages, ["Added E1: H1 rose from 0.5 to 0.82"]);
     let effect = apply(&mut mind, evidence(1, -0.5, "the code"));
-    assert_eq!(effect.said, ["Added E2: H1 fell from 0.82 to 0.5"]);
+    assert_eq!(effect.messages, ["Added E2: H1 fell from 0.82 to 0.5"]);
     let effect = apply(&mut mind, evidence(1, 0.3, "the log"));
-    assert_eq!(effect.said, ["Added E3: H1 stays at 0.5, because its source already counts as strongly"]);
+    assert_eq!(effect.messages, ["Added E3: H1 stays at 0.5, because its source already counts as strongly"]);
 }
 
 #[test]
@@ -119,7 +119,7 @@ fn a_rejected_parent_takes_its_children_along_and_brings_them_back() {
     apply(&mut mind, set(3, HypothesisStatus::Testing));
     apply(&mut mind, set(4, HypothesisStatus::Archived));
     let effect = apply(&mut mind, set(1, HypothesisStatus::Rejected));
-    assert_eq!(effect.said[1..], ["H2 was rejected along with it", "H3 was rejected along with it"]);
+    assert_eq!(effect.messages[1..], ["H2 was rejected along with it", "H3 was rejected along with it"]);
     assert_eq!(effect.causes, [CheckpointCause::HypothesisStatus]);
     let said = refused(&mut mind, set(3, HypothesisStatus::Active));
     assert!(said.contains("it was rejected along with H1"), "{said}");
@@ -150,10 +150,10 @@ fn an_observation_that_is_not_what_was_expected_is_found_and_forgotten_when_it_i
     assert!(apply(&mut mind, seen(15.0)).causes.is_empty());
     let effect = apply(&mut mind, seen(25.0));
     assert_eq!(effect.causes, [CheckpointCause::Contradiction]);
-    assert_eq!(effect.said[1], "B1 and B3 contradict each other: rows should be 10 to 20 and is 25 (C1)");
+    assert_eq!(effect.messages[1], "B1 and B3 contradict each other: rows should be 10 to 20 and is 25 (C1)");
     assert!(mind.contradictions.get(1).unwrap().suggestion.contains("check B1"), "what was seen counts");
     let effect = apply(&mut mind, seen(12.0));
-    assert_eq!(effect.said[1], "C1 is resolved: it no longer holds");
+    assert_eq!(effect.messages[1], "C1 is resolved: it no longer holds");
     // Another subject, or another kind of value, is nothing to compare.
     let effect =
         apply(&mut mind, belief(BeliefKind::Observation, Some("columns"), Some(Measure::Number(99.0))));
@@ -192,11 +192,11 @@ fn exclusive_hypotheses_cannot_both_be_confirmed_unnoticed() {
     assert!(effect.causes.contains(&CheckpointCause::Contradiction));
     assert_eq!(mind.contradictions.get(1).unwrap().severity, Severity::Critical);
     let effect = apply(&mut mind, set(2, HypothesisStatus::Active));
-    assert!(effect.said.iter().any(|said| said.contains("C1 is resolved")), "{:?}", effect.said);
+    assert!(effect.messages.iter().any(|said| said.contains("C1 is resolved")), "{:?}", effect.messages);
 }
 
 #[test]
-fn a_contradiction_that_somebody_dismissed_does_not_come_back() {
+fn a_dismissed_contradiction_is_not_detected_again() {
     let mut mind = ReasoningBoard::default();
     apply(&mut mind, belief(BeliefKind::Expectation, Some("n"), Some(Measure::Number(1.0))));
     apply(&mut mind, belief(BeliefKind::Observation, Some("n"), Some(Measure::Number(2.0))));
@@ -231,7 +231,7 @@ fn what_a_belief_rests_on_decides_how_sure_it_is() {
     apply(&mut mind, support(4));
     let two = sure(&mind, 3);
     let effect = apply(&mut mind, BoardMutation::RetractBelief { belief: BeliefId(2), reason: None });
-    assert!(effect.said.contains(&"B1 fell from 0.81 to 0.0".to_owned()), "{:?}", effect.said);
+    assert!(effect.messages.contains(&"B1 fell from 0.81 to 0.0".to_owned()), "{:?}", effect.messages);
     assert_eq!(sure(&mind, 1), 0.0, "it cannot be true without it");
     assert!(sure(&mind, 3) > 0.6 && sure(&mind, 3) < two, "one of two supports is left");
     let roots = mind.roots(BeliefId(3)).unwrap();
@@ -330,11 +330,11 @@ fn a_run_does_what_its_plan_says() {
     let rose = mind.confidence(HypothesisId(1)).unwrap();
     let effect = apply(&mut mind, run(CheckOutcome::Passed));
     assert_eq!(mind.confidence(HypothesisId(1)).unwrap(), rose, "the same check again proves nothing more");
-    assert!(effect.said.contains(&"G1 was not filled, because it is not open".to_owned()));
+    assert!(effect.messages.contains(&"G1 was not filled, because it is not open".to_owned()));
     let effect = apply(&mut mind, run(CheckOutcome::Failed));
     assert!(effect.halt);
     assert!(
-        apply(&mut mind, run(CheckOutcome::TimedOut)).said.len() == 1,
+        apply(&mut mind, run(CheckOutcome::TimedOut)).messages.len() == 1,
         "it says nothing about what was checked"
     );
 }
@@ -491,7 +491,7 @@ fn a_picture_is_drawn_around_what_one_looks_at() {
     assert_eq!(near.edges.len(), 2);
     let newest = mind.picture(None, 3);
     assert_eq!(names(&newest), "H1 B8 B9");
-    // What is not there, and what nobody looks at.
+    // Items that do not exist, and items that no rule reads.
     assert_eq!(mind.picture(Some(BeliefId(99).into()), 9).nodes, []);
     assert_eq!(mind.picture(None, 0).left_out, 10);
     assert_eq!(ReasoningBoard::default().picture(None, 9), Picture::default());

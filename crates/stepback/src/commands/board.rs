@@ -89,7 +89,7 @@ fn print_edit(context: &Context, edit: &BoardEdit) {
         output::print_document(&document);
         return;
     }
-    edit.effect.said.iter().for_each(output::print_line);
+    edit.effect.messages.iter().for_each(output::print_line);
     if let Some(number) = edit.checkpoint {
         output::print_status(
             Paint::stderr().dim(format!("Checkpoint #{number} was created, because files had changed.")),

@@ -54,7 +54,7 @@ pub fn proxy(context: &Context, arguments: &ProxyArgs) -> CommandResult {
         listen: if listen.ip().is_loopback() { Listen::Addr(listen) } else { Listen::Anywhere(listen) },
         upstreams: resolve_upstreams(arguments),
         sink: recorder.clone(),
-        answers: replayer.clone().map(|replayer| replayer as Arc<dyn Responder>),
+        responder: replayer.clone().map(|replayer| replayer as Arc<dyn Responder>),
         limits: ProxyLimits::default(),
         certificates: context::path_variable("NODE_EXTRA_CA_CERTS"),
         access: ProxyAccess { hosts: arguments.hosts.clone(), origins: arguments.origins.clone() },

@@ -180,7 +180,7 @@ fn start_proxy(route: &Route, recorder: &Arc<ModelCallSink>) -> std::io::Result<
         listen: Listen::Addr(([127, 0, 0, 1], 0).into()),
         upstreams: Upstreams { default: Some(route.upstream.clone()), ..Upstreams::default() },
         sink: recorder.clone(),
-        answers: None,
+        responder: None,
         limits: ProxyLimits::default(),
         certificates: context::path_variable("NODE_EXTRA_CA_CERTS"),
         access: ProxyAccess::default(),

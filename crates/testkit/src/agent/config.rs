@@ -1,4 +1,4 @@
-//! What each agent must be told to run unattended with the scripted model: files, environment, command line.
+//! The configuration with which each agent runs unattended against the scripted model: files, environment, command line.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use crate::model::ScriptedAgent;
 pub fn files(agent: ScriptedAgent) -> Vec<(&'static str, String)> {
     match agent {
         ScriptedAgent::Claude => Vec::new(),
-        // A model that its catalogue does not know would get no patch tool.
+        // Codex offers no patch tool for a model that its catalogue does not have.
         ScriptedAgent::Codex => vec![(
             ".codex/config.toml",
             format!(
@@ -52,7 +52,7 @@ pub fn files(agent: ScriptedAgent) -> Vec<(&'static str, String)> {
 
 /// The whole environment of a run.
 pub fn environment(agent: ScriptedAgent, home: &Path, path: &OsStr) -> Vec<(OsString, OsString)> {
-    let mut all: Vec<(&str, OsString)> = vec![
+    let mut variables: Vec<(&str, OsString)> = vec![
         ("HOME", home.into()),
         ("PATH", path.into()),
         ("TMPDIR", home.join("tmp").into()),
@@ -62,32 +62,32 @@ pub fn environment(agent: ScriptedAgent, home: &Path, path: &OsStr) -> Vec<(OsSt
         ("TERM", "dumb".into()),
         ("TZ", "UTC".into()),
     ];
-    let here = format!("http://127.0.0.1:{PORT}");
+    let model_url = format!("http://127.0.0.1:{PORT}");
     match agent {
-        ScriptedAgent::Claude => all.extend([
-            ("ANTHROPIC_BASE_URL", here.into()),
+        ScriptedAgent::Claude => variables.extend([
+            ("ANTHROPIC_BASE_URL", model_url.into()),
             ("ANTHROPIC_API_KEY", "sk-scripted".into()),
             ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1".into()),
         ]),
-        ScriptedAgent::Codex => all.push(("SCRIPTED_API_KEY", "sk-scripted".into())),
-        ScriptedAgent::Gemini => {
-            all.extend([("GOOGLE_GEMINI_BASE_URL", here.into()), ("GEMINI_API_KEY", "scripted".into())])
-        }
-        ScriptedAgent::Opencode => all.extend([
+        ScriptedAgent::Codex => variables.push(("SCRIPTED_API_KEY", "sk-scripted".into())),
+        ScriptedAgent::Gemini => variables
+            .extend([("GOOGLE_GEMINI_BASE_URL", model_url.into()), ("GEMINI_API_KEY", "scripted".into())]),
+        ScriptedAgent::Opencode => variables.extend([
             ("OPENCODE_DISABLE_AUTOUPDATE", "1".into()),
             ("OPENCODE_DISABLE_MODELS_FETCH", "1".into()),
             ("OPENCODE_DISABLE_LSP_DOWNLOAD", "1".into()),
-            // Before it loads a plugin it asks npm for a package, and without a network that takes 70 seconds to fail.
+            // Before Gemini CLI loads a plugin it requests a package from npm, which takes 70 seconds to fail without a
+            // network.
             ("npm_config_offline", "true".into()),
         ]),
     }
-    all.into_iter().map(|(name, value)| (name.into(), value)).collect()
+    variables.into_iter().map(|(name, value)| (name.into(), value)).collect()
 }
 
-/// The command line that works on one prompt without asking anybody anything.
+/// The command line that works on one prompt without asking for confirmation.
 pub fn command(agent: ScriptedAgent, resume: Option<&str>, more: &[OsString], prompt: &str) -> Vec<OsString> {
     let mut words: Vec<OsString> = vec![agent.program().into()];
-    let mut add = |some: &[&str]| words.extend(some.iter().map(OsString::from));
+    let mut add = |arguments: &[&str]| words.extend(arguments.iter().map(OsString::from));
     match agent {
         ScriptedAgent::Claude => {
             add(&[
@@ -131,24 +131,24 @@ pub fn command(agent: ScriptedAgent, resume: Option<&str>, more: &[OsString], pr
     words
 }
 
-/// Where the agents are installed: beside the build that this test binary belongs to.
+/// The directory of the installed agents, next to the build that this test binary belongs to.
 ///
 /// Fails the test if they are missing or not the ones that are pinned.
 pub fn installed() -> PathBuf {
     let program = std::env::current_exe().unwrap();
-    let place = program
+    let directory = program
         .ancestors()
-        .map(|above| above.join("agents"))
-        .find(|place| place.join("installed.json").exists());
-    let Some(place) = place else {
+        .map(|target| target.join("agents"))
+        .find(|directory| directory.join("installed.json").exists());
+    let Some(directory) = directory else {
         panic!("the real agents are not installed: run `cargo xtask agents install`");
     };
     let lock = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../xtask/agents/package-lock.json");
     let read = |path: &Path| std::fs::read_to_string(path).unwrap_or_default();
     assert!(
-        read(&place.join("installed.json")) == read(&lock),
+        read(&directory.join("installed.json")) == read(&lock),
         "the real agents in {} are not the ones that are pinned: run `cargo xtask agents install`",
-        place.display()
+        directory.display()
     );
-    place
+    directory
 }

@@ -1,8 +1,8 @@
-//! One run of an agent: its namespace, its model, and an end that leaves nothing behind.
+//! One run of an agent: its namespace, its model, and an end that leaves no process behind.
 //!
-//! A shell in a new network namespace raises loopback, starts the model, waits until it listens and starts the agent. All
-//! that either starts is in that namespace, however it detaches itself, so the end of a run is the end of every
-//! process in it.
+//! A shell in a new network namespace enables loopback, starts the model, waits until it listens and starts the agent.
+//! All processes that either of them starts are in that namespace, even if they detach themselves, so that all of them
+//! can be killed at the end of the run.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -21,7 +21,7 @@ use crate::model::server::{self, ServerParts};
 use crate::model::{ItemRole, ReceivedRequest, ScriptedAgent, history};
 use crate::tree::scratch_place;
 
-/// Names the directory of the run that a process is to play the model of.
+/// The variable with the directory of the run for which a process is to be the model.
 const MODEL_DIR_VARIABLE: &str = "STEPBACK_TEST_MODEL";
 
 /// `$0` is the directory of the run, `$1` the test binary, `$2` the limit in seconds, the rest the agent.
@@ -43,7 +43,7 @@ timeout --foreground --signal=KILL "$limit" "$@" || code=$?
 exit "$code"
 "#;
 
-/// Plays the model if this process was started to do so. Called by [`scripted_model!`](crate::scripted_model).
+/// Runs the model if this process was started for it. Called by [`scripted_model!`](crate::scripted_model).
 pub fn play_if_asked() {
     if let Some(run) = std::env::var_os(MODEL_DIR_VARIABLE) {
         server::play(Path::new(&run), PORT).unwrap();
@@ -59,7 +59,7 @@ pub(super) fn start(agent: &RealAgent, command: Vec<OsString>) -> Running {
     fs::write(run.path().join("part.json"), serde_json::to_vec(&part).unwrap()).unwrap();
 
     let unshare = if geteuid().is_root() { "-n" } else { "-rn" };
-    let written = |name: &str| File::create(run.path().join(name)).unwrap();
+    let create_file = |name: &str| File::create(run.path().join(name)).unwrap();
     let mut process = Command::new("unshare");
     process
         .args([unshare, "--", "sh", "-c", SHELL])
@@ -72,28 +72,28 @@ pub(super) fn start(agent: &RealAgent, command: Vec<OsString>) -> Running {
         .envs(config::environment(agent.agent, &agent.home, &search_path(agent, &installed)))
         .envs(agent.env.iter().map(|(name, value)| (name, value)))
         .stdin(Stdio::null())
-        .stdout(written("stdout"))
-        .stderr(written("stderr"))
+        .stdout(create_file("stdout"))
+        .stderr(create_file("stderr"))
         .process_group(0);
     let child = process.spawn().unwrap();
-    Running { agent: agent.agent, child, run, begun: Instant::now(), limit: agent.limit, status: None }
+    Running { agent: agent.agent, child, run, started: Instant::now(), limit: agent.limit, status: None }
 }
 
 fn search_path(agent: &RealAgent, installed: &Path) -> OsString {
-    let mine = std::env::var_os("PATH").unwrap_or_default();
-    let node = std::env::split_paths(&mine).find(|directory| directory.join("node").exists());
+    let own_path = std::env::var_os("PATH").unwrap_or_default();
+    let node = std::env::split_paths(&own_path).find(|directory| directory.join("node").exists());
     let system = ["/usr/local/bin", "/usr/bin", "/bin", "/usr/sbin", "/sbin"].map(PathBuf::from);
-    let all = agent.path.iter().cloned().chain([installed.join("bin")]).chain(node).chain(system);
-    std::env::join_paths(all).unwrap()
+    let search_path = agent.path.iter().cloned().chain([installed.join("bin")]).chain(node).chain(system);
+    std::env::join_paths(search_path).unwrap()
 }
 
-/// An agent at work. Dropped, it and all it started are ended.
+/// A running agent. When this is dropped, it and all processes that it started are killed.
 #[derive(Debug)]
 pub struct Running {
     agent: ScriptedAgent,
     child: Child,
     run: TempDir,
-    begun: Instant,
+    started: Instant,
     limit: Duration,
     status: Option<ExitStatus>,
 }
@@ -122,37 +122,37 @@ impl Running {
         self.status.is_none()
     }
 
-    /// Waits until something is true; fails the test if the agent ends before, or at its limit.
+    /// Waits until a condition holds; fails the test if the agent ends first, or at its time limit.
     #[track_caller]
-    pub fn until(&mut self, what: &str, mut holds: impl FnMut(&Self) -> bool) {
-        while !holds(self) {
-            assert!(self.is_running(), "the agent ended before {what}:\n{}", self.said());
-            assert!(self.begun.elapsed() < self.limit, "no sign of {what}:\n{}", self.said());
+    pub fn until(&mut self, what: &str, mut condition: impl FnMut(&Self) -> bool) {
+        while !condition(self) {
+            assert!(self.is_running(), "the agent ended before {what}:\n{}", self.output_for_message());
+            assert!(self.started.elapsed() < self.limit, "no sign of {what}:\n{}", self.output_for_message());
             thread::sleep(Duration::from_millis(10));
         }
     }
 
-    /// Waits for its end; fails the test if it takes longer than its limit.
+    /// Waits for the end of the run; fails the test at the time limit.
     #[track_caller]
     pub fn wait(mut self) -> AgentRunOutcome {
         while self.is_running() {
-            if self.begun.elapsed() > self.limit {
+            if self.started.elapsed() > self.limit {
                 self.end();
-                panic!("the agent was not done after {:?}:\n{}", self.limit, self.said());
+                panic!("the agent was not done after {:?}:\n{}", self.limit, self.output_for_message());
             }
             thread::sleep(Duration::from_millis(5));
         }
         self.outcome()
     }
 
-    /// Ends it and all it started, as a crash would.
+    /// Kills the agent and all processes that it started, as in a crash.
     pub fn kill(mut self) -> AgentRunOutcome {
         self.end();
         self.outcome()
     }
 
     fn outcome(mut self) -> AgentRunOutcome {
-        let took = self.begun.elapsed();
+        let duration = self.started.elapsed();
         self.end();
         AgentRunOutcome {
             agent: self.agent,
@@ -160,21 +160,21 @@ impl Running {
             stdout: self.stdout(),
             stderr: self.stderr(),
             requests: self.requests(),
-            took,
+            duration,
         }
     }
 
     fn end(&mut self) {
         let namespace = self.written("namespace");
-        let own = fs::read_link("/proc/self/ns/net").unwrap();
+        let own_namespace = fs::read_link("/proc/self/ns/net").unwrap();
         // Without a namespace of its own there is only the shell so far.
-        if namespace.trim().is_empty() || own == Path::new(namespace.trim()) {
+        if namespace.trim().is_empty() || own_namespace == Path::new(namespace.trim()) {
             let _ = self.child.kill();
         } else {
             // A process that is started meanwhile is found in the next round.
             while end_all_in(Path::new(namespace.trim())) > 0 {
                 thread::sleep(Duration::from_millis(2));
-                if self.begun.elapsed() > self.limit + Duration::from_secs(30) {
+                if self.started.elapsed() > self.limit + Duration::from_secs(30) {
                     break;
                 }
             }
@@ -188,8 +188,8 @@ impl Running {
         String::from_utf8_lossy(&fs::read(self.run.path().join(name)).unwrap_or_default()).into_owned()
     }
 
-    fn said(&self) -> String {
-        shown(&self.stdout(), &self.stderr(), &self.requests())
+    fn output_for_message(&self) -> String {
+        format_run(&self.stdout(), &self.stderr(), &self.requests())
     }
 }
 
@@ -199,21 +199,24 @@ impl Drop for Running {
     }
 }
 
-/// Ends every process in a network namespace and says how many there were. Dead ones have none any more.
+/// Kills every process in a network namespace and returns how many there were. Processes that have ended have no
+/// namespace.
 fn end_all_in(namespace: &Path) -> usize {
-    let mut found = 0;
+    let mut killed = 0;
     for entry in fs::read_dir("/proc").unwrap().flatten() {
         let name = entry.file_name();
         let Some(id) = name.to_str().and_then(|name| name.parse().ok()).and_then(Pid::from_raw) else {
             continue;
         };
-        if fs::read_link(entry.path().join("ns/net")).is_ok_and(|theirs| theirs == namespace) {
+        if fs::read_link(entry.path().join("ns/net"))
+            .is_ok_and(|other_namespace| other_namespace == namespace)
+        {
             // It may have ended since.
             let _ = kill_process(id, Signal::KILL);
-            found += 1;
+            killed += 1;
         }
     }
-    found
+    killed
 }
 
 /// What a run did.
@@ -229,14 +232,14 @@ pub struct AgentRunOutcome {
     /// All requests that reached the model.
     pub requests: Vec<ReceivedRequest>,
     /// How long it took.
-    pub took: Duration,
+    pub duration: Duration,
 }
 
 impl AgentRunOutcome {
     /// Fails the test unless the run ended with exit code 0.
     #[track_caller]
     pub fn succeeds(self) -> Self {
-        assert_eq!(self.code, Some(0), "{}", shown(&self.stdout, &self.stderr, &self.requests));
+        assert_eq!(self.code, Some(0), "{}", format_run(&self.stdout, &self.stderr, &self.requests));
         self
     }
 
@@ -245,7 +248,7 @@ impl AgentRunOutcome {
         self.requests.iter().filter(|request| request.is_turn()).collect()
     }
 
-    /// The conversation that the request of turn `n` of this run carried.
+    /// The conversation in the request of turn `n` of this run.
     #[track_caller]
     pub fn history(&self, n: usize) -> Vec<(ItemRole, String)> {
         history(self.agent, self.turns()[n])
@@ -267,10 +270,10 @@ impl AgentRunOutcome {
     }
 }
 
-fn shown(stdout: &str, stderr: &str, requests: &[ReceivedRequest]) -> String {
-    let asked: Vec<String> = requests
+fn format_run(stdout: &str, stderr: &str, requests: &[ReceivedRequest]) -> String {
+    let request_lines: Vec<String> = requests
         .iter()
         .map(|request| format!("{} {} -> {:?}", request.method, request.path, request.answer))
         .collect();
-    format!("stdout:\n{stdout}\nstderr:\n{stderr}\nrequests:\n{}", asked.join("\n"))
+    format!("stdout:\n{stdout}\nstderr:\n{stderr}\nrequests:\n{}", request_lines.join("\n"))
 }

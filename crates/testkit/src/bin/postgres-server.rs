@@ -1,5 +1,5 @@
-//! A PostgreSQL server for as long as the input of this program is held open: `postgres-server [NAME=VALUE]…`, with settings of
-//! the server. Prints the address of an empty database.
+//! Runs a PostgreSQL server until the standard input of this program is closed: `postgres-server [NAME=VALUE]…`, with
+//! settings of the server. Prints the address of an empty database.
 
 use std::io::{Read, Write};
 

@@ -1,7 +1,8 @@
 //! A scripted model as a program of its own, to try an agent by hand.
 //!
-//! `scripted-model DIRECTORY [PORT]` plays `DIRECTORY/part.json` on 127.0.0.1, writes its port to `DIRECTORY/port` and every
-//! request to `DIRECTORY/requests.jsonl`. Tests do not need it: a test binary plays the part itself.
+//! `scripted-model DIRECTORY [PORT]` runs the script in `DIRECTORY/part.json` on 127.0.0.1, writes its port to
+//! `DIRECTORY/port` and every request to `DIRECTORY/requests.jsonl`. Tests do not need it: a test binary runs the model
+//! itself.
 
 use std::path::Path;
 use std::process::ExitCode;

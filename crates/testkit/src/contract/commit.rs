@@ -32,18 +32,18 @@ pub fn a_failed_commit_leaves_nothing(store: &dyn Store) {
     let objects = hashes(store);
     let mark = store.commit_seq().unwrap();
 
-    let other = sample.workspace(b"/other");
+    let other_workspace = sample.workspace(b"/other");
     let late = sample.session(workspace.id);
     let batch = store.begin().unwrap();
-    let lost = batch.write(ObjectKind::Blob, b"lost", None).unwrap();
-    let step = sample.step(session.id, lost);
+    let lost_hash = batch.write(ObjectKind::Blob, b"lost", None).unwrap();
+    let step = sample.step(session.id, lost_hash);
     let failed = store.commit(
         Some(batch.finish().unwrap()),
         &[
-            Mutation::AddWorkspace(other.clone()),
+            Mutation::AddWorkspace(other_workspace.clone()),
             Mutation::AddSession(late),
             append(step.clone()),
-            append(sample.step(session.id, lost)),
+            append(sample.step(session.id, lost_hash)),
             Mutation::AppendOp(sample.operation(workspace.id, OpStatus::Done)),
             Mutation::SetOpStatus { op: op.id, status: OpStatus::Done },
             Mutation::SetOpUndone { op: op.id, undone: true },
@@ -58,7 +58,7 @@ pub fn a_failed_commit_leaves_nothing(store: &dyn Store) {
     assert!(matches!(&failed, Err(StoreError::Moved { name }) if name == "head"), "{failed:?}");
 
     assert_eq!(hashes(store), objects);
-    assert!(!store.contains(ObjectKind::Blob, lost).unwrap());
+    assert!(!store.contains(ObjectKind::Blob, lost_hash).unwrap());
     assert_eq!(store.workspaces().unwrap(), std::slice::from_ref(&workspace));
     assert_eq!(store.workspace_at(b"/other").unwrap(), None);
     assert_eq!(store.sessions(workspace.id).unwrap(), std::slice::from_ref(&session));
@@ -120,8 +120,9 @@ pub fn concurrent_commits_leave_no_gap_and_no_double(store: &dyn Store) {
                 let session = session.id;
                 scope.spawn(move || {
                     let sample = Sample::new(100 + thread);
-                    let append = |at: u64| sample.append(store, session, format!("{thread} {at}").as_bytes());
-                    (0..15).flat_map(|at| append(at).1.steps).collect::<Vec<_>>()
+                    let append =
+                        |number: u64| sample.append(store, session, format!("{thread} {number}").as_bytes());
+                    (0..15).flat_map(|number| append(number).1.steps).collect::<Vec<_>>()
                 })
             })
             .collect();
@@ -146,8 +147,8 @@ pub fn ids_are_taken_once(store: &dyn Store) {
         [step, op, Mutation::AddSession(sample.session(workspace.id))].into_iter().enumerate()
     {
         store.commit(None, std::slice::from_ref(&mutation)).unwrap();
-        let again = store.commit(None, &[mutation]);
-        assert!(matches!(again, Err(StoreError::Exists { .. })), "{at}: {again:?}");
+        let second_commit = store.commit(None, &[mutation]);
+        assert!(matches!(second_commit, Err(StoreError::Exists { .. })), "{at}: {second_commit:?}");
     }
 }
 

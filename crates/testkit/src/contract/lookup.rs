@@ -1,4 +1,4 @@
-//! The promise about several questions that are asked at once.
+//! The clause about lookups that are made together.
 
 use std::collections::HashSet;
 
@@ -11,7 +11,7 @@ use crate::sample::{Sample, append};
 
 const STATE: Hash = Hash::from_bytes([7; 32]);
 
-/// Several questions asked at once have the answers that each has by itself.
+/// Several lookups made together have the results that each has by itself.
 pub fn a_look_answers_everything(store: &dyn Store) {
     let sample = Sample::new(1);
     let (_, one) = sample.begin(store, b"/w");

@@ -14,12 +14,12 @@ fn sweep(store: &dyn Store, live: &[Hash]) -> u64 {
     store.sweep(&live.iter().copied().collect::<HashSet<_>>(), mark).unwrap().objects
 }
 
-/// What is in `live` reads back as before; everything else is gone and its space is free.
+/// Objects in `live` are unchanged; everything else is removed and its space is free.
 pub fn a_sweep_keeps_the_living_and_frees_the_dead(store: &dyn Store) {
     let blobs: Vec<Vec<u8>> = (0..40).map(|seed| noise(seed, 50_000)).collect();
-    let written = put(store, &blobs.iter().map(Vec::as_slice).collect::<Vec<_>>());
-    let (live, dead) = written.split_at(10);
-    let before = store.usage().unwrap();
+    let hashes = put(store, &blobs.iter().map(Vec::as_slice).collect::<Vec<_>>());
+    let (live, dead) = hashes.split_at(10);
+    let usage_before = store.usage().unwrap();
     let mark = store.commit_seq().unwrap();
     let swept = store.sweep(&live.iter().copied().collect(), mark).unwrap();
     assert_eq!(swept.objects, 30);
@@ -31,9 +31,12 @@ pub fn a_sweep_keeps_the_living_and_frees_the_dead(store: &dyn Store) {
         assert!(!store.contains(ObjectKind::Blob, *hash).unwrap());
         assert!(store.read(ObjectKind::Blob, *hash).is_err());
     }
-    let after = store.usage().unwrap();
-    assert_eq!((after.objects, after.raw_bytes), (10, 500_000));
-    assert!(after.total_bytes + 1_200_000 < before.total_bytes, "{before:?} {after:?}");
+    let usage_after = store.usage().unwrap();
+    assert_eq!((usage_after.objects, usage_after.raw_bytes), (10, 500_000));
+    assert!(
+        usage_after.total_bytes + 1_200_000 < usage_before.total_bytes,
+        "{usage_before:?} {usage_after:?}"
+    );
     assert_eq!(sweep(store, live), 0, "a second sweep found more");
     assert!(store.read(ObjectKind::Blob, live[0]).unwrap() == blobs[0]);
 }
@@ -42,18 +45,18 @@ pub fn a_sweep_keeps_the_living_and_frees_the_dead(store: &dyn Store) {
 pub fn a_sweep_of_everything_leaves_the_log(store: &dyn Store) {
     let sample = Sample::new(1);
     let (workspace, session) = sample.begin(store, b"/w");
-    for at in 0..5 {
-        sample.append(store, session.id, &prose(at, 50));
+    for round in 0..5 {
+        sample.append(store, session.id, &prose(round, 50));
     }
-    let before = store.checkpoints(workspace.id).unwrap();
+    let checkpoints_before = store.checkpoints(workspace.id).unwrap();
     assert_eq!(sweep(store, &[]), 5);
     assert_eq!(hashes(store), []);
-    assert_eq!(store.checkpoints(workspace.id).unwrap(), before);
+    assert_eq!(store.checkpoints(workspace.id).unwrap(), checkpoints_before);
     let (_, receipt) = sample.append(store, session.id, b"after");
     assert_eq!(receipt.steps, [6]);
 }
 
-/// A batch that began before a sweep may rely on what is gone: its commit is refused whole, and writing again works.
+/// A batch that began before a sweep may rely on a freed object: its commit is refused as a whole, and a retry works.
 pub fn an_older_batch_is_refused_after_a_sweep(store: &dyn Store) {
     let sample = Sample::new(1);
     let (workspace, session) = sample.begin(store, b"/w");
@@ -96,11 +99,11 @@ pub fn a_sweep_is_refused_when_something_was_committed(store: &dyn Store) {
 
     let mark = store.commit_seq().unwrap();
     store.sweep(&HashSet::from([first]), mark).unwrap();
-    let again = store.sweep(&HashSet::new(), mark);
-    assert!(matches!(again, Err(StoreError::Grew)), "a sweep counts as a commit: {again:?}");
+    let second_sweep = store.sweep(&HashSet::new(), mark);
+    assert!(matches!(second_sweep, Err(StoreError::Grew)), "a sweep counts as a commit: {second_sweep:?}");
 }
 
-/// An object stored as a difference stays readable, whether or not the caller names what it differs from.
+/// An object stored as a delta stays readable, even if the caller does not list its base.
 pub fn what_a_living_object_is_stored_against_survives(store: &dyn Store) {
     let mut text = prose(1, 500);
     let mut previous = None;
@@ -114,10 +117,10 @@ pub fn what_a_living_object_is_stored_against_survives(store: &dyn Store) {
         versions.push((hash, text.clone()));
     }
     put(store, &[&noise(1, 200_000)]);
-    for keep in [vec![19, 7, 3], vec![19, 7], vec![7]] {
-        let live: Vec<Hash> = keep.iter().map(|at| versions[*at].0).collect();
+    for live_versions in [vec![19, 7, 3], vec![19, 7], vec![7]] {
+        let live: Vec<Hash> = live_versions.iter().map(|at| versions[*at].0).collect();
         sweep(store, &live);
-        for at in keep {
+        for at in live_versions {
             let (hash, bytes) = &versions[at];
             assert!(
                 store.read(ObjectKind::Blob, *hash).unwrap() == *bytes,
@@ -147,20 +150,26 @@ pub fn sweeping_an_empty_store_is_no_harm(store: &dyn Store) {
     put(store, &[b"works"]);
 }
 
-/// Usage counts objects and bytes, up and down.
+/// Usage counts objects and bytes, and decreases after a sweep.
 pub fn usage_grows_and_shrinks(store: &dyn Store) {
     let empty = store.usage().unwrap();
     assert_eq!((empty.objects, empty.raw_bytes, empty.stored_bytes), (0, 0, 0));
-    let kept = put(store, &[&noise(1, 400_000)])[0];
-    let one = store.usage().unwrap();
+    let live_hash = put(store, &[&noise(1, 400_000)])[0];
+    let usage_of_one = store.usage().unwrap();
     put(store, &[&noise(2, 400_000)]);
     let two = store.usage().unwrap();
-    assert_eq!((one.objects, one.raw_bytes, two.objects, two.raw_bytes), (1, 400_000, 2, 800_000));
-    assert!(two.stored_bytes > one.stored_bytes && two.total_bytes > one.total_bytes, "{one:?} {two:?}");
+    assert_eq!(
+        (usage_of_one.objects, usage_of_one.raw_bytes, two.objects, two.raw_bytes),
+        (1, 400_000, 2, 800_000)
+    );
+    assert!(
+        two.stored_bytes > usage_of_one.stored_bytes && two.total_bytes > usage_of_one.total_bytes,
+        "{usage_of_one:?} {two:?}"
+    );
     assert!(two.total_bytes >= two.stored_bytes);
-    sweep(store, &[kept]);
+    sweep(store, &[live_hash]);
     let swept = store.usage().unwrap();
-    assert_eq!((swept.objects, swept.stored_bytes), (1, one.stored_bytes));
+    assert_eq!((swept.objects, swept.stored_bytes), (1, usage_of_one.stored_bytes));
     assert!(swept.total_bytes < two.total_bytes, "{two:?} {swept:?}");
 }
 
@@ -173,19 +182,19 @@ pub fn the_usage_after_a_sweep_is_known_before(store: &dyn Store) {
     }
     live.extend(put(store, &[&noise(900, 60_000), &noise(901, 60_000), &noise(902, 60_000)]));
     let live: HashSet<Hash> = live.into_iter().step_by(4).collect();
-    let before = store.usage().unwrap();
+    let usage_before = store.usage().unwrap();
     let expected = store.usage_after(&[], &live).unwrap();
-    assert_eq!(store.usage().unwrap().objects, before.objects);
-    assert!(expected.total_bytes < before.total_bytes, "{before:?} {expected:?}");
+    assert_eq!(store.usage().unwrap().objects, usage_before.objects);
+    assert!(expected.total_bytes < usage_before.total_bytes, "{usage_before:?} {expected:?}");
     store.sweep(&live, store.commit_seq().unwrap()).unwrap();
-    let after = store.usage().unwrap();
-    assert_eq!((after.objects, after.raw_bytes), (expected.objects, expected.raw_bytes));
-    assert_eq!(after.stored_bytes, expected.stored_bytes);
+    let usage_after = store.usage().unwrap();
+    assert_eq!((usage_after.objects, usage_after.raw_bytes), (expected.objects, expected.raw_bytes));
+    assert_eq!(usage_after.stored_bytes, expected.stored_bytes);
     // How much of its files a database server returns to the disk is known only afterwards.
-    assert!(after.total_bytes < before.total_bytes, "{before:?} {after:?}");
+    assert!(usage_after.total_bytes < usage_before.total_bytes, "{usage_before:?} {usage_after:?}");
 }
 
-/// The store's own check finds nothing, whatever was done through the port.
+/// The store's own check reports nothing, whatever was done through the port.
 pub fn a_healthy_store_has_no_complaints(store: &dyn Store) {
     let nothing = Vec::<String>::new();
     assert_eq!(store.check().unwrap(), nothing);

@@ -19,16 +19,16 @@ fn assert_missing(store: &dyn Store, kind: ObjectKind, hash: Hash) {
     assert!(matches!(read, Err(ObjectError::Missing { .. })), "{kind} {hash} was read: {read:?}");
 }
 
-/// Objects of all sizes and textures come back byte by byte.
+/// Objects of all sizes and contents are read back unchanged.
 pub fn what_is_written_reads_back(store: &dyn Store) {
     let mut samples = vec![Vec::new(), vec![0], vec![0; 100_000], prose(1, 1000), noise(2, 300_000)];
     samples.extend((40..60).map(|len| prose(len, 10)[..len as usize].to_vec()));
     samples.extend([4095, 4096, 4097, 65_536].map(|len| noise(len as u64, len)));
     let batch = store.begin().unwrap();
-    let written: Vec<Hash> =
+    let hashes: Vec<Hash> =
         samples.iter().map(|bytes| batch.write(ObjectKind::Blob, bytes, None).unwrap()).collect();
     commit(store, batch);
-    for (bytes, hash) in samples.iter().zip(written) {
+    for (bytes, hash) in samples.iter().zip(hashes) {
         assert_eq!(hash, Hash::of(ObjectKind::Blob, bytes));
         assert!(store.contains(ObjectKind::Blob, hash).unwrap());
         assert!(
@@ -60,7 +60,7 @@ pub fn an_object_is_found_only_as_its_own_kind(store: &dyn Store) {
     }
 }
 
-/// However often the same bytes are written, in one batch or several, they are stored once.
+/// The same bytes are stored once, however often they are written, in one batch or in several.
 pub fn an_object_is_stored_once(store: &dyn Store) {
     let bytes = noise(7, 10_000);
     for _ in 0..3 {
@@ -81,8 +81,8 @@ pub fn a_similar_object_changes_nothing_but_the_size(store: &dyn Store) {
     let mut previous = None;
     let mut versions = Vec::new();
     for version in 0..30 {
-        let at = version * 37 % text.len();
-        text.splice(at..at, format!("<edit {version}>").into_bytes());
+        let offset = version * 37 % text.len();
+        text.splice(offset..offset, format!("<edit {version}>").into_bytes());
         let batch = store.begin().unwrap();
         let hash = batch.write(ObjectKind::Blob, &text, previous).unwrap();
         commit(store, batch);
@@ -123,18 +123,18 @@ pub fn a_useless_similar_object_is_no_harm(store: &dyn Store) {
 pub fn an_unfinished_batch_leaves_nothing(store: &dyn Store) {
     let big = noise(1, 3 << 20);
     let batch = store.begin().unwrap();
-    let lost = batch.write(ObjectKind::Blob, &big, None).unwrap();
-    assert_missing(store, ObjectKind::Blob, lost);
+    let lost_hash = batch.write(ObjectKind::Blob, &big, None).unwrap();
+    assert_missing(store, ObjectKind::Blob, lost_hash);
     drop(batch);
-    assert_missing(store, ObjectKind::Blob, lost);
-    let kept = put(store, &[b"kept"])[0];
-    assert_eq!(hashes(store), [kept]);
-    assert_eq!(put(store, &[&big])[0], lost);
-    assert!(store.read(ObjectKind::Blob, lost).unwrap() == big);
+    assert_missing(store, ObjectKind::Blob, lost_hash);
+    let kept_hash = put(store, &[b"kept"])[0];
+    assert_eq!(hashes(store), [kept_hash]);
+    assert_eq!(put(store, &[&big])[0], lost_hash);
+    assert!(store.read(ObjectKind::Blob, lost_hash).unwrap() == big);
     assert_eq!(store.check().unwrap(), Vec::<String>::new());
 }
 
-/// A durable batch is invisible until its commit, and gone when there is none.
+/// A durable batch is invisible until its commit, and discarded without one.
 pub fn a_finished_batch_is_invisible_until_its_commit(store: &dyn Store) {
     let batch = store.begin().unwrap();
     let hash = batch.write(ObjectKind::Blob, b"finished", None).unwrap();
@@ -154,27 +154,33 @@ pub fn a_finished_batch_is_invisible_until_its_commit(store: &dyn Store) {
 /// A batch knows what it wrote and what was stored before; another batch does not know the former.
 pub fn a_batch_contains_what_it_wrote_and_what_is_stored(store: &dyn Store) {
     let stored = put(store, &[b"stored"])[0];
-    let (one, two) = (store.begin().unwrap(), store.begin().unwrap());
-    let pending = one.write(ObjectKind::Blob, b"pending", None).unwrap();
-    assert!(one.contains(ObjectKind::Blob, stored).unwrap());
-    assert!(one.contains(ObjectKind::Blob, pending).unwrap());
-    assert!(two.contains(ObjectKind::Blob, stored).unwrap());
-    assert!(!two.contains(ObjectKind::Blob, pending).unwrap());
-    assert!(!one.contains(ObjectKind::Tree, stored).unwrap());
+    let (first_batch, second_batch) = (store.begin().unwrap(), store.begin().unwrap());
+    let pending = first_batch.write(ObjectKind::Blob, b"pending", None).unwrap();
+    assert!(first_batch.contains(ObjectKind::Blob, stored).unwrap());
+    assert!(first_batch.contains(ObjectKind::Blob, pending).unwrap());
+    assert!(second_batch.contains(ObjectKind::Blob, stored).unwrap());
+    assert!(!second_batch.contains(ObjectKind::Blob, pending).unwrap());
+    assert!(!first_batch.contains(ObjectKind::Tree, stored).unwrap());
 }
 
 /// Two batches that overlap in time and in content both commit.
 pub fn two_batches_at_once_both_commit(store: &dyn Store) {
-    let (one, two) = (store.begin().unwrap(), store.begin().unwrap());
-    let mut written = Vec::new();
-    for at in 0..50 {
-        written.push((one.write(ObjectKind::Blob, &prose(at, 20), None).unwrap(), prose(at, 20)));
-        written.push((two.write(ObjectKind::Blob, &prose(at + 25, 20), None).unwrap(), prose(at + 25, 20)));
+    let (first_batch, second_batch) = (store.begin().unwrap(), store.begin().unwrap());
+    let mut hashes = Vec::new();
+    for number in 0..50 {
+        hashes.push((
+            first_batch.write(ObjectKind::Blob, &prose(number, 20), None).unwrap(),
+            prose(number, 20),
+        ));
+        hashes.push((
+            second_batch.write(ObjectKind::Blob, &prose(number + 25, 20), None).unwrap(),
+            prose(number + 25, 20),
+        ));
     }
-    let (one, two) = (one.finish().unwrap(), two.finish().unwrap());
-    store.commit(Some(one), &[]).unwrap();
-    store.commit(Some(two), &[]).unwrap();
-    for (hash, bytes) in written {
+    let (first_batch, second_batch) = (first_batch.finish().unwrap(), second_batch.finish().unwrap());
+    store.commit(Some(first_batch), &[]).unwrap();
+    store.commit(Some(second_batch), &[]).unwrap();
+    for (hash, bytes) in hashes {
         assert_eq!(store.read(ObjectKind::Blob, hash).unwrap(), bytes);
     }
     assert_eq!(store.usage().unwrap().objects, 75);
@@ -194,7 +200,7 @@ pub fn batches_may_commit_in_another_order_than_they_began(store: &dyn Store) {
     assert_eq!(store.read(ObjectKind::Blob, third).unwrap(), b"third");
 }
 
-/// Objects of many megabytes come back, alone and against each other.
+/// Objects of many megabytes are read back, alone and as deltas of each other.
 pub fn a_large_object_reads_back(store: &dyn Store) {
     let mut large = noise(5, 9 << 20);
     let first = put(store, &[&large])[0];
@@ -223,7 +229,7 @@ pub fn many_small_objects_read_back(store: &dyn Store) {
     }
 }
 
-/// Several threads may write into one batch, the same objects too.
+/// Several threads may write to one batch, the same objects included.
 pub fn threads_write_into_one_batch(store: &dyn Store) {
     let base = put(store, &[&prose(0, 100)])[0];
     let batch = store.begin().unwrap();
@@ -250,7 +256,7 @@ pub fn threads_write_into_one_batch(store: &dyn Store) {
     }
 }
 
-/// What was committed stays readable while other threads commit more.
+/// Committed objects stay readable while other threads commit more.
 pub fn threads_read_while_others_commit(store: &dyn Store) {
     let known: Vec<Vec<u8>> = (0..20).map(|seed| prose(seed, 50)).collect();
     put(store, &known.iter().map(Vec::as_slice).collect::<Vec<_>>());
@@ -280,13 +286,13 @@ pub fn every_object_is_visited_once(store: &dyn Store) {
         batch.write(kind, &vec![b'a'; 100 + kind as usize], None).unwrap();
     }
     commit(store, batch);
-    let mut seen = HashSet::new();
+    let mut listed = HashSet::new();
     store
         .for_each_object(&mut |object| {
             let bytes = vec![b'a'; 100 + object.kind as usize];
             assert_eq!((object.hash, object.raw_len), (Hash::of(object.kind, &bytes), bytes.len() as u64));
-            assert!(seen.insert(object.hash), "{} was visited twice", object.hash);
+            assert!(listed.insert(object.hash), "{} was visited twice", object.hash);
         })
         .unwrap();
-    assert_eq!(seen.len(), ObjectKind::ALL.len());
+    assert_eq!(listed.len(), ObjectKind::ALL.len());
 }

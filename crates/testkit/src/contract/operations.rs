@@ -1,4 +1,4 @@
-//! Promises about operations: numbered, kept exactly, finished or not, undone or not.
+//! Clauses about operations: numbers, content, status, and the undone flag.
 
 use stepback_model::ids::{OpId, SessionId, StepId};
 use stepback_model::record::{Annotation, OpStatus, OperationAction, StateTransition};
@@ -27,7 +27,7 @@ pub fn operations_are_numbered_per_workspace(store: &dyn Store) {
     assert_eq!(store.operation(first.id).unwrap().unwrap().number, 1);
 }
 
-/// Everything recorded about an operation comes back as it was, for every action.
+/// Everything recorded about an operation is read back unchanged, for every action.
 pub fn an_operation_keeps_every_field(store: &dyn Store) {
     let sample = Sample::new(1);
     let (workspace, _) = sample.begin(store, b"/w");
@@ -52,12 +52,12 @@ pub fn an_operation_keeps_every_field(store: &dyn Store) {
         OperationAction::Undo { op, moved: Some(moved.clone()) },
         OperationAction::Redo { op, moved: None },
     ];
-    for (at, action) in actions.into_iter().enumerate() {
-        let status = [OpStatus::Applying, OpStatus::Done, OpStatus::Reverted][at % 3];
+    for (index, action) in actions.into_iter().enumerate() {
+        let status = [OpStatus::Applying, OpStatus::Done, OpStatus::Reverted][index % 3];
         let mut operation = sample.operation(workspace.id, status);
         operation.action = action;
         operation.summary = "rewound to '#1'\n🦀".into();
-        operation.undone = at % 2 == 1;
+        operation.undone = index % 2 == 1;
         operation.number = store.commit(None, &[Mutation::AppendOp(operation.clone())]).unwrap().ops[0];
         assert_eq!(store.operation(operation.id).unwrap(), Some(operation));
     }
@@ -78,7 +78,7 @@ pub fn operations_are_listed_newest_first(store: &dyn Store) {
     assert_eq!(numbers(two.id), [1]);
 }
 
-/// The journal is there while an operation is applied and dropped when it is over, done or reverted.
+/// The journal exists while an operation is applied and is dropped when it is done or reverted.
 pub fn a_finished_operation_drops_its_journal(store: &dyn Store) {
     let sample = Sample::new(1);
     let (workspace, _) = sample.begin(store, b"/w");

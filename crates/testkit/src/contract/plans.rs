@@ -1,4 +1,4 @@
-//! Promises about plans: kept exactly, removed once, and apart from history.
+//! Clauses about plans: unchanged content, removal, and independence of the log.
 
 use std::collections::HashSet;
 
@@ -20,7 +20,7 @@ fn ids(plans: &[StoredPlan]) -> Vec<&str> {
     plans.iter().map(|plan| plan.id.as_str()).collect()
 }
 
-/// A plan comes back as it was, can be replaced, and is gone after it was removed.
+/// A plan is read back unchanged, can be replaced, and no longer exists after its removal.
 pub fn a_plan_reads_back_until_it_is_removed(store: &dyn Store) {
     assert_eq!(store.plan("one").unwrap(), None);
     let (mut one, two) = (plan("one", 1, 10), plan("zwei \0🦀", 1, 20));
@@ -68,8 +68,8 @@ pub fn pruning_keeps_the_newest_plans(store: &dyn Store) {
         store.put_plan(&plan(&format!("{number:04}"), 1, number)).unwrap();
     }
     store.prune_plans(workspace, Timestamp::from_micros(2)).unwrap();
-    let kept = store.plans(workspace).unwrap();
-    assert_eq!((kept.len(), kept.last().unwrap().id.as_str()), (KEPT_PLANS, "0003"));
+    let remaining = store.plans(workspace).unwrap();
+    assert_eq!((remaining.len(), remaining.last().unwrap().id.as_str()), (KEPT_PLANS, "0003"));
     store.prune_plans(workspace, Timestamp::from_micros(KEPT_PLANS as i64)).unwrap();
     assert_eq!(ids(&store.plans(workspace).unwrap()), ["0258", "0257", "0256"]);
     assert!(store.plan("other").unwrap().is_some());

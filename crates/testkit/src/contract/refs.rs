@@ -1,4 +1,4 @@
-//! Promises about references: moved only from the value that the caller saw.
+//! Clauses about references: they move only from the value that the caller expects.
 
 use stepback_model::ids::StepId;
 use stepback_store::StoreError;
@@ -12,7 +12,7 @@ fn step_id(byte: u8) -> StepId {
     StepId::from_bytes([byte; 16])
 }
 
-/// A reference is made only where none is, and moved only from what the caller saw.
+/// A reference is created only if it does not exist, and moved only from the expected value.
 pub fn a_reference_moves_only_from_what_the_caller_saw(store: &dyn Store) {
     let try_set = |expected, value| store.commit(None, &[set_ref("heads/main", expected, value)]);
     let (a, b, c) = (step_id(1), step_id(2), step_id(3));
@@ -32,9 +32,9 @@ pub fn a_reference_moves_only_from_what_the_caller_saw(store: &dyn Store) {
     assert_eq!(store.reference("HEADS/MAIN").unwrap(), None);
 }
 
-/// Of several threads that saw the same value, exactly one moves the reference, each time.
+/// Of several threads that expect the same value, exactly one moves the reference, each time.
 pub fn of_many_racing_for_a_reference_one_wins(store: &dyn Store) {
-    let mut seen = None;
+    let mut current = None;
     for round in 0..10u8 {
         let barrier = std::sync::Barrier::new(4);
         let winners: Vec<StepId> = std::thread::scope(|scope| {
@@ -44,7 +44,7 @@ pub fn of_many_racing_for_a_reference_one_wins(store: &dyn Store) {
                     scope.spawn(move || {
                         let value = step_id(1 + round * 4 + thread);
                         barrier.wait();
-                        match store.commit(None, &[set_ref("head", seen, value)]) {
+                        match store.commit(None, &[set_ref("head", current, value)]) {
                             Ok(_) => Some(value),
                             Err(StoreError::Moved { .. }) => None,
                             Err(other) => panic!("{other}"),
@@ -55,8 +55,8 @@ pub fn of_many_racing_for_a_reference_one_wins(store: &dyn Store) {
             threads.into_iter().filter_map(|thread| thread.join().unwrap()).collect()
         });
         assert_eq!(winners.len(), 1, "{winners:?}");
-        seen = store.reference("head").unwrap();
-        assert_eq!(seen, Some(winners[0]));
+        current = store.reference("head").unwrap();
+        assert_eq!(current, Some(winners[0]));
     }
 }
 

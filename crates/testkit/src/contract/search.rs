@@ -1,4 +1,4 @@
-//! Promises about search: found, highlighted, limited, and up to date with the log.
+//! Clauses about search: results, highlights, limits, and updates of the index.
 
 use stepback_model::hash::Hash;
 use stepback_model::ids::{OpId, StepId, WorkspaceId};
@@ -11,7 +11,7 @@ use stepback_store::port::{
 use super::find::two_workspaces;
 use crate::sample::{Sample, append};
 
-/// Tells the store a text of every step that it does not know.
+/// Indexes a text for every step that is not indexed yet.
 fn tell(store: &dyn Store, text: impl Fn(&Step) -> String) -> usize {
     let steps = store.unindexed(1000).unwrap();
     let documents: Vec<SearchDocument> = (steps.into_iter())
@@ -52,7 +52,7 @@ fn steps(store: &dyn Store, summaries: &[&str]) -> (WorkspaceId, Vec<StepId>) {
     (workspace.id, steps.iter().map(|step| step.id).collect())
 }
 
-/// Words, phrases, beginnings and what is left out, best first, with what was found marked.
+/// Words, phrases, prefixes and exclusions, best first, with the matches marked.
 pub fn words_are_found_and_marked(store: &dyn Store) {
     steps(
         store,
@@ -77,11 +77,11 @@ pub fn words_are_found_and_marked(store: &dyn Store) {
     assert_eq!(found(&look(store, "not and or col:x")), [4]);
     let hits = look(store, "failed src").hits;
     let [snippet] = &hits[0].snippets[..] else { panic!("{hits:?}") };
-    let marked: Vec<&str> = snippet.marks.iter().map(|(from, to)| &snippet.text[*from..*to]).collect();
+    let marked: Vec<&str> = snippet.marks.iter().map(|(start, end)| &snippet.text[*start..*end]).collect();
     assert_eq!((snippet.field, marked), (TextField::Output, vec!["failed", "src"]));
 }
 
-/// A substring is found wherever it is, newest first.
+/// A substring is found anywhere in a text, newest first.
 pub fn a_substring_is_found_anywhere(store: &dyn Store) {
     steps(store, &["let x = foo_bar(&mut y)?;", "FOO_BAR", "nothing", "ÄÖÜ straße"]);
     tell(store, |step| step.summary.clone());
@@ -96,40 +96,45 @@ pub fn a_substring_is_found_anywhere(store: &dyn Store) {
     assert_eq!(found(&look("\0")), [0; 0]);
 }
 
-/// A search looks only among the steps that a query asks for, and is gone through part by part.
+/// A search is limited to the steps of a query, and can be read in pages.
 pub fn a_search_is_limited_and_goes_on(store: &dyn Store) {
-    let (one, two) = two_workspaces(store);
+    let (first_workspace, second_workspace) = two_workspaces(store);
     tell(store, |_| "same words everywhere".into());
-    let all = SearchRequest::new(Pattern::words("words").unwrap(), 100);
-    assert_eq!(store.search(&all).unwrap().total, 5);
-    let here = SearchRequest { workspace: Some(one), ..all.clone() };
-    assert_eq!(found(&store.search(&here).unwrap()), [3, 2, 1], "equally good: newest first");
+    let everywhere = SearchRequest::new(Pattern::words("words").unwrap(), 100);
+    assert_eq!(store.search(&everywhere).unwrap().total, 5);
+    let in_first = SearchRequest { workspace: Some(first_workspace), ..everywhere.clone() };
+    assert_eq!(found(&store.search(&in_first).unwrap()), [3, 2, 1], "equally good: newest first");
     let slow = StepQuery { min_duration: Some(70), ..StepQuery::default() };
-    let among = SearchRequest { workspace: Some(two), among: slow, ..all.clone() };
-    assert_eq!(found(&store.search(&among).unwrap()), [1]);
+    let in_second = SearchRequest { workspace: Some(second_workspace), among: slow, ..everywhere.clone() };
+    assert_eq!(found(&store.search(&in_second).unwrap()), [1]);
     let kinds = StepQuery { kinds: vec![StepKind::Error], ..StepQuery::default() };
-    assert_eq!(store.search(&SearchRequest { among: kinds, ..all.clone() }).unwrap().total, 0);
+    assert_eq!(store.search(&SearchRequest { among: kinds, ..everywhere.clone() }).unwrap().total, 0);
     let agent = StepQuery { agent: Some("other".into()), failed: Some(false), ..StepQuery::default() };
-    assert_eq!(store.search(&SearchRequest { among: agent, ..all.clone() }).unwrap().total, 2);
+    assert_eq!(store.search(&SearchRequest { among: agent, ..everywhere.clone() }).unwrap().total, 2);
     let by_time = StepQuery { by: SortKey::Time, oldest_first: true, ..StepQuery::default() };
-    let oldest = SearchRequest { workspace: Some(one), among: by_time, ranked: false, ..all.clone() };
+    let oldest = SearchRequest {
+        workspace: Some(first_workspace),
+        among: by_time,
+        ranked: false,
+        ..everywhere.clone()
+    };
     assert_eq!(found(&store.search(&oldest).unwrap()), [2, 1, 3]);
     for pattern in [Pattern::words("same").unwrap(), Pattern::substring("ME W").unwrap()] {
-        let whole = store.search(&SearchRequest::new(pattern.clone(), 100)).unwrap();
+        let all_hits = store.search(&SearchRequest::new(pattern.clone(), 100)).unwrap();
         let mut part = SearchRequest::new(pattern, 2);
         let mut hits = Vec::new();
         loop {
-            let found = store.search(&part).unwrap();
-            assert_eq!(found.total, 5);
-            hits.extend(found.hits);
-            let Some(next) = found.next else { break };
+            let page_found = store.search(&part).unwrap();
+            assert_eq!(page_found.total, 5);
+            hits.extend(page_found.hits);
+            let Some(next) = page_found.next else { break };
             part.skip = next;
         }
-        assert_eq!(hits, whole.hits);
+        assert_eq!(hits, all_hits.hits);
     }
 }
 
-/// What is said about a step later is found, and what is given up is not.
+/// A step is found by an annotation that was added later, and no longer by one that was removed.
 pub fn the_index_follows_the_log(store: &dyn Store) {
     let (_, ids) = steps(store, &["first", "second", "third"]);
     assert_eq!(store.unindexed(2).unwrap().len(), 2);

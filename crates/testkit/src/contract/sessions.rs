@@ -1,4 +1,4 @@
-//! Promises about workspaces and sessions: registered once, listed in order, changed as a whole.
+//! Clauses about workspaces and sessions: registration, order of lists, and updates as a whole.
 
 use stepback_model::hash::Hash;
 use stepback_model::ids::{StepId, WorkspaceId};
@@ -15,24 +15,24 @@ fn step_id(byte: u8) -> StepId {
     StepId::from_bytes([byte; 16])
 }
 
-/// A root belongs to one workspace; its bytes need not be text.
+/// A root belongs to one workspace; its bytes need not be UTF-8.
 pub fn a_workspace_is_registered_once(store: &dyn Store) {
     let sample = Sample::new(1);
     let root = b"/tmp/\xff\xfe\n w";
     let first = sample.workspace(root);
     store.commit(None, &[Mutation::AddWorkspace(first.clone())]).unwrap();
-    let again = store.commit(None, &[Mutation::AddWorkspace(sample.workspace(root))]);
-    assert!(matches!(again, Err(StoreError::Exists { .. })), "{again:?}");
+    let second_commit = store.commit(None, &[Mutation::AddWorkspace(sample.workspace(root))]);
+    assert!(matches!(second_commit, Err(StoreError::Exists { .. })), "{second_commit:?}");
     let mut same_id = sample.workspace(b"/elsewhere");
     same_id.id = first.id;
-    let again = store.commit(None, &[Mutation::AddWorkspace(same_id)]);
-    assert!(matches!(again, Err(StoreError::Exists { .. })), "{again:?}");
+    let second_commit = store.commit(None, &[Mutation::AddWorkspace(same_id)]);
+    assert!(matches!(second_commit, Err(StoreError::Exists { .. })), "{second_commit:?}");
     assert_eq!(store.workspace_at(root).unwrap(), Some(first.clone()));
     assert_eq!(store.workspaces().unwrap(), [first]);
     assert_eq!(store.workspace_at(b"/tmp").unwrap(), None);
 }
 
-/// Oldest first goes by the recorded time, not by the order of registration.
+/// Lists are sorted by the recorded time, not by the order of registration.
 pub fn workspaces_and_sessions_are_listed_oldest_first(store: &dyn Store) {
     let sample = Sample::new(1);
     let (old, new) = (sample.workspace(b"/old"), sample.workspace(b"/new"));
@@ -52,7 +52,7 @@ pub fn workspaces_and_sessions_are_listed_oldest_first(store: &dyn Store) {
     assert_eq!(store.sessions(WorkspaceId::from_bytes([3; 16])).unwrap(), []);
 }
 
-/// Whatever else is known about a session, it works while a call is open, and only then.
+/// A session counts as working while it has an open call, and only then.
 pub fn sessions_with_open_calls_are_working(store: &dyn Store) {
     let sample = Sample::new(1);
     let workspace = sample.workspace(b"/w");
@@ -93,7 +93,7 @@ pub fn sessions_with_open_calls_are_working(store: &dyn Store) {
     assert_eq!(store.working_sessions(WorkspaceId::from_bytes([3; 16])).unwrap(), []);
 }
 
-/// What is known about a session can be replaced, of that session only.
+/// The information about a session can be replaced without affecting other sessions.
 pub fn what_is_known_about_a_session_grows(store: &dyn Store) {
     let sample = Sample::new(1);
     let (workspace, one) = sample.begin(store, b"/w");

@@ -12,11 +12,11 @@ use stepback_store::step_chain;
 
 use crate::sample::{Sample, append};
 
-/// How many steps a session has, and the link of the newest.
+/// The number of steps of a session, and the link of the newest.
 type Heads = HashMap<SessionId, (u64, StepLink)>;
 
 /// The links that the steps of a workspace must have, by their numbers, and the heads of its sessions.
-fn expected(store: &dyn Store, workspace: WorkspaceId) -> (Vec<(u64, StepLink)>, Heads) {
+fn expected_links(store: &dyn Store, workspace: WorkspaceId) -> (Vec<(u64, StepLink)>, Heads) {
     let query = StepQuery { oldest_first: true, ..StepQuery::default() };
     let mut heads = Heads::new();
     let mut links = Vec::new();
@@ -30,7 +30,7 @@ fn expected(store: &dyn Store, workspace: WorkspaceId) -> (Vec<(u64, StepLink)>,
 }
 
 fn assert_linked(store: &dyn Store, workspace: WorkspaceId) {
-    let (links, heads) = expected(store, workspace);
+    let (links, heads) = expected_links(store, workspace);
     let found = store.chain_entries(workspace, 0, u64::MAX).unwrap();
     let found: Vec<_> = found.iter().map(|entry| (entry.number, entry.link.unwrap())).collect();
     assert_eq!(found, links);
@@ -57,7 +57,8 @@ pub fn every_step_is_linked_to_the_one_before(store: &dyn Store) {
         sample.append(store, other.id, &[round]);
         assert_linked(store, workspace.id);
     }
-    // Several steps of several sessions in one commit, with every field, and with what a database may store differently.
+    // Several steps of several sessions in one commit, with every field, and with values that a database may store
+    // differently.
     let state = Hash::of(ObjectKind::Blob, b"x");
     let steps = (0..7u32).map(|at| {
         let mut step = sample.step(if at % 3 == 0 { other.id } else { session.id }, state);
@@ -90,26 +91,26 @@ pub fn every_step_is_linked_to_the_one_before(store: &dyn Store) {
     assert_linked(store, workspace.id);
 }
 
-/// Labels, hiding, purging and what is known about a session change no link.
+/// Labels, hiding, purging and session information change no link.
 pub fn what_may_change_is_not_linked(store: &dyn Store) {
     let sample = Sample::new(1);
     let (workspace, session) = sample.begin(store, b"/a");
     let (step, _) = sample.append(store, session.id, b"1");
     sample.append(store, session.id, b"2");
     let links = |store: &dyn Store| store.chain_entries(workspace.id, 0, 10).unwrap();
-    let before = links(store);
+    let links_before = links(store);
     let annotation = Annotation { note: Some("later".into()), ..Annotation::labelled("later") };
-    let by = Some(OpId::from_bytes([1; 16]));
+    let operation = Some(OpId::from_bytes([1; 16]));
     let mut info = session.info.clone();
     info.title = Some("later".into());
     let mutations = [
         Mutation::Annotate { step, annotation },
-        Mutation::SetHidden { steps: vec![step], by },
+        Mutation::SetHidden { steps: vec![step], by: operation },
         Mutation::Purge { steps: vec![step] },
         Mutation::SetSessionInfo { session: session.id, info: Box::new(info) },
     ];
     store.commit(None, &mutations).unwrap();
-    assert_eq!(links(store), before);
+    assert_eq!(links(store), links_before);
     assert_linked(store, workspace.id);
 }
 
@@ -151,7 +152,7 @@ pub fn concurrent_appenders_keep_one_chain(store: &dyn Store) {
     assert_linked(store, workspace.id);
 }
 
-/// Entries are read in parts, in order of their numbers, of one workspace.
+/// Entries are read in pages, in the order of their numbers, for one workspace.
 pub fn chain_entries_are_read_in_parts(store: &dyn Store) {
     let sample = Sample::new(1);
     let (workspace, session) = sample.begin(store, b"/a");
@@ -160,8 +161,8 @@ pub fn chain_entries_are_read_in_parts(store: &dyn Store) {
     let steps: Vec<_> = (0..20).map(|_| append(sample.step(session.id, state))).collect();
     store.commit(None, &steps).unwrap();
     sample.append(store, there.id, b"1");
-    let numbers = |after, most| -> Vec<u64> {
-        let entries = store.chain_entries(workspace.id, after, most).unwrap();
+    let numbers = |start, limit| -> Vec<u64> {
+        let entries = store.chain_entries(workspace.id, start, limit).unwrap();
         entries.iter().map(|entry| entry.number).collect()
     };
     assert_eq!(numbers(0, 3), [1, 2, 3]);

@@ -1,4 +1,4 @@
-//! Promises about steps and checkpoints: numbered, kept exactly, annotated, hidden, purged.
+//! Clauses about steps and checkpoints: numbers, content, annotations, hiding and purging.
 
 use std::collections::HashSet;
 
@@ -34,16 +34,16 @@ pub fn steps_are_numbered_per_workspace(store: &dyn Store) {
     assert_eq!(store.commit(None, &mutations).unwrap().steps, [1, 2, 3, 4, 5]);
     assert_eq!(store.commit(None, &[append(sample.step(two.id, STATE))]).unwrap().steps, [6]);
     assert_eq!(store.step(steps[3].id).unwrap().unwrap().step.number, 4);
-    let asked = [steps[1].id, step_id(98), steps[3].id, steps[1].id];
-    let none = Questions { steps: &[], references: &[], sessions: &[] };
-    let looked = store.look(&Questions { steps: &asked, ..none }).unwrap();
+    let step_ids = [steps[1].id, step_id(98), steps[3].id, steps[1].id];
+    let nothing = Questions { steps: &[], references: &[], sessions: &[] };
+    let looked = store.look(&Questions { steps: &step_ids, ..nothing }).unwrap();
     assert_eq!(looked.stored, HashSet::from([steps[1].id, steps[3].id]));
-    assert!(store.look(&none).unwrap().stored.is_empty());
+    assert!(store.look(&nothing).unwrap().stored.is_empty());
     let (_, elsewhere) = sample.begin(store, b"/elsewhere");
     assert_eq!(store.commit(None, &[append(sample.step(elsewhere.id, STATE))]).unwrap().steps, [1]);
 }
 
-/// Newest first goes by the order of commits, whatever the clock said, over all sessions of one workspace.
+/// Lists are sorted by the order of commits, newest first, regardless of the clock, over all sessions of one workspace.
 pub fn checkpoints_are_listed_newest_first(store: &dyn Store) {
     let sample = Sample::new(1);
     let (workspace, one) = sample.begin(store, b"/w");
@@ -51,9 +51,9 @@ pub fn checkpoints_are_listed_newest_first(store: &dyn Store) {
     let two = sample.session(workspace.id);
     store.commit(None, &[Mutation::AddSession(two.clone())]).unwrap();
     let mut expected = Vec::new();
-    for (at, session) in [one.id, two.id, two.id, one.id].into_iter().enumerate() {
+    for (index, session) in [one.id, two.id, two.id, one.id].into_iter().enumerate() {
         let mut step = sample.step(session, STATE);
-        step.at = Timestamp::from_micros(1000 - 10 * at as i64);
+        step.at = Timestamp::from_micros(1000 - 10 * index as i64);
         expected.push(step.id);
         store.commit(None, &[append(step), append(sample.step(stranger.id, STATE))]).unwrap();
     }
@@ -66,33 +66,34 @@ pub fn checkpoints_are_listed_newest_first(store: &dyn Store) {
     assert_eq!(listed(WorkspaceId::from_bytes([3; 16])), []);
 }
 
-/// Everything recorded about a checkpoint comes back as it was, text of any kind included.
+/// Everything recorded about a checkpoint is read back unchanged, any kind of text included.
 pub fn a_checkpoint_keeps_every_field(store: &dyn Store) {
     let sample = Sample::new(1);
     let (_, session) = sample.begin(store, b"/w");
     let triggers = [Some(Trigger::Manual), Some(Trigger::Automatic), Some(Trigger::Scheduled), None];
-    for (at, trigger) in triggers.into_iter().enumerate() {
+    for (index, trigger) in triggers.into_iter().enumerate() {
         let step = Step {
-            parent: (at > 0).then(|| step_id(at as u8)),
-            kind: if at == 1 { StepKind::Rewind } else { StepKind::Checkpoint },
-            at: Timestamp::from_micros(-5 + at as i64),
-            state: Hash::of(ObjectKind::State, &[at as u8]),
+            parent: (index > 0).then(|| step_id(index as u8)),
+            kind: if index == 1 { StepKind::Rewind } else { StepKind::Checkpoint },
+            at: Timestamp::from_micros(-5 + index as i64),
+            state: Hash::of(ObjectKind::State, &[index as u8]),
             summary: "quotes ' \" and \0 and \n and ü and 🦀".into(),
             meta: StepMeta {
-                iteration: at as u64,
-                worker: (at == 2).then(|| "helper".into()),
-                call: (at == 3).then(|| "call-1".into()),
-                tool: (at == 1).then(|| "Bash".into()),
-                failed: at == 1,
-                duration: (at == 2).then_some(1 << 40),
-                detail: (at > 1).then_some(ValueRoot { node: STATE, part: (at == 2).then_some(u32::MAX) }),
+                iteration: index as u64,
+                worker: (index == 2).then(|| "helper".into()),
+                call: (index == 3).then(|| "call-1".into()),
+                tool: (index == 1).then(|| "Bash".into()),
+                failed: index == 1,
+                duration: (index == 2).then_some(1 << 40),
+                detail: (index > 1)
+                    .then_some(ValueRoot { node: STATE, part: (index == 2).then_some(u32::MAX) }),
             },
             ..sample.step(session.id, STATE)
         };
         let annotation = Annotation {
-            label: (at != 1).then(|| "v1.0 ü".to_string()),
-            note: (at != 2).then(String::new),
-            tags: ["b", "a", "", "with, comma", "b", "c"].map(String::from)[..at * 2].to_vec(),
+            label: (index != 1).then(|| "v1.0 ü".to_string()),
+            note: (index != 2).then(String::new),
+            tags: ["b", "a", "", "with, comma", "b", "c"].map(String::from)[..index * 2].to_vec(),
         };
         let mutation = Mutation::AppendStep { step: step.clone(), annotation: annotation.clone(), trigger };
         let number = store.commit(None, &[mutation]).unwrap().steps[0];
@@ -111,8 +112,8 @@ pub fn a_step_is_found_by_its_number(store: &dyn Store) {
     let (other, _) = sample.begin(store, b"/other");
     let steps: Vec<StepId> = (0..3u8).map(|at| sample.append(store, session.id, &[at]).0).collect();
     for (at, step) in steps.iter().enumerate() {
-        let found = store.step_numbered(workspace.id, at as u64 + 1).unwrap().unwrap();
-        assert_eq!(found, store.step(*step).unwrap().unwrap());
+        let numbered = store.step_numbered(workspace.id, at as u64 + 1).unwrap().unwrap();
+        assert_eq!(numbered, store.step(*step).unwrap().unwrap());
     }
     for number in [0, 4, u64::MAX, 1 << 63] {
         assert_eq!(store.step_numbered(workspace.id, number).unwrap(), None, "#{number}");
@@ -120,7 +121,7 @@ pub fn a_step_is_found_by_its_number(store: &dyn Store) {
     assert_eq!(store.step_numbered(other.id, 1).unwrap(), None);
 }
 
-/// Steps are listed by what is asked for, newest first; what is no checkpoint is not among the checkpoints.
+/// Steps are listed by a query, newest first; steps that are not checkpoints are not in the list of checkpoints.
 pub fn steps_are_listed_by_what_is_asked_for(store: &dyn Store) {
     let sample = Sample::new(1);
     let (workspace, one) = sample.begin(store, b"/w");
@@ -150,25 +151,25 @@ pub fn steps_are_listed_by_what_is_asked_for(store: &dyn Store) {
     let numbers = |query: StepQuery| -> Vec<u64> {
         store.steps(workspace.id, &query).unwrap().iter().map(|stored| stored.step.number).collect()
     };
-    let all = StepQuery::default;
-    assert_eq!(numbers(all()), [4, 3, 2, 1]);
-    assert_eq!(numbers(StepQuery { oldest_first: true, limit: Some(2), ..all() }), [1, 2]);
-    assert_eq!(numbers(StepQuery { session: Some(two.id), ..all() }), [4, 3]);
+    let any_step = StepQuery::default;
+    assert_eq!(numbers(any_step()), [4, 3, 2, 1]);
+    assert_eq!(numbers(StepQuery { oldest_first: true, limit: Some(2), ..any_step() }), [1, 2]);
+    assert_eq!(numbers(StepQuery { session: Some(two.id), ..any_step() }), [4, 3]);
     assert_eq!(
-        numbers(StepQuery { kinds: vec![StepKind::ToolStart, StepKind::UserInput], ..all() }),
+        numbers(StepQuery { kinds: vec![StepKind::ToolStart, StepKind::UserInput], ..any_step() }),
         [4, 3, 1]
     );
-    assert_eq!(numbers(StepQuery { tool: Some("bash".into()), ..all() }), [4, 2, 1]);
-    assert_eq!(numbers(StepQuery { call: Some("Read-1".into()), ..all() }), [3]);
-    assert_eq!(numbers(StepQuery { failed: Some(true), ..all() }), [2]);
-    assert_eq!(numbers(StepQuery { iteration: Some(1), ..all() }), [2, 1]);
-    assert_eq!(numbers(StepQuery { after: Some(1), before: Some(4), ..all() }), [3, 2]);
-    assert_eq!(numbers(StepQuery { limit: Some(0), ..all() }), [0; 0]);
-    let kept = store.checkpoints(workspace.id).unwrap();
-    assert_eq!(kept.iter().map(|stored| stored.step.number).collect::<Vec<_>>(), [1]);
+    assert_eq!(numbers(StepQuery { tool: Some("bash".into()), ..any_step() }), [4, 2, 1]);
+    assert_eq!(numbers(StepQuery { call: Some("Read-1".into()), ..any_step() }), [3]);
+    assert_eq!(numbers(StepQuery { failed: Some(true), ..any_step() }), [2]);
+    assert_eq!(numbers(StepQuery { iteration: Some(1), ..any_step() }), [2, 1]);
+    assert_eq!(numbers(StepQuery { after: Some(1), before: Some(4), ..any_step() }), [3, 2]);
+    assert_eq!(numbers(StepQuery { limit: Some(0), ..any_step() }), [0; 0]);
+    let checkpoints = store.checkpoints(workspace.id).unwrap();
+    assert_eq!(checkpoints.iter().map(|stored| stored.step.number).collect::<Vec<_>>(), [1]);
 }
 
-/// An annotation is replaced whole, and can be taken away.
+/// An annotation is replaced as a whole, and can be removed.
 pub fn annotating_replaces_the_annotation(store: &dyn Store) {
     let sample = Sample::new(1);
     let (_, session) = sample.begin(store, b"/w");
@@ -184,7 +185,7 @@ pub fn annotating_replaces_the_annotation(store: &dyn Store) {
     }
 }
 
-/// Hiding keeps a checkpoint in the lists with who hid it; showing takes that back.
+/// A hidden checkpoint stays in the lists, with the operation that hid it; it can be shown again.
 pub fn hidden_checkpoints_stay_listed_and_come_back(store: &dyn Store) {
     let sample = Sample::new(1);
     let (workspace, session) = sample.begin(store, b"/w");
@@ -200,7 +201,7 @@ pub fn hidden_checkpoints_stay_listed_and_come_back(store: &dyn Store) {
     store.read(ObjectKind::Blob, store.step(steps[1]).unwrap().unwrap().step.state).unwrap();
 }
 
-/// Purging marks hidden checkpoints; one that was shown again in time keeps its state.
+/// Purging marks hidden checkpoints; one that was shown again before the purge keeps its state.
 pub fn only_hidden_checkpoints_are_purged(store: &dyn Store) {
     let sample = Sample::new(1);
     let (_, session) = sample.begin(store, b"/w");

@@ -1,4 +1,4 @@
-//! Just enough HTTP/1.1 for a model: requests with a body, connections that stay open, answers in chunks.
+//! A minimal HTTP/1.1 implementation for the model: requests with a body, keep-alive connections, chunked responses.
 
 use std::io::{self, BufRead, Read, Write};
 
@@ -20,13 +20,13 @@ impl HttpRequest {
         self.headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
-    /// Whether the other side closes after this one.
+    /// Whether the client closes the connection after this request.
     pub fn closes(&self) -> bool {
         self.header("connection").is_some_and(|value| value.eq_ignore_ascii_case("close"))
     }
 }
 
-/// Reads the next request; `None` if the other side closed instead.
+/// Reads the next request; `None` if the client closed the connection.
 pub fn read(
     stream: &mut (impl BufRead + ?Sized),
     replies: &mut impl Write,

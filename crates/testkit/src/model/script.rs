@@ -1,7 +1,8 @@
-//! What the model is to say, in words that no agent in particular uses.
+//! The turns of the model, in a form that is the same for every agent.
 //!
-//! A [`Script`] holds conversations; each is a list of [`ScriptedTurn`]s, and a turn is some text, some tool [`ScriptedCall`]s, or
-//! both. The same script plays on every agent: [`super::tools`] knows what a call is called there.
+//! A [`Script`] holds conversations; each is a list of [`ScriptedTurn`]s, and a turn is some text, some tool
+//! [`ScriptedCall`]s, or both. The same script works with every agent: [`super::tools`] has the agent's name for each
+//! tool.
 
 use std::path::{Path, PathBuf};
 
@@ -11,12 +12,12 @@ use serde_json::Value;
 /// Everything the model is to say in one run.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Script {
-    /// The conversations; which one a request belongs to is decided by [`ScriptedConversation::when`].
+    /// The conversations; [`ScriptedConversation::when`] decides which one a request belongs to.
     pub conversations: Vec<ScriptedConversation>,
 }
 
 impl Script {
-    /// A script of one conversation, whatever the prompt: turn *n* answers a request that carries *n* turns already.
+    /// A script of one conversation for any prompt: turn *n* answers a request with *n* turns in its history.
     pub fn new(turns: impl IntoIterator<Item = ScriptedTurn>) -> Self {
         Self { conversations: vec![ScriptedConversation { when: None, turns: turns.into_iter().collect() }] }
     }
@@ -33,8 +34,8 @@ impl Script {
 /// The turns for one kind of prompt.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct ScriptedConversation {
-    /// What a prompt must contain; the latest prompt that matches any conversation decides, and without a match
-    /// the conversation that asks for nothing.
+    /// What a prompt must contain. The latest prompt that matches a conversation decides; without a match, the
+    /// conversation without a marker is used.
     pub when: Option<String>,
     /// What the model says, one after the other.
     pub turns: Vec<ScriptedTurn>,
@@ -55,13 +56,13 @@ pub struct ScriptedTurn {
     /// It answers only once this file exists.
     #[serde(default)]
     pub until: Option<PathBuf>,
-    /// Status and number of the errors that come before the answer.
+    /// Status and number of the errors that are sent before the answer.
     #[serde(default)]
     pub fails: Option<(u16, u32)>,
 }
 
 impl ScriptedTurn {
-    /// Only says something, which ends the agent's work on a prompt.
+    /// Text without calls, which ends the agent's work on a prompt.
     pub fn text(text: &str) -> Self {
         Self { text: Some(text.to_owned()), ..Self::default() }
     }
@@ -86,7 +87,7 @@ impl ScriptedTurn {
         Self::call(ScriptedCall::write(path, content))
     }
 
-    /// Replaces whole lines of a file. Some agents want it read first.
+    /// Replaces whole lines of a file. Some agents require that it is read first.
     pub fn edit(path: impl AsRef<Path>, old: &str, new: &str) -> Self {
         Self::call(ScriptedCall::edit(path, old, new))
     }
@@ -117,7 +118,7 @@ impl ScriptedTurn {
         self
     }
 
-    /// Answers with an error `times` times before it says anything; 529 is "overloaded".
+    /// Answers with an error `times` times before the turn; 529 is "overloaded".
     #[must_use]
     pub fn failing(mut self, status: u16, times: u32) -> Self {
         self.fails = Some((status, times));
@@ -155,7 +156,7 @@ pub enum ScriptedCall {
         /// Where.
         path: PathBuf,
     },
-    /// A tool that only this agent has, by its own name; `{workspace}` in its input is where the agent works.
+    /// A tool that only this agent has, by its own name; `{workspace}` in its input is the agent's working directory.
     Named {
         /// What the agent calls it.
         name: String,

@@ -1,7 +1,7 @@
 //! The server: which turn answers a request, and the record of all requests.
 //!
-//! One thread for each connection; connections stay open. A request is recorded *before* it is answered, so a test that sees
-//! an effect of an answer finds the request that led to it.
+//! One thread for each connection; connections stay open. A request is recorded *before* it is answered, so a test that
+//! sees an effect of an answer finds the request.
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
@@ -23,7 +23,7 @@ use super::{ReceivedRequest, RequestOutcome, ScriptedAgent, tools};
 /// The longest a turn waits for its file.
 const TURN_FILE_TIMEOUT: Duration = Duration::from_secs(300);
 
-/// All a server has to know, as it is handed to one in another process.
+/// The configuration of a server, which is passed to another process as a file.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ServerParts {
     /// Who it talks to.
@@ -69,7 +69,7 @@ impl ModelServer {
             for stream in listener.incoming().flatten() {
                 let shared = Arc::clone(&shared);
                 thread::spawn(move || {
-                    // A connection that breaks is the agent's business; what it asked is on record.
+                    // The agent handles a broken connection; its request is recorded.
                     let _ = shared.serve(&stream);
                 });
             }
@@ -106,7 +106,7 @@ impl Record {
     fn answer(&self, message: HttpRequest) -> HttpReply {
         let body: Value = serde_json::from_slice(&message.body).unwrap_or(Value::Null);
         let path = message.path.split('?').next().unwrap_or_default().to_owned();
-        let (answered, reply) = if message.method == "POST" && asks(self.part.agent, &path) {
+        let (answered, reply) = if message.method == "POST" && is_model_call(self.part.agent, &path) {
             self.say(&path, &body)
         } else if path == "/" {
             (RequestOutcome::Other(200), Answering::Now(HttpReply::Empty(200)))
@@ -122,9 +122,9 @@ impl Record {
             Answering::Now(reply) => reply,
             Answering::Later(turn, reply) => {
                 thread::sleep(Duration::from_millis(turn.delay));
-                let begun = Instant::now();
+                let started = Instant::now();
                 while turn.until.as_ref().is_some_and(|file| !file.exists())
-                    && begun.elapsed() < TURN_FILE_TIMEOUT
+                    && started.elapsed() < TURN_FILE_TIMEOUT
                 {
                     thread::sleep(Duration::from_millis(5));
                 }
@@ -155,7 +155,7 @@ impl Record {
         };
         let offered = wire::offered(body);
         if offered.is_empty() {
-            // A request for JSON asks for a title or a choice of model.
+            // A request for a JSON answer asks for a title or a choice of model.
             answer.text = Some(
                 "{\"title\":\"Scripted\",\"model_choice\":\"pro\",\"reasoning\":\"scripted\"}".to_owned(),
             );
@@ -192,7 +192,7 @@ enum Answering {
     Later(ScriptedTurn, HttpReply),
 }
 
-fn asks(agent: ScriptedAgent, path: &str) -> bool {
+fn is_model_call(agent: ScriptedAgent, path: &str) -> bool {
     match agent {
         ScriptedAgent::Claude => path == "/v1/messages",
         ScriptedAgent::Codex => path == "/v1/responses",
@@ -203,29 +203,31 @@ fn asks(agent: ScriptedAgent, path: &str) -> bool {
     }
 }
 
-/// Which turn of which conversation comes next: the latest prompt with a marker decides, and the model's turns since.
+/// Selects the next turn: the latest prompt with a marker selects the conversation, and the model's turns since then the
+/// turn.
 fn choose(script: &Script, items: &[ConversationItem]) -> (usize, usize) {
-    for (at, item) in items.iter().enumerate().rev().filter(|(_, item)| item.role == ItemRole::User) {
+    for (index, item) in items.iter().enumerate().rev().filter(|(_, item)| item.role == ItemRole::User) {
         let marked = script.conversations.iter().position(|conversation| {
             conversation.when.as_ref().is_some_and(|marker| item.text.contains(marker.as_str()))
         });
         if let Some(conversation) = marked {
-            return (conversation, wire::turns(&items[at..]));
+            return (conversation, wire::turns(&items[index..]));
         }
     }
-    let plain = script.conversations.iter().position(|conversation| conversation.when.is_none());
-    (plain.unwrap_or(script.conversations.len()), wire::turns(items))
+    let default_conversation =
+        script.conversations.iter().position(|conversation| conversation.when.is_none());
+    (default_conversation.unwrap_or(script.conversations.len()), wire::turns(items))
 }
 
-/// The requests in a log that a server wrote; a line that is still being written is left out.
+/// The requests in the log of a server; an incomplete last line is left out.
 pub fn logged(log: &Path) -> Vec<ReceivedRequest> {
     let text = fs::read_to_string(log).unwrap_or_default();
-    let whole = text.rfind('\n').map_or("", |end| &text[..end]);
-    whole.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    let complete_lines = text.rfind('\n').map_or("", |end| &text[..end]);
+    complete_lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// Plays the part written down in a directory, for as long as the process lives: reads `part.json`, writes each request
-/// to `requests.jsonl`, and says by a file `port` that it listens.
+/// Runs the model of a directory, for as long as the process lives: reads `part.json`, writes each request to
+/// `requests.jsonl`, and creates a file `port` when it listens.
 pub fn play(directory: &Path, port: u16) -> io::Result<()> {
     let part: ServerParts = serde_json::from_slice(&fs::read(directory.join("part.json"))?)?;
     let server = ModelServer::listen(part, port, Some(&directory.join("requests.jsonl")))?;

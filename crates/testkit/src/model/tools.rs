@@ -1,4 +1,4 @@
-//! What each agent calls the tools that a script names neutrally, and what input they take there.
+//! Each agent's names and inputs for the tools of a script.
 
 use std::path::Path;
 
@@ -12,11 +12,11 @@ use super::script::ScriptedCall;
 pub struct AgentToolCall {
     /// The tool's name there.
     pub name: String,
-    /// Its input: an object, or a text for a tool that takes free text.
+    /// Its input: an object, or a text for a tool with free-form input.
     pub input: Value,
 }
 
-/// Puts a call into an agent's own words. `offered` are the tools that the agent's request names.
+/// Translates a call into an agent's own format. `offered` are the tools that the agent's request names.
 pub fn translate(
     agent: ScriptedAgent,
     call: &ScriptedCall,
@@ -25,7 +25,7 @@ pub fn translate(
 ) -> AgentToolCall {
     let absolute = |path: &Path| workspace.join(path).to_string_lossy().into_owned();
     let (name, input) = match (agent, call) {
-        (_, ScriptedCall::Named { name, input }) => (name.as_str(), placed(input, workspace)),
+        (_, ScriptedCall::Named { name, input }) => (name.as_str(), insert_workspace(input, workspace)),
 
         (ScriptedAgent::Claude, ScriptedCall::Shell { command }) => {
             ("Bash", json!({ "command": command, "description": "Runs a scripted command" }))
@@ -42,12 +42,12 @@ pub fn translate(
 
         (ScriptedAgent::Codex, ScriptedCall::Shell { command }) => codex_shell(command, offered),
         (ScriptedAgent::Codex, ScriptedCall::Write { path, content }) => {
-            let patch = format!("*** Add File: {}\n{}", path.display(), prefixed('+', content));
-            ("apply_patch", wrapped(&patch))
+            let patch = format!("*** Add File: {}\n{}", path.display(), prefix_lines('+', content));
+            ("apply_patch", wrap_patch(&patch))
         }
         (ScriptedAgent::Codex, ScriptedCall::Edit { path, old, new }) => {
-            let (old, new) = (prefixed('-', old), prefixed('+', new));
-            ("apply_patch", wrapped(&format!("*** Update File: {}\n@@\n{old}{new}", path.display())))
+            let (old, new) = (prefix_lines('-', old), prefix_lines('+', new));
+            ("apply_patch", wrap_patch(&format!("*** Update File: {}\n@@\n{old}{new}", path.display())))
         }
         (ScriptedAgent::Codex, ScriptedCall::Read { path }) => {
             codex_shell(&format!("cat '{}'", path.display()), offered)
@@ -85,30 +85,30 @@ pub fn translate(
 
 /// Codex has had three names for its shell; the request says which one this version offers.
 fn codex_shell<'a>(command: &str, offered: &[String]) -> (&'a str, Value) {
-    let has = |name: &str| offered.iter().any(|tool| tool == name);
-    if has("shell_command") && !has("exec_command") {
+    let offers = |name: &str| offered.iter().any(|tool| tool == name);
+    if offers("shell_command") && !offers("exec_command") {
         ("shell_command", json!({ "command": command }))
-    } else if has("shell") && !has("exec_command") {
+    } else if offers("shell") && !offers("exec_command") {
         ("shell", json!({ "command": ["bash", "-c", command] }))
     } else {
         ("exec_command", json!({ "cmd": command }))
     }
 }
 
-fn prefixed(sign: char, lines: &str) -> String {
+fn prefix_lines(sign: char, lines: &str) -> String {
     lines.lines().map(|line| format!("{sign}{line}\n")).collect()
 }
 
-fn wrapped(patch: &str) -> Value {
+fn wrap_patch(patch: &str) -> Value {
     Value::String(format!("*** Begin Patch\n{patch}*** End Patch"))
 }
 
-fn placed(input: &Value, workspace: &Path) -> Value {
+fn insert_workspace(input: &Value, workspace: &Path) -> Value {
     match input {
         Value::String(text) => Value::String(text.replace("{workspace}", &workspace.to_string_lossy())),
-        Value::Array(items) => items.iter().map(|item| placed(item, workspace)).collect(),
+        Value::Array(items) => items.iter().map(|item| insert_workspace(item, workspace)).collect(),
         Value::Object(fields) => {
-            fields.iter().map(|(key, value)| (key.clone(), placed(value, workspace))).collect()
+            fields.iter().map(|(key, value)| (key.clone(), insert_workspace(value, workspace))).collect()
         }
         other => other.clone(),
     }

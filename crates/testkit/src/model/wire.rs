@@ -1,8 +1,8 @@
-//! The four wires: what a conversation looks like in a request, and how an answer is written.
+//! The four wires: how a request contains a conversation, and how an answer is written.
 //!
-//! Each wire is a module with the same two functions: `read` takes a request's body apart into [`ConversationItem`]s, `write` puts
-//! an [`ScriptedAnswer`] into the wire's own form. All else works on items, so that "the history this request carries" means the
-//! same for every agent.
+//! Each wire is a module with the same two functions: `read` parses a request's body into [`ConversationItem`]s, `write`
+//! converts a [`ScriptedAnswer`] to the wire's format. Everything else works on items, so that the history of a request
+//! means the same for every agent.
 
 pub mod chat;
 pub mod gemini;
@@ -18,7 +18,7 @@ use super::{ReceivedRequest, ScriptedAgent};
 /// Who an item of a conversation is from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ItemRole {
-    /// A prompt, or what the agent says in the user's name.
+    /// A prompt, or a message that the agent sends as the user.
     User,
     /// Text of the model.
     Model,
@@ -35,7 +35,7 @@ pub struct ConversationItem {
     pub role: ItemRole,
     /// What it says.
     pub text: String,
-    /// What the model said in one answer has one key.
+    /// All items of one answer of the model have the same key.
     pub turn: String,
 }
 
@@ -51,10 +51,10 @@ impl ConversationItem {
     }
 }
 
-/// What the model answers, in the agent's words.
+/// The answer of the model, in the agent's format.
 #[derive(Clone, Debug)]
 pub struct ScriptedAnswer {
-    /// Unique in the conversation; every id in the answer is made from it.
+    /// Unique in the conversation; every id in the answer is derived from it.
     pub key: String,
     /// What it says.
     pub text: Option<String>,
@@ -64,8 +64,7 @@ pub struct ScriptedAnswer {
     pub model: String,
 }
 
-/// The conversation that a request carries, without what the agent adds on its own: its instructions, the
-/// environment, reminders.
+/// The conversation in a request, without what the agent adds on its own: instructions, environment, reminders.
 pub fn history(agent: ScriptedAgent, request: &ReceivedRequest) -> Vec<(ItemRole, String)> {
     items(agent, &request.body).into_iter().map(|item| (item.role, item.text)).collect()
 }
@@ -79,13 +78,13 @@ pub fn items(agent: ScriptedAgent, body: &Value) -> Vec<ConversationItem> {
         ScriptedAgent::Opencode => chat::read(body),
     };
     for item in &mut items {
-        item.text = plain(&item.text);
+        item.text = remove_reminders(&item.text);
     }
-    items.retain(|item| !added(item));
+    items.retain(|item| !is_added_by_agent(item));
     items
 }
 
-/// Puts an answer into the agent's wire, as a stream or as one document.
+/// Converts an answer to the agent's wire format, as a stream or as one document.
 pub fn write(agent: ScriptedAgent, answer: &ScriptedAnswer, stream: bool) -> HttpReply {
     match agent {
         ScriptedAgent::Claude => messages::write(answer, stream),
@@ -97,13 +96,13 @@ pub fn write(agent: ScriptedAgent, answer: &ScriptedAnswer, stream: bool) -> Htt
 
 /// How many answers of the model there are among `items`.
 pub fn turns(items: &[ConversationItem]) -> usize {
-    let mut seen: Vec<&str> = Vec::new();
+    let mut keys: Vec<&str> = Vec::new();
     for item in items.iter().filter(|item| matches!(item.role, ItemRole::Model | ItemRole::Call)) {
-        if !seen.contains(&item.turn.as_str()) {
-            seen.push(&item.turn);
+        if !keys.contains(&item.turn.as_str()) {
+            keys.push(&item.turn);
         }
     }
-    seen.len()
+    keys.len()
 }
 
 /// The tools that a request offers to the model.
@@ -119,29 +118,29 @@ pub fn offered(body: &Value) -> Vec<String> {
         .collect()
 }
 
-/// A text without the reminders that Claude Code puts into it.
-fn plain(text: &str) -> String {
+/// A text without the reminders that Claude Code inserts.
+fn remove_reminders(text: &str) -> String {
     let (open, close) = ("<system-reminder>", "</system-reminder>");
     let mut rest = text;
-    let mut kept = String::new();
-    while let Some((before, after)) = rest.split_once(open) {
-        kept.push_str(before);
-        rest = after.split_once(close).map_or("", |(_, after)| after);
+    let mut cleaned = String::new();
+    while let Some((text_before, text_after)) = rest.split_once(open) {
+        cleaned.push_str(text_before);
+        rest = text_after.split_once(close).map_or("", |(_, text_after)| text_after);
     }
-    kept.push_str(rest);
-    kept.trim().to_owned()
+    cleaned.push_str(rest);
+    cleaned.trim().to_owned()
 }
 
-/// Whether an item is one that no person and no model said.
-fn added(item: &ConversationItem) -> bool {
+/// Whether an item was added by the agent, and comes neither from the user nor from the model.
+fn is_added_by_agent(item: &ConversationItem) -> bool {
     const AGENT_TEXT_PREFIXES: [&str; 4] =
         ["<environment_context>", "<user_instructions>", "# AGENTS.md instructions", "<session_context>"];
     const PLACEHOLDER_ANSWER_PREFIXES: [&str; 2] =
         ["No response requested.", "[The previous response was interrupted"];
-    let begins = |starts: &[&str]| starts.iter().any(|start| item.text.starts_with(start));
+    let starts_with_any = |starts: &[&str]| starts.iter().any(|start| item.text.starts_with(start));
     match item.role {
-        ItemRole::User => item.text.is_empty() || begins(&AGENT_TEXT_PREFIXES),
-        ItemRole::Model => item.text.is_empty() || begins(&PLACEHOLDER_ANSWER_PREFIXES),
+        ItemRole::User => item.text.is_empty() || starts_with_any(&AGENT_TEXT_PREFIXES),
+        ItemRole::Model => item.text.is_empty() || starts_with_any(&PLACEHOLDER_ANSWER_PREFIXES),
         ItemRole::Call | ItemRole::Result => false,
     }
 }

@@ -17,12 +17,12 @@ const SPEEDS: (f64, f64) = (1.0 / 16.0, 64.0);
 
 impl App {
     pub(super) fn perform_action(&mut self, action: KeyAction) -> Vec<AppEffect> {
-        if let Some(by) = row_delta(action, self.view_rows()) {
+        if let Some(delta) = row_delta(action, self.view_rows()) {
             return match (self.view, action) {
                 (View::Timeline, KeyAction::First | KeyAction::Last) => {
                     self.go_to_end(action == KeyAction::Last)
                 }
-                _ => self.scroll(by),
+                _ => self.scroll(delta),
             };
         }
         match action {
@@ -142,18 +142,18 @@ impl App {
         match &mut self.overlay {
             Overlay::Help(pager) => pager.scroll(by),
             Overlay::Plan(planned) => planned.pager.scroll(by),
-            Overlay::SearchResults(found) => {
-                let last = found.hits.items.len().saturating_sub(1) as i64;
-                found.selected_index =
-                    (found.selected_index as i64).saturating_add(by).clamp(0, last) as usize;
+            Overlay::SearchResults(results) => {
+                let last = results.hits.items.len().saturating_sub(1) as i64;
+                results.selected_index =
+                    (results.selected_index as i64).saturating_add(by).clamp(0, last) as usize;
             }
             Overlay::Prompt(_) => {}
             Overlay::None => match self.view {
                 View::Sessions => {
                     let last = self.sessions.len().saturating_sub(1) as i64;
-                    let at = (self.selected.0 as i64).saturating_add(by).clamp(0, last) as usize;
-                    self.selected.0 = at;
-                    if at as i64 == last
+                    let index = (self.selected.0 as i64).saturating_add(by).clamp(0, last) as usize;
+                    self.selected.0 = index;
+                    if index as i64 == last
                         && let Some(cursor) = self.next_sessions_cursor.take()
                     {
                         return vec![AppEffect::MoreSessions(cursor)];
@@ -222,11 +222,11 @@ impl App {
             window.move_to(number);
             return self.refresh();
         }
-        let (whole, edge) = match side {
+        let (is_complete, edge) = match side {
             WindowSide::After => (window.has_last, window.number_range().map(|(_, last)| last)),
             WindowSide::Before => (window.has_first, window.number_range().map(|(first, _)| first)),
         };
-        match edge.filter(|_| !whole) {
+        match edge.filter(|_| !is_complete) {
             Some(number) => vec![AppEffect::FindError { session: open.session.id.clone(), side, number }],
             None => {
                 self.show_notice(if side == WindowSide::After {

@@ -71,9 +71,9 @@ impl BoardView {
                 ..BoardRow::default()
             });
         }
-        let told = document.changes.len() as u64;
-        if document.changed > told {
-            lines.push(quiet_row(format!("… and {} more changes", document.changed - told)));
+        let change_count = document.changes.len() as u64;
+        if document.changed > change_count {
+            lines.push(quiet_row(format!("… and {} more changes", document.changed - change_count)));
         }
         if document.changed == 0 {
             lines.push(quiet_row(format!("as of #{}: {}", thought.number, thought.summary)));
@@ -108,16 +108,20 @@ impl BoardView {
             for item in &part.items {
                 lines.push(item_row(item, ""));
                 if name == "hypotheses" {
-                    let about = |one: &&&BoardItemDocument| one.links.iter().any(|link| link.to == item.id);
-                    lines.extend(evidence.iter().filter(about).map(|one| item_row(one, "  ")));
+                    let is_about = |evidence_item: &&&BoardItemDocument| {
+                        evidence_item.links.iter().any(|link| link.to == item.id)
+                    };
+                    lines.extend(
+                        evidence.iter().filter(is_about).map(|evidence_item| item_row(evidence_item, "  ")),
+                    );
                 }
                 if name == "beliefs" {
                     lines.extend(graph::dependency_rows(item, &beliefs));
                 }
             }
-            let left = part.total.saturating_sub(part.items.len() as u64);
-            if left > 0 {
-                lines.push(quiet_row(format!("  … and {left} more; \"stepback board\" shows all")));
+            let omitted = part.total.saturating_sub(part.items.len() as u64);
+            if omitted > 0 {
+                lines.push(quiet_row(format!("  … and {omitted} more; \"stepback board\" shows all")));
             }
         }
         Self { changed_at: Some(thought.number), lines, selected_index: 0, top: 0 }
@@ -125,12 +129,13 @@ impl BoardView {
 
     /// Keeps the position of another board: the same item stays selected.
     fn keep_position(mut self, previous: &Self) -> Self {
-        let was = previous.lines.get(previous.selected_index).and_then(|line| line.item.as_ref());
+        let old_item = previous.lines.get(previous.selected_index).and_then(|line| line.item.as_ref());
         // The list of changes comes first and differs at every step, so the last row of the item is used.
-        let found = was.and_then(|item| self.lines.iter().rposition(|line| line.item.as_ref() == Some(item)));
+        let index =
+            old_item.and_then(|item| self.lines.iter().rposition(|line| line.item.as_ref() == Some(item)));
         if previous.selected_index > 0 {
             self.selected_index =
-                found.unwrap_or(previous.selected_index.min(self.lines.len().saturating_sub(1)));
+                index.unwrap_or(previous.selected_index.min(self.lines.len().saturating_sub(1)));
             self.top = previous.top;
         }
         self
@@ -144,16 +149,16 @@ impl BoardView {
     /// Moves to the next or the previous heading.
     fn move_to_heading(&mut self, forward: bool) {
         let is_head = |line: &BoardRow| line.style == RowStyle::Heading;
-        let found = match forward {
+        let match_index = match forward {
             true => self
                 .lines
                 .iter()
                 .skip(self.selected_index + 1)
                 .position(is_head)
-                .map(|at| at + self.selected_index + 1),
+                .map(|index| index + self.selected_index + 1),
             false => self.lines.iter().take(self.selected_index).rposition(is_head),
         };
-        self.selected_index = found.unwrap_or(self.selected_index);
+        self.selected_index = match_index.unwrap_or(self.selected_index);
     }
 
     fn scroll_into_view(&mut self, rows: usize) {
@@ -173,12 +178,12 @@ impl BoardView {
             .enumerate()
             .skip(self.top)
             .take(rows)
-            .map(|(at, line)| (line, at == self.selected_index))
+            .map(|(index, line)| (line, index == self.selected_index))
     }
 
     pub(super) fn click_row(&mut self, row: usize) -> bool {
-        let to = self.top + row;
-        to >= self.lines.len() || std::mem::replace(&mut self.selected_index, to) != to
+        let index = self.top + row;
+        index >= self.lines.len() || std::mem::replace(&mut self.selected_index, index) != index
     }
 }
 
@@ -228,11 +233,11 @@ fn item_row(item: &BoardItemDocument, indent: &str) -> BoardRow {
     words.extend(item.sort.clone().filter(|sort| sort != "detected" && sort != "declared"));
     words.push(item.text.clone());
     words.extend(item.tags.iter().map(|tag| format!("[{tag}]")));
-    let over = matches!(
+    let is_over = matches!(
         item.status.as_str(),
         "rejected" | "archived" | "withdrawn" | "retracted" | "filled" | "dropped" | "resolved" | "dismissed"
     );
-    let mood = match (item.change.as_deref(), over) {
+    let mood = match (item.change.as_deref(), is_over) {
         (None, true) => RowStyle::Quiet,
         (change, _) => change_style(change),
     };
@@ -296,18 +301,19 @@ impl App {
         if self.board.key() != Some(key) {
             return None;
         }
-        let before = self.board.value().cloned();
+        let old_board = self.board.value().cloned();
         self.board.store(key, result);
-        if let (Some(before), LoadState::Ready(_, now)) = (before, &mut self.board) {
-            *now = std::mem::take(now).keep_position(&before);
+        if let (Some(old_board), LoadState::Ready(_, new_board)) = (old_board, &mut self.board) {
+            *new_board = std::mem::take(new_board).keep_position(&old_board);
         }
         let rows = self.view_rows();
         let board = self.board.value_mut()?;
         board.scroll_into_view(rows);
         let (thought, session) = (board.changed_at?, self.open.as_ref()?.session.id.clone());
-        let told = self.confidence.value().and_then(|confidence| confidence.number.last().copied());
-        let known = self.confidence.key().is_some_and(|known| known.starts_with(&session));
-        if known && told.is_none_or(|told| told >= thought) {
+        let last_number = self.confidence.value().and_then(|confidence| confidence.number.last().copied());
+        let is_same_session =
+            self.confidence.key().is_some_and(|is_same_session| is_same_session.starts_with(&session));
+        if is_same_session && last_number.is_none_or(|last_number| last_number >= thought) {
             return None;
         }
         let key = format!("{session} {thought}");

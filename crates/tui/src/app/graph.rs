@@ -29,30 +29,32 @@ fn add_dependency_rows<'m>(
     path: &mut Vec<&'m String>,
     rows: &mut Vec<BoardRow>,
 ) {
-    for (at, link) in belief.links.iter().enumerate() {
+    for (index, link) in belief.links.iter().enumerate() {
         if rows.len() > MOST {
             return;
         }
-        let (branch, on) = match at + 1 == belief.links.len() {
+        let (branch, child_indent) = match index + 1 == belief.links.len() {
             true => ("└─", "   "),
             false => ("├─", "│  "),
         };
-        let other = beliefs.iter().find(|other| other.id == link.to);
-        let sure = other.and_then(|other| other.confidence).map(|sure| format!(" [{sure:.2}]"));
-        let text = other.map(|other| format!(" {}", other.text));
-        let said = format!("{}{}{}", describe_link(link), sure.unwrap_or_default(), text.unwrap_or_default());
+        let target = beliefs.iter().find(|target| target.id == link.to);
+        let confidence =
+            target.and_then(|target| target.confidence).map(|confidence| format!(" [{confidence:.2}]"));
+        let text = target.map(|target| format!(" {}", target.text));
+        let label =
+            format!("{}{}{}", describe_link(link), confidence.unwrap_or_default(), text.unwrap_or_default());
         rows.push(BoardRow {
-            text: format!("      {indent}{branch} {said}"),
+            text: format!("      {indent}{branch} {label}"),
             style: RowStyle::Quiet,
             item: Some(link.to.clone()),
-            step: other.and_then(|other| other.origin.step),
-            full_text: said,
+            step: target.and_then(|target| target.origin.step),
+            full_text: label,
             ..BoardRow::default()
         });
         // A board has no cycles; if a document has one, it is not followed.
-        if let Some(other) = other.filter(|other| path.len() < MAX_DEPTH && !path.contains(&&other.id)) {
-            path.push(&other.id);
-            add_dependency_rows(other, beliefs, &format!("{indent}{on}"), path, rows);
+        if let Some(target) = target.filter(|target| path.len() < MAX_DEPTH && !path.contains(&&target.id)) {
+            path.push(&target.id);
+            add_dependency_rows(target, beliefs, &format!("{indent}{child_indent}"), path, rows);
             path.pop();
         }
     }
@@ -98,7 +100,7 @@ mod tests {
 
     #[test]
     fn circles_and_crowds_end() {
-        let ids: Vec<String> = (0..60).map(|at| format!("B{at}")).collect();
+        let ids: Vec<String> = (0..60).map(|index| format!("B{index}")).collect();
         let on: Vec<&str> = ids.iter().map(String::as_str).collect();
         let all: Vec<BoardItemDocument> = ids.iter().map(|id| belief(id, &on)).collect();
         let all: Vec<&BoardItemDocument> = all.iter().collect();

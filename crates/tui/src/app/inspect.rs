@@ -81,7 +81,8 @@ impl FileTree {
         git: Vec<RepositoryDocument>,
         changed: &[ChangedFileDocument],
     ) -> Self {
-        let changed = changed.iter().map(|one| (one.change.path.clone(), one.change.kind.clone())).collect();
+        let changed =
+            changed.iter().map(|change| (change.change.path.clone(), change.change.kind.clone())).collect();
         let mut files = Self { entries, next_cursor: cursor, git, changes: changed, ..Self::default() };
         files.update_visible();
         files
@@ -92,9 +93,11 @@ impl FileTree {
         self.collapsed.clone_from(&previous.collapsed);
         self.update_visible();
         if let Some(path) = previous.selected().map(|entry| &entry.path) {
-            let found =
-                self.visible.iter().position(|at| self.entries.get(*at).is_some_and(|one| one.path == *path));
-            self.selected_index = found.unwrap_or(0);
+            let position = self
+                .visible
+                .iter()
+                .position(|index| self.entries.get(*index).is_some_and(|one| one.path == *path));
+            self.selected_index = position.unwrap_or(0);
         }
         self.top = previous.top;
         self
@@ -103,12 +106,12 @@ impl FileTree {
     fn update_visible(&mut self) {
         self.visible.clear();
         let mut inside: Option<String> = None;
-        for (at, entry) in self.entries.iter().enumerate() {
+        for (index, entry) in self.entries.iter().enumerate() {
             if inside.as_ref().is_some_and(|dir| entry.path.starts_with(dir.as_str())) {
                 continue;
             }
             inside = self.collapsed.contains(&entry.path).then(|| format!("{}/", entry.path));
-            self.visible.push(at);
+            self.visible.push(index);
         }
     }
 
@@ -146,14 +149,14 @@ impl FileTree {
 
     /// Returns at most `rows` rows.
     pub fn visible_rows(&self, rows: usize) -> impl Iterator<Item = FileTreeRow<'_>> {
-        let shown = self.visible.iter().enumerate().skip(self.top).take(rows);
-        shown.filter_map(|(at, entry)| {
+        let rows_in_view = self.visible.iter().enumerate().skip(self.top).take(rows);
+        rows_in_view.filter_map(|(index, entry)| {
             let entry = self.entries.get(*entry)?;
             Some(FileTreeRow {
                 depth: entry.path.matches('/').count(),
                 is_collapsed: self.collapsed.contains(&entry.path),
                 change: self.changes.get(&entry.path).map(String::as_str),
-                is_selected: at == self.selected_index,
+                is_selected: index == self.selected_index,
                 entry,
             })
         })
@@ -176,9 +179,9 @@ pub struct Inspector {
 impl Inspector {
     pub(super) fn change_part(&mut self, forward: bool) {
         self.file = None;
-        let at = StatePart::ALL.iter().position(|part| *part == self.part).unwrap_or(0);
-        let by = if forward { 1 } else { StatePart::ALL.len() - 1 };
-        self.part = StatePart::ALL[(at + by) % StatePart::ALL.len()];
+        let index = StatePart::ALL.iter().position(|part| *part == self.part).unwrap_or(0);
+        let offset = if forward { 1 } else { StatePart::ALL.len() - 1 };
+        self.part = StatePart::ALL[(index + offset) % StatePart::ALL.len()];
     }
 
     /// Closes the open file. Returns whether one was open.
@@ -193,8 +196,8 @@ impl Inspector {
             return true;
         };
         // The first row names the parts.
-        let Some(to) = row.checked_sub(1).map(|row| files.top + row) else { return true };
-        to >= files.visible.len() || std::mem::replace(&mut files.selected_index, to) != to
+        let Some(index) = row.checked_sub(1).map(|row| files.top + row) else { return true };
+        index >= files.visible.len() || std::mem::replace(&mut files.selected_index, index) != index
     }
 }
 
@@ -210,8 +213,8 @@ impl App {
             return effects;
         };
         let key = format!("{session} {}", step.number);
-        let beside = self.view == View::Timeline && self.size.0 >= WIDE;
-        if (beside || self.view == View::Step) && self.step.request(&key) {
+        let shows_details = self.view == View::Timeline && self.size.0 >= WIDE;
+        if (shows_details || self.view == View::Step) && self.step.request(&key) {
             effects.push(AppEffect::Step {
                 key: key.clone(),
                 session: session.clone(),
@@ -286,8 +289,8 @@ impl App {
                 let Some(files) = inspector.files.value_mut() else { return Vec::new() };
                 files.move_by(by);
                 files.scroll_into_view(rows);
-                let near = files.selected_index + 2 * rows >= files.visible.len();
-                match (files.next_cursor.take_if(|_| near), open) {
+                let is_near_end = files.selected_index + 2 * rows >= files.visible.len();
+                match (files.next_cursor.take_if(|_| is_near_end), open) {
                     (Some(cursor), Some((session, number))) => {
                         vec![AppEffect::Files { key, session, number, cursor }]
                     }
@@ -331,10 +334,10 @@ impl App {
     pub(super) fn store_state(&mut self, key: &str, result: crate::source::SourceResult<FileTree>) {
         let files = &mut self.inspector.files;
         if files.key() == Some(key) {
-            let before = files.value().cloned();
+            let old_files = files.value().cloned();
             files.store(key, result);
-            if let (Some(before), LoadState::Ready(_, now)) = (before, files) {
-                *now = std::mem::take(now).keep_position(&before);
+            if let (Some(old_files), LoadState::Ready(_, new_files)) = (old_files, files) {
+                *new_files = std::mem::take(new_files).keep_position(&old_files);
             }
         }
         let rows = self.view_rows().saturating_sub(1);

@@ -48,13 +48,13 @@ impl LiveList {
     /// Selects the clicked row. There is a heading above the agents, and two rows above the breakpoints.
     pub(super) fn click_row(&mut self, row: usize) -> bool {
         let count = self.stops.len().max(1);
-        let to = match row {
+        let index = match row {
             row if (1..=self.stops.len()).contains(&row) => row - 1,
             row if row >= count + 3 => self.stops.len() + row - count - 3,
             _ => return true,
         };
-        to >= self.stops.len() + self.breakpoints.len()
-            || std::mem::replace(&mut self.selected_index, to) != to
+        index >= self.stops.len() + self.breakpoints.len()
+            || std::mem::replace(&mut self.selected_index, index) != index
     }
 
     fn selected_stop(&self) -> Option<StopDocument> {
@@ -121,8 +121,8 @@ impl App {
                     };
                     vec![answer_effect(&stop, &NewAnswer::Edit { input }, notice)]
                 }
-                wrong => {
-                    let why = wrong
+                invalid => {
+                    let why = invalid
                         .err()
                         .map_or_else(|| "it is not an object".to_owned(), |error| error.to_string());
                     // The typed text is kept.
@@ -148,10 +148,14 @@ impl App {
     pub(super) fn open_selected_row(&mut self) -> Vec<AppEffect> {
         let Some(workspace) = self.current_workspace() else { return self.report_no_session() };
         match self.live.selected_row() {
-            Some(LiveRow::Breakpoint(one)) => {
-                let path = workspace_path(&workspace, &format!("/breakpoints/{}", one.id));
-                let notice = format!("breakpoint {} is {}", one.id, if one.enabled { "off" } else { "on" });
-                let body = json!(BreakpointSwitch { enabled: !one.enabled });
+            Some(LiveRow::Breakpoint(breakpoint)) => {
+                let path = workspace_path(&workspace, &format!("/breakpoints/{}", breakpoint.id));
+                let notice = format!(
+                    "breakpoint {} is {}",
+                    breakpoint.id,
+                    if breakpoint.enabled { "off" } else { "on" }
+                );
+                let body = json!(BreakpointSwitch { enabled: !breakpoint.enabled });
                 vec![AppEffect::RunCommand(TuiCommand { method: CommandMethod::Patch, path, body, notice })]
             }
             Some(LiveRow::Stop(stop)) => {
@@ -166,9 +170,9 @@ impl App {
     pub(super) fn remove_breakpoint(&mut self) -> Vec<AppEffect> {
         let Some(workspace) = self.current_workspace() else { return self.report_no_session() };
         match self.live.selected_row() {
-            Some(LiveRow::Breakpoint(one)) => {
-                let path = workspace_path(&workspace, &format!("/breakpoints/{}", one.id));
-                let notice = format!("breakpoint {} was removed", one.id);
+            Some(LiveRow::Breakpoint(breakpoint)) => {
+                let path = workspace_path(&workspace, &format!("/breakpoints/{}", breakpoint.id));
+                let notice = format!("breakpoint {} was removed", breakpoint.id);
                 vec![AppEffect::RunCommand(TuiCommand {
                     method: CommandMethod::Delete,
                     path,
@@ -195,8 +199,8 @@ impl App {
                     notice,
                 })]
             }
-            Err(why) => {
-                self.show_error(&why);
+            Err(reason) => {
+                self.show_error(&reason);
                 self.open_prompt(PromptPurpose::Breakpoint, text)
             }
         }
@@ -215,13 +219,13 @@ fn answer_effect(stop: &StopDocument, new_answer: &NewAnswer, notice: &str) -> A
 
 /// Parses a breakpoint as the user types it: `tool NAME`, `error`, …
 fn parse_breakpoint(text: &str) -> Result<NewBreakpoint, String> {
-    let (on, value) = text.trim().split_once(' ').unwrap_or((text.trim(), ""));
+    let (condition, value) = text.trim().split_once(' ').unwrap_or((text.trim(), ""));
     let value = value.trim();
-    if value.is_empty() && on != "error" {
+    if value.is_empty() && condition != "error" {
         return Err("use tool NAME, path GLOB, pattern REGEX, iteration N, cost USD or error".into());
     }
     let text = || Some(value.to_owned());
-    Ok(match on {
+    Ok(match condition {
         "tool" => NewBreakpoint { name: text(), ..NewBreakpoint::new(BreakpointKind::Tool) },
         "path" => NewBreakpoint { glob: text(), ..NewBreakpoint::new(BreakpointKind::Path) },
         "pattern" => NewBreakpoint { pattern: text(), ..NewBreakpoint::new(BreakpointKind::Pattern) },
@@ -236,7 +240,9 @@ fn parse_breakpoint(text: &str) -> Result<NewBreakpoint, String> {
             NewBreakpoint { usd: Some(usd), ..NewBreakpoint::new(BreakpointKind::Cost) }
         }
         _ => {
-            return Err(format!("unknown condition {on}; use tool, path, pattern, iteration, cost or error"));
+            return Err(format!(
+                "unknown condition {condition}; use tool, path, pattern, iteration, cost or error"
+            ));
         }
     })
 }

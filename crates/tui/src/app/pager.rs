@@ -64,24 +64,24 @@ impl RowBuilder {
         }
         // The part that does not fit is not processed: a line may have tens of megabytes.
         let room = MAX_BYTES - self.bytes;
-        let end = line.char_indices().map(|(at, _)| at).take_while(|at| *at <= room).last();
-        let kept = if line.len() > room { line.split_at(end.unwrap_or(0)).0 } else { line };
-        self.skipped_lines += usize::from(kept.len() < line.len());
-        let safe = escape::safe(&kept.replace('\t', "    "));
+        let end = line.char_indices().map(|(offset, _)| offset).take_while(|offset| *offset <= room).last();
+        let kept_part = if line.len() > room { line.split_at(end.unwrap_or(0)).0 } else { line };
+        self.skipped_lines += usize::from(kept_part.len() < line.len());
+        let safe = escape::safe(&kept_part.replace('\t', "    "));
         let mut rest = safe.as_str();
         loop {
-            let end = rest.char_indices().nth(MAX_ROW_CHARS).map_or(rest.len(), |(at, _)| at);
-            let (part, after) = rest.split_at(end);
+            let end = rest.char_indices().nth(MAX_ROW_CHARS).map_or(rest.len(), |(offset, _)| offset);
+            let (part, remaining) = rest.split_at(end);
             self.bytes += part.len() + indent.len();
             self.rows.push(PagerRow { text: format!("{indent}{part}"), style });
-            if after.is_empty() {
+            if remaining.is_empty() {
                 return;
             }
             if self.is_full() {
                 self.skipped_lines += 1;
                 return;
             }
-            rest = after;
+            rest = remaining;
         }
     }
 
@@ -131,11 +131,11 @@ impl Pager {
     /// Scrolls to the next or the previous heading.
     pub fn scroll_to_heading(&mut self, forward: bool) {
         let is_head = |row: &PagerRow| row.style == RowStyle::Heading;
-        let found = match forward {
-            true => self.rows.iter().skip(self.top + 1).position(is_head).map(|at| at + self.top + 1),
+        let target = match forward {
+            true => self.rows.iter().skip(self.top + 1).position(is_head).map(|index| index + self.top + 1),
             false => self.rows.iter().take(self.top).rposition(is_head),
         };
-        self.top = found.unwrap_or(self.top);
+        self.top = target.unwrap_or(self.top);
     }
 }
 

@@ -95,8 +95,8 @@ impl InputLine {
 
     /// Returns the text before and after the cursor.
     pub fn split_at_cursor(&self) -> (String, String) {
-        let (before, after) = self.chars.split_at(self.cursor);
-        (before.iter().collect(), after.iter().collect())
+        let (before_cursor, after_cursor) = self.chars.split_at(self.cursor);
+        (before_cursor.iter().collect(), after_cursor.iter().collect())
     }
 
     /// Inserts pasted text. It stays a single line.

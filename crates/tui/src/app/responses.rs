@@ -84,8 +84,8 @@ impl App {
                 }
             }
             SourceResponse::SearchHits(_, Err(trouble)) => self.report_error(&trouble),
-            SourceResponse::CommandDone(Ok(told)) => {
-                self.show_notice(&told);
+            SourceResponse::CommandDone(Ok(notice)) => {
+                self.show_notice(&notice);
                 let mut effects = self.load_live();
                 effects.extend(self.load_new_steps());
                 effects.extend(self.load_branches());
@@ -102,29 +102,28 @@ impl App {
     fn report_error(&mut self, trouble: &SourceError) {
         match trouble {
             // The status line already shows the error for as long as it lasts.
-            SourceError::NoResponse(why) if self.source_error.is_some() => {
-                self.source_error = Some(why.clone())
+            SourceError::NoResponse(reason) if self.source_error.is_some() => {
+                self.source_error = Some(reason.clone())
             }
             _ => self.show_error(&trouble.to_line()),
         }
     }
 
-    fn store_sessions(&mut self, result: SourceResult<Page<SessionDocument>>, more: bool) {
+    fn store_sessions(&mut self, result: SourceResult<Page<SessionDocument>>, is_next_page: bool) {
         let page = match result {
             Ok(page) => page,
             Err(trouble) => return self.report_error(&trouble),
         };
         self.sessions_loaded = true;
-        if more {
+        if is_next_page {
             self.sessions.extend(page.items);
             self.next_sessions_cursor = page.next_cursor;
         } else {
             let selected = self.sessions.get(self.selected.0).map(|session| session.id.clone());
             // Sessions of later pages stay, unless they moved to the first page.
-            let known: std::collections::HashSet<&str> =
-                page.items.iter().map(|one| one.id.as_str()).collect();
+            let ids: std::collections::HashSet<&str> = page.items.iter().map(|one| one.id.as_str()).collect();
             let mut rest: Vec<SessionDocument> =
-                self.sessions.drain(..).filter(|one| !known.contains(one.id.as_str())).collect();
+                self.sessions.drain(..).filter(|one| !ids.contains(one.id.as_str())).collect();
             match page.next_cursor {
                 None => rest.clear(),
                 Some(cursor) if rest.is_empty() => self.next_sessions_cursor = Some(cursor),
@@ -142,10 +141,10 @@ impl App {
         }
     }
 
-    fn open_session(&mut self, session: SessionDocument, around: StepsAround) -> Vec<AppEffect> {
+    fn open_session(&mut self, session: SessionDocument, steps: StepsAround) -> Vec<AppEffect> {
         self.playing = None;
         self.inspector.file = None;
-        let window = StepWindow::new(around.steps, around.number, around.has_first, around.has_last);
+        let window = StepWindow::new(steps.steps, steps.number, steps.has_first, steps.has_last);
         let (branches, lines) = (Vec::new(), BranchLinesDocument::default());
         self.open = Some(OpenSession { session, window, paused: false, branches, lines });
         if self.view == View::Sessions {
@@ -158,15 +157,15 @@ impl App {
     }
 
     fn store_steps_around(&mut self, session: &str, result: SourceResult<StepsAround>) -> Vec<AppEffect> {
-        let around = match result {
-            Ok(around) => around,
+        let steps = match result {
+            Ok(steps) => steps,
             Err(trouble) => {
                 self.report_error(&trouble);
                 return Vec::new();
             }
         };
         if let Some(open) = self.open.as_mut().filter(|open| open.session.id == session) {
-            open.window = StepWindow::new(around.steps, around.number, around.has_first, around.has_last);
+            open.window = StepWindow::new(steps.steps, steps.number, steps.has_first, steps.has_last);
         }
         self.refresh()
     }
@@ -182,16 +181,16 @@ impl App {
         };
         match result {
             Ok(mut page) => {
-                let whole = page.next_cursor.is_none();
-                let before = open.window.current().map(|step| step.number);
+                let is_complete = page.next_cursor.is_none();
+                let number_before = open.window.current().map(|step| step.number);
                 match side {
-                    WindowSide::After => open.window.append(page.items, whole),
+                    WindowSide::After => open.window.append(page.items, is_complete),
                     WindowSide::Before => {
                         page.items.reverse();
-                        open.window.prepend(page.items, whole);
+                        open.window.prepend(page.items, is_complete);
                     }
                 }
-                if open.window.current().map(|step| step.number) != before {
+                if open.window.current().map(|step| step.number) != number_before {
                     self.refresh()
                 } else {
                     Vec::new()
@@ -240,16 +239,19 @@ impl App {
     fn handle_applied(&mut self, result: SourceResult<AppliedPlanDocument>) -> Vec<AppEffect> {
         match result {
             Ok(applied) => {
-                let done = applied.items.iter().filter(|item| item.done).count();
-                let left = applied.items.len() - done;
-                let mut told = applied.operation.summary.clone();
+                let applied_count = applied.items.iter().filter(|item| item.done).count();
+                let skipped_count = applied.items.len() - applied_count;
+                let mut message = applied.operation.summary.clone();
                 if !applied.items.is_empty() {
-                    told = format!("{told}: {done} path{} done", if done == 1 { "" } else { "s" });
+                    message = format!(
+                        "{message}: {applied_count} path{} done",
+                        if applied_count == 1 { "" } else { "s" }
+                    );
                 }
-                if left > 0 || applied.partial {
-                    told = format!("{told}, {left} left alone");
+                if skipped_count > 0 || applied.partial {
+                    message = format!("{message}, {skipped_count} left alone");
                 }
-                self.show_notice(&format!("{told}; press u to undo"));
+                self.show_notice(&format!("{message}; press u to undo"));
                 self.diff = crate::effect::LoadState::NotRequested;
                 let mut effects: Vec<AppEffect> = self.load_new_steps().into_iter().collect();
                 effects.extend(self.load_branches());
@@ -281,8 +283,8 @@ fn plan_rows(plan: &PlanDocument) -> Vec<super::pager::PagerRow> {
         rows.add_text("! ", warning, RowStyle::Error);
     }
     if plan.items.is_empty() {
-        let because = plan.unchanged_because.as_deref().map(|because| format!(": {because}"));
-        rows.add_text("", &format!("No file changes{}.", because.unwrap_or_default()), RowStyle::Plain);
+        let reason = plan.unchanged_because.as_deref().map(|reason| format!(": {reason}"));
+        rows.add_text("", &format!("No file changes{}.", reason.unwrap_or_default()), RowStyle::Plain);
     }
     for item in &plan.items {
         let mood = match item.action.as_str() {

@@ -40,11 +40,11 @@ pub struct StepWindow {
 impl StepWindow {
     /// Creates a window of steps, oldest first, positioned at the last one whose number is not greater than `number`.
     pub fn new(steps: Vec<StepDocument>, number: u64, has_first: bool, has_last: bool) -> Self {
-        let at = steps.partition_point(|step| step.number <= number).saturating_sub(1);
+        let index = steps.partition_point(|step| step.number <= number).saturating_sub(1);
         Self {
             steps: steps.into(),
-            selected_index: at,
-            top: at.saturating_sub(5),
+            selected_index: index,
+            top: index.saturating_sub(5),
             has_first,
             has_last,
             requested: None,
@@ -74,21 +74,21 @@ impl StepWindow {
     /// Moves by a number of steps, as far as steps are loaded. Returns whether it moved.
     pub fn move_by(&mut self, by: i64) -> bool {
         let last = self.steps.len().saturating_sub(1);
-        let to = (self.selected_index as i64).saturating_add(by).clamp(0, last as i64) as usize;
-        std::mem::replace(&mut self.selected_index, to) != to
+        let index = (self.selected_index as i64).saturating_add(by).clamp(0, last as i64) as usize;
+        std::mem::replace(&mut self.selected_index, index) != index
     }
 
     /// Moves to the step shown in this row.
     pub fn move_to_row(&mut self, row: usize) -> bool {
-        let to = self.top + row;
-        to < self.steps.len() && std::mem::replace(&mut self.selected_index, to) != to
+        let index = self.top + row;
+        index < self.steps.len() && std::mem::replace(&mut self.selected_index, index) != index
     }
 
     /// Moves to the step with this number, if it is loaded.
     pub fn move_to(&mut self, number: u64) -> bool {
         match self.steps.binary_search_by_key(&number, |step| step.number) {
-            Ok(at) => {
-                self.selected_index = at;
+            Ok(index) => {
+                self.selected_index = index;
                 true
             }
             Err(_) => false,
@@ -178,7 +178,7 @@ impl StepWindow {
             .enumerate()
             .skip(self.top)
             .take(rows)
-            .map(|(at, step)| (step, at == self.selected_index))
+            .map(|(index, step)| (step, index == self.selected_index))
     }
 }
 

@@ -21,9 +21,9 @@ const MIN_COLUMNS_FOR_HISTORY: u16 = 60;
 /// Draws the board.
 pub fn draw_board(app: &App, area: Rect, buffer: &mut Buffer) {
     match &app.board {
-        LoadState::Ready(_, of) => draw_ready_board(app, of, area, buffer),
+        LoadState::Ready(_, board) => draw_ready_board(app, board, area, buffer),
         LoadState::Waiting(_) => draw_note("reading …", area, buffer),
-        LoadState::Failed(_, why) => draw_note(&format!("! {why}"), area, buffer),
+        LoadState::Failed(_, reason) => draw_note(&format!("! {reason}"), area, buffer),
         LoadState::NotRequested => draw_note("select a step in the timeline", area, buffer),
     }
 }
@@ -32,30 +32,37 @@ fn draw_ready_board(app: &App, view: &BoardView, area: Rect, buffer: &mut Buffer
     let width = usize::from(area.width);
     let rows = list_height(usize::from(area.height));
     let number = app.current_step().map_or(0, |step| step.number);
-    for (y, (line, is)) in (area.y..).zip(view.visible_rows(rows)) {
+    for (y, (line, is_selected)) in (area.y..).zip(view.visible_rows(rows)) {
         let course = match (&line.item, line.shows_confidence && area.width >= MIN_COLUMNS_FOR_HISTORY) {
             (Some(item), true) => confidence_bars(app, item, number),
             _ => String::new(),
         };
         let used = course.chars().count();
-        let text = format!("{}{}", if is { "> " } else { "  " }, safe(&line.text));
+        let text = format!("{}{}", if is_selected { "> " } else { "  " }, safe(&line.text));
         let room = width.saturating_sub(used + 1);
-        let style =
-            if is { row_style(line.style).add_modifier(Modifier::REVERSED) } else { row_style(line.style) };
+        let style = if is_selected {
+            row_style(line.style).add_modifier(Modifier::REVERSED)
+        } else {
+            row_style(line.style)
+        };
         draw_text(buffer, area.x, y, &format!("{:<room$}", truncate_to_width(&text, room)), room, style);
-        let at = area.width.saturating_sub(used as u16);
-        draw_text(buffer, area.x + at, y, &course, used, Style::new());
+        let x = area.width.saturating_sub(used as u16);
+        draw_text(buffer, area.x + x, y, &course, used, Style::new());
     }
-    let below = usize::from(area.height) - rows;
-    let Some(line) = view.selected().filter(|_| below > 0) else { return };
+    let detail_rows = usize::from(area.height) - rows;
+    let Some(line) = view.selected().filter(|_| detail_rows > 0) else { return };
     let y = area.y + rows as u16;
     draw_text(buffer, area.x, y, &"─".repeat(width), width, dim_style());
-    let mut about = RowBuilder::default();
-    about.add_text("", &line.full_text, RowStyle::Plain);
+    let mut details = RowBuilder::default();
+    details.add_text("", &line.full_text, RowStyle::Plain);
     if !line.details.is_empty() {
-        about.add_text("", &line.details, RowStyle::Quiet);
+        details.add_text("", &line.details, RowStyle::Quiet);
     }
-    draw_pager(&Pager::new(about.finish()), Rect { y: y + 1, height: below as u16 - 1, ..area }, buffer);
+    draw_pager(
+        &Pager::new(details.finish()),
+        Rect { y: y + 1, height: detail_rows as u16 - 1, ..area },
+        buffer,
+    );
 }
 
 /// Returns the confidence in a hypothesis up to a step, as bars.

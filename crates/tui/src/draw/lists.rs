@@ -34,17 +34,20 @@ pub fn draw_sessions(app: &App, area: Rect, buffer: &mut Buffer) {
         return draw_note(text, area, buffer);
     }
     let width = usize::from(area.width);
-    let shown = app.sessions.iter().enumerate().skip(app.selected.1);
-    for (y, (at, session)) in (area.y..area.y + area.height).zip(shown) {
-        let is = at == app.selected.0;
-        let text =
-            format!("{}{}", selection_marker(is), format_session(app, session, width.saturating_sub(2)));
+    let visible = app.sessions.iter().enumerate().skip(app.selected.1);
+    for (y, (index, session)) in (area.y..area.y + area.height).zip(visible) {
+        let is_selected = index == app.selected.0;
+        let text = format!(
+            "{}{}",
+            selection_marker(is_selected),
+            format_session(app, session, width.saturating_sub(2))
+        );
         let style = match session.status.as_str() {
             "stopped" => error_style().add_modifier(Modifier::BOLD),
             "active" => bold_style(),
             _ => Style::new(),
         };
-        draw_text(buffer, area.x, y, &format!("{text:<width$}"), width, selected_style(style, is));
+        draw_text(buffer, area.x, y, &format!("{text:<width$}"), width, selected_style(style, is_selected));
     }
 }
 
@@ -84,15 +87,15 @@ pub fn draw_timeline(app: &App, area: Rect, buffer: &mut Buffer) {
     if open.window.current().is_none() {
         return draw_note("This session has no step yet.", list, buffer);
     }
-    for (y, (step, is)) in (list.y..).zip(open.window.visible_rows(usize::from(list.height))) {
-        draw_step(open, step, is, Rect { y, height: 1, ..list }, buffer);
+    for (y, (step, is_selected)) in (list.y..).zip(open.window.visible_rows(usize::from(list.height))) {
+        draw_step(open, step, is_selected, Rect { y, height: 1, ..list }, buffer);
     }
     if list.width < area.width {
         for y in area.y..area.y + area.height {
             draw_text(buffer, list.width, y, "│", 1, dim_style());
         }
-        let beside = Rect { x: list.width + 2, width: area.width - list.width - 2, ..area };
-        draw_loaded(&app.step, "", beside, buffer);
+        let detail_area = Rect { x: list.width + 2, width: area.width - list.width - 2, ..area };
+        draw_loaded(&app.step, "", detail_area, buffer);
     }
 }
 
@@ -112,7 +115,7 @@ fn draw_step(open: &OpenSession, step: &StepDocument, is_selected: bool, area: R
     let time = step.at.to_jiff().to_string();
     let time = time.get(11..19).unwrap_or_default();
     let number = format!("#{}", step.number);
-    let took = match step.kind.as_str() {
+    let duration = match step.kind.as_str() {
         "tool-end" | "model-end" => {
             step.duration_us.map(|took_us| format!(" {}", quantity::duration(Duration::from_micros(took_us))))
         }
@@ -121,7 +124,7 @@ fn draw_step(open: &OpenSession, step: &StepDocument, is_selected: bool, area: R
     let label = step.label.as_ref().map(|label| format!("[{label}] ")).unwrap_or_default();
     let worker = step.worker.as_ref().map(|worker| format!("({worker}) ")).unwrap_or_default();
     let failed = if step.failed { "failed: " } else { "" };
-    let left = match width {
+    let columns = match width {
         0..60 => format!(
             "{}{mark} {number:<6} {:<10} ",
             selection_marker(is_selected),
@@ -133,8 +136,8 @@ fn draw_step(open: &OpenSession, step: &StepDocument, is_selected: bool, area: R
             truncate_to_width(&step.kind, 14)
         ),
     };
-    let took = took.unwrap_or_default();
-    let room = width.saturating_sub(unicode_width::UnicodeWidthStr::width(left.as_str()) + took.len());
+    let duration = duration.unwrap_or_default();
+    let room = width.saturating_sub(unicode_width::UnicodeWidthStr::width(columns.as_str()) + duration.len());
     let title =
         truncate_to_width(&safe(&format!("{failed}{branch}{tips}{label}{worker}{}", step.summary)), room);
     let style = match step.kind.as_str() {
@@ -146,25 +149,25 @@ fn draw_step(open: &OpenSession, step: &StepDocument, is_selected: bool, area: R
         "checkpoint" | "rewind" => bold_style(),
         _ => Style::new(),
     };
-    let text = format!("{left}{title}");
-    let gap = width.saturating_sub(unicode_width::UnicodeWidthStr::width(text.as_str()) + took.len());
-    let line = format!("{text}{}{took}", " ".repeat(gap));
+    let text = format!("{columns}{title}");
+    let gap = width.saturating_sub(unicode_width::UnicodeWidthStr::width(text.as_str()) + duration.len());
+    let line = format!("{text}{}{duration}", " ".repeat(gap));
     draw_text(buffer, area.x, area.y, &line, width, selected_style(style, is_selected));
 }
 
 /// Draws the results of a search.
-pub fn draw_search_hits(found: &SearchHits, area: Rect, buffer: &mut Buffer) {
+pub fn draw_search_hits(results: &SearchHits, area: Rect, buffer: &mut Buffer) {
     let (width, rows) = (usize::from(area.width), usize::from(area.height));
-    let top = (found.selected_index + 1).saturating_sub(rows);
-    let shown = found.hits.items.iter().enumerate().skip(top);
-    for (y, (at, hit)) in (area.y..area.y + area.height).zip(shown) {
-        let is = at == found.selected_index;
+    let top = (results.selected_index + 1).saturating_sub(rows);
+    let visible = results.hits.items.iter().enumerate().skip(top);
+    for (y, (index, hit)) in (area.y..area.y + area.height).zip(visible) {
+        let is_selected = index == results.selected_index;
         let step = &hit.found.step;
         let text = hit.snippets.first().map_or(&step.summary, |snippet| &snippet.text);
         let agent = hit.found.agent.as_deref().unwrap_or("");
         let line = format!(
             "{}{:<8} #{:<6} {:<8} {:<12} {}",
-            selection_marker(is),
+            selection_marker(is_selected),
             step.session.get(..8).unwrap_or(&step.session),
             step.number,
             truncate_to_width(&safe(agent), 8),
@@ -177,7 +180,7 @@ pub fn draw_search_hits(found: &SearchHits, area: Rect, buffer: &mut Buffer) {
             y,
             &format!("{:<width$}", truncate_to_width(&line, width)),
             width,
-            selected_style(Style::new(), is),
+            selected_style(Style::new(), is_selected),
         );
     }
 }
@@ -186,39 +189,45 @@ pub fn draw_search_hits(found: &SearchHits, area: Rect, buffer: &mut Buffer) {
 pub fn draw_live(app: &App, area: Rect, buffer: &mut Buffer) {
     let width = usize::from(area.width);
     let mut lines: Vec<(String, Style)> = vec![("Agents that wait".into(), bold_style())];
-    for (at, stop) in app.live.stops.iter().enumerate() {
-        let left = (stop.until.as_micros() - app.now.as_micros()) / 1_000_000;
+    for (index, stop) in app.live.stops.iter().enumerate() {
+        let seconds_left = (stop.until.as_micros() - app.now.as_micros()) / 1_000_000;
         let session = stop.session.get(..8).unwrap_or(&stop.session);
-        let is = app.live.selected_index == at;
+        let is_selected = app.live.selected_index == index;
         let text = format!(
             "{}! {} {session} wants {} ({}), refused automatically in {} s",
-            selection_marker(is),
+            selection_marker(is_selected),
             stop.agent,
             stop.tool,
             stop.reason,
-            left.max(0)
+            seconds_left.max(0)
         );
-        lines.push((safe(&text), selected_style(error_style(), is)));
+        lines.push((safe(&text), selected_style(error_style(), is_selected)));
     }
     if app.live.stops.is_empty() {
         lines.push(("  none".into(), dim_style()));
     }
     lines.push((String::new(), Style::new()));
     lines.push(("Breakpoints of this workspace".into(), bold_style()));
-    for (at, one) in app.live.breakpoints.iter().enumerate() {
-        let is = app.live.selected_index == app.live.stops.len() + at;
-        let on = if one.enabled { "on " } else { "off" };
-        let condition =
-            one.condition.as_ref().map(|text| format!(" if the input matches {text}")).unwrap_or_default();
-        let log = if one.log { ", log only" } else { "" };
+    for (index, breakpoint) in app.live.breakpoints.iter().enumerate() {
+        let is_selected = app.live.selected_index == app.live.stops.len() + index;
+        let state = if breakpoint.enabled { "on " } else { "off" };
+        let condition = breakpoint
+            .condition
+            .as_ref()
+            .map(|text| format!(" if the input matches {text}"))
+            .unwrap_or_default();
+        let log = if breakpoint.log { ", log only" } else { "" };
         let text = format!(
-            "{}{} {on} {}{condition}{log}, {} hits",
-            selection_marker(is),
-            one.id,
-            one.description,
-            one.hits
+            "{}{} {state} {}{condition}{log}, {} hits",
+            selection_marker(is_selected),
+            breakpoint.id,
+            breakpoint.description,
+            breakpoint.hits
         );
-        lines.push((safe(&text), selected_style(if one.enabled { Style::new() } else { dim_style() }, is)));
+        lines.push((
+            safe(&text),
+            selected_style(if breakpoint.enabled { Style::new() } else { dim_style() }, is_selected),
+        ));
     }
     if app.live.breakpoints.is_empty() {
         lines.push(("  none; a adds one".into(), dim_style()));
@@ -228,8 +237,8 @@ pub fn draw_live(app: &App, area: Rect, buffer: &mut Buffer) {
         lines.push((safe(&format!("{} wants to run {}", stop.agent, stop.tool)), bold_style()));
         let mut rows = crate::app::pager::RowBuilder::default();
         crate::write::add_value(&mut rows, "  ", &stop.input, crate::app::pager::RowStyle::Plain);
-        let shown = rows.finish().into_iter().take(usize::from(area.height));
-        lines.extend(shown.map(|row| (row.text, Style::new())));
+        let visible = rows.finish().into_iter().take(usize::from(area.height));
+        lines.extend(visible.map(|row| (row.text, Style::new())));
     }
     for (y, (text, style)) in (area.y..area.y + area.height).zip(&lines) {
         draw_text(buffer, area.x, y, &truncate_to_width(text, width), width, *style);

@@ -21,13 +21,13 @@ pub fn draw_pager(pager: &Pager, area: Rect, buffer: &mut Buffer) {
             if y >= end {
                 return;
             }
-            let (now, after) = rest.split_at(find_line_break(rest, width));
-            draw_text(buffer, area.x, y, now, width, row_style(row.style));
+            let (line, remaining) = rest.split_at(find_line_break(rest, width));
+            draw_text(buffer, area.x, y, line, width, row_style(row.style));
             y += 1;
-            if after.is_empty() {
+            if remaining.is_empty() {
                 break;
             }
-            rest = after;
+            rest = remaining;
         }
     }
 }
@@ -40,22 +40,22 @@ fn find_line_break(text: &str, width: usize) -> usize {
     if fits == text.len() {
         return fits;
     }
-    let space = text.get(..fits).and_then(|line| line.rfind(' ')).map(|at| at + 1);
-    space.filter(|at| *at > fits / 2).unwrap_or(fits)
+    let space = text.get(..fits).and_then(|line| line.rfind(' ')).map(|offset| offset + 1);
+    space.filter(|offset| *offset > fits / 2).unwrap_or(fits)
 }
 
 /// Draws text that may not have arrived yet.
 pub fn draw_loaded(content: &LoadState<Pager>, placeholder: &str, area: Rect, buffer: &mut Buffer) {
     match content {
-        LoadState::Ready(_, of) => draw_pager(of, area, buffer),
+        LoadState::Ready(_, pager) => draw_pager(pager, area, buffer),
         LoadState::NotRequested => draw_note(placeholder, area, buffer),
         LoadState::Waiting(_) => draw_note("reading …", area, buffer),
-        LoadState::Failed(_, why) => {
+        LoadState::Failed(_, reason) => {
             draw_text(
                 buffer,
                 area.x,
                 area.y,
-                &truncate_to_width(&format!("! {why}"), usize::from(area.width)),
+                &truncate_to_width(&format!("! {reason}"), usize::from(area.width)),
                 usize::from(area.width),
                 error_style(),
             );
@@ -89,23 +89,23 @@ pub fn draw_state(app: &App, area: Rect, buffer: &mut Buffer) {
     }
     let count =
         inspector.files.value().map(FileTree::loaded_count).filter(|_| inspector.part == StatePart::Files);
-    if let Some((count, more)) = count {
-        let text = format!("{count}{} paths", if more { "+" } else { "" });
-        let at = (area.x + area.width).saturating_sub(text.len() as u16);
-        if at > x {
-            draw_text(buffer, at, area.y, &text, text.len(), dim_style());
+    if let Some((count, has_more)) = count {
+        let text = format!("{count}{} paths", if has_more { "+" } else { "" });
+        let index = (area.x + area.width).saturating_sub(text.len() as u16);
+        if index > x {
+            draw_text(buffer, index, area.y, &text, text.len(), dim_style());
         }
     }
     let body = Rect { y: area.y + 1, height: area.height.saturating_sub(1), ..area };
     if let Some((path, content)) = &inspector.file {
         let width = usize::from(body.width);
         draw_text(buffer, body.x, body.y, &truncate_to_width(path, width), width, bold_style());
-        let below = Rect { y: body.y + 1, height: body.height.saturating_sub(1), ..body };
-        return draw_loaded(content, "", below, buffer);
+        let file_area = Rect { y: body.y + 1, height: body.height.saturating_sub(1), ..body };
+        return draw_loaded(content, "", file_area, buffer);
     }
     match inspector.part {
         StatePart::Files => match &inspector.files {
-            LoadState::Ready(_, of) => draw_files(of, body, buffer),
+            LoadState::Ready(_, files) => draw_files(files, body, buffer),
             LoadState::Failed(_, why) => draw_note(&format!("! {why}"), body, buffer),
             LoadState::Waiting(_) => draw_note("reading …", body, buffer),
             LoadState::NotRequested => draw_note("select a step in the timeline", body, buffer),
@@ -127,13 +127,13 @@ fn draw_files(files: &FileTree, area: Rect, buffer: &mut Buffer) {
             (true, false) => "▾ ",
             _ => "  ",
         };
-        let more = match leaf.entry.node.kind.as_str() {
+        let suffix = match leaf.entry.node.kind.as_str() {
             "directory" => "/".to_owned(),
             "symlink" => format!(" -> {}", leaf.entry.node.target.as_deref().unwrap_or_default()),
             "excluded" => " (not stored)".to_owned(),
             _ => String::new(),
         };
-        let text = format!("{}{mark}{name}{more}", "  ".repeat(leaf.depth.min(20)));
+        let text = format!("{}{mark}{name}{suffix}", "  ".repeat(leaf.depth.min(20)));
         let text = stepback_model::escape::safe(&text);
         let size = leaf.entry.node.size.map(quantity::bytes).unwrap_or_default();
         let changed = leaf.change.map(|kind| format!("* {kind}  ")).unwrap_or_default();
@@ -158,16 +158,18 @@ fn draw_git(files: Option<&FileTree>, area: Rect, buffer: &mut Buffer) {
     if files.git.is_empty() {
         return draw_note("no git repository was seen by this step", area, buffer);
     }
-    for (y, one) in (area.y..area.y + area.height).zip(&files.git) {
-        let head = match (&one.branch, &one.commit) {
+    for (y, repository) in (area.y..area.y + area.height).zip(&files.git) {
+        let head = match (&repository.branch, &repository.commit) {
             (Some(branch), Some(commit)) => format!("{branch} at {}", commit.get(..10).unwrap_or(commit)),
             (Some(branch), None) => format!("{branch}, before its first commit"),
             (None, Some(commit)) => format!("detached at {}", commit.get(..10).unwrap_or(commit)),
             (None, None) => "nowhere".into(),
         };
-        let doing = one.in_progress.as_ref().map(|what| format!(", {what} in progress")).unwrap_or_default();
-        let stashes = if one.stashes > 0 { format!(", {} stashes", one.stashes) } else { String::new() };
-        let text = stepback_model::escape::safe(&format!("{}: {head}{doing}{stashes}", one.path));
+        let operation =
+            repository.in_progress.as_ref().map(|name| format!(", {name} in progress")).unwrap_or_default();
+        let stashes =
+            if repository.stashes > 0 { format!(", {} stashes", repository.stashes) } else { String::new() };
+        let text = stepback_model::escape::safe(&format!("{}: {head}{operation}{stashes}", repository.path));
         draw_text(
             buffer,
             area.x,

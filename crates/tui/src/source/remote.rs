@@ -49,11 +49,11 @@ impl RemoteServer {
     /// Creates a client for the server at `url` with a token. `certificates` are trusted in addition to those of the
     /// system.
     pub fn new(url: &str, token: &str, certificates: Option<&Path>) -> Result<Self, RemoteServerError> {
-        let wrong = || RemoteServerError::Address(url.to_owned());
-        let address: Uri = url.parse().map_err(|_| wrong())?;
+        let invalid_address = || RemoteServerError::Address(url.to_owned());
+        let address: Uri = url.parse().map_err(|_| invalid_address())?;
         let scheme = address.scheme().filter(|scheme| [Scheme::HTTP, Scheme::HTTPS].contains(scheme));
         let (Some(scheme), Some(authority)) = (scheme.cloned(), address.authority().cloned()) else {
-            return Err(wrong());
+            return Err(invalid_address());
         };
         let mut token = HeaderValue::from_str(&format!("Bearer {}", token.trim()))
             .map_err(|_| RemoteServerError::Token)?;
@@ -70,15 +70,15 @@ impl RemoteServer {
                 .map_err(|error| RemoteServerError::Certificates("the system".into(), error.to_string()))?
                 .with_root_certificates(roots)
                 .with_no_client_auth();
-        let mut plain = HttpConnector::new();
-        plain.enforce_http(false);
-        plain.set_connect_timeout(Some(CONNECT_TIMEOUT));
-        plain.set_nodelay(true);
+        let mut http_connector = HttpConnector::new();
+        http_connector.enforce_http(false);
+        http_connector.set_connect_timeout(Some(CONNECT_TIMEOUT));
+        http_connector.set_nodelay(true);
         let connector = hyper_rustls::HttpsConnectorBuilder::new()
             .with_tls_config(tls)
             .https_or_http()
             .enable_http1()
-            .wrap_connector(plain);
+            .wrap_connector(http_connector);
         Ok(Self {
             client: Client::builder(TokioExecutor::new()).build(connector),
             prefix: address.path().trim_end_matches('/').to_owned(),
@@ -96,22 +96,23 @@ impl RemoteServer {
 
     fn build_uri(&self, path: &str) -> Result<Uri, http::Error> {
         let path = PathAndQuery::try_from(format!("{}{path}", self.prefix))?;
-        let address = Uri::builder().scheme(self.scheme.clone()).authority(self.authority.clone());
-        address.path_and_query(path).build()
+        let builder = Uri::builder().scheme(self.scheme.clone()).authority(self.authority.clone());
+        builder.path_and_query(path).build()
     }
 }
 
-/// Returns the certificates of the system and those in a file.
+/// Loads the system's root certificates, plus those in `file`.
 fn load_root_certificates(file: Option<&Path>) -> Result<rustls::RootCertStore, RemoteServerError> {
     let mut roots = rustls::RootCertStore::empty();
+    // A system certificate that cannot be read only matters if the server's chain needs it; then the handshake fails.
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     if let Some(file) = file {
-        let wrong = |error: &dyn std::fmt::Display| {
+        let certificate_error = |error: &dyn std::fmt::Display| {
             RemoteServerError::Certificates(file.display().to_string(), error.to_string())
         };
-        for certificate in CertificateDer::pem_file_iter(file).map_err(|error| wrong(&error))? {
-            let certificate = certificate.map_err(|error| wrong(&error))?;
-            roots.add(certificate).map_err(|error| wrong(&error))?;
+        for certificate in CertificateDer::pem_file_iter(file).map_err(|error| certificate_error(&error))? {
+            let certificate = certificate.map_err(|error| certificate_error(&error))?;
+            roots.add(certificate).map_err(|error| certificate_error(&error))?;
         }
     }
     Ok(roots)
@@ -121,16 +122,15 @@ impl Transport for RemoteServer {
     fn send(&self, request: Request<Bytes>) -> ResponseFuture<'_> {
         Box::pin(async move {
             let path = request.uri().path_and_query().map_or("/", PathAndQuery::as_str);
-            let address =
-                self.build_uri(path).map_err(|error| format!("invalid request for {path}: {error}"))?;
+            let uri = self.build_uri(path).map_err(|error| format!("invalid request for {path}: {error}"))?;
             let (mut parts, body) = request.into_parts();
-            parts.uri = address;
+            parts.uri = uri;
             parts.headers.insert(header::AUTHORIZATION, self.token.clone());
             let request = Request::from_parts(parts, Full::new(body));
             match tokio::time::timeout(RESPONSE_TIMEOUT, self.client.request(request)).await {
-                Ok(Ok(answer)) => Ok(answer.map(|body| body.map_err(Into::into).boxed_unsync())),
+                Ok(Ok(response)) => Ok(response.map(|body| body.map_err(Into::into).boxed_unsync())),
                 Ok(Err(error)) => {
-                    Err(format!("{} does not respond: {}", self.display_address, root_cause(&error)))
+                    Err(format!("cannot reach {}: {}", self.display_address, root_cause(&error)))
                 }
                 Err(_) => Err(format!(
                     "{} did not respond within {} s",

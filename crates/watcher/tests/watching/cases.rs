@@ -43,8 +43,8 @@ fn one_change_is_found_by_looking_at_its_directory_alone() {
     finds(&desk, "a change", true);
 }
 
-/// A directory in which something happened moments before a look is looked at once more when its times tell, and then left
-/// alone.
+/// A directory in which something happened moments before a scan is scanned once more when its times are reliable, and then
+/// skipped.
 #[test]
 fn a_directory_that_came_to_rest_is_left_alone() {
     let desk = settled();
@@ -254,7 +254,7 @@ fn another_root_in_its_place_is_not_answered_for() {
     finds(&desk, "another root", false);
     desk.watch().unwrap();
     desk.asked();
-    finds(&desk, "watched anew", true);
+    finds(&desk, "watched again", true);
 }
 
 #[test]
@@ -267,7 +267,7 @@ fn a_collection_makes_it_look_at_everything() {
     finds(&desk, "another budget", false);
 }
 
-/// Answers whatever it is told to.
+/// Gives the answer that the test sets.
 struct Liar(WatchAnswer);
 
 impl ScanHints for Liar {
@@ -279,7 +279,7 @@ impl ScanHints for Liar {
 #[test]
 fn a_moment_of_another_watcher_is_not_believed() {
     let desk = settled();
-    desk.write("d1/sub/f1", "a change that nobody tells of");
+    desk.write("d1/sub/f1", "a change that is not reported");
     let cold = desk.scan(None, None);
     let foreign = LogPosition { instance: [1; 16], position: 7 };
     let lie = Liar(WatchAnswer::Only(foreign, Vec::new()));

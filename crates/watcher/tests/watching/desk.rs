@@ -26,7 +26,7 @@ impl ScanHints for Direct {
         let mut watch = self.0.lock().unwrap();
         let answer = watch.as_mut().map(|watch| {
             if watch.is_lost() {
-                watch.begin_anew()?;
+                watch.restart()?;
             }
             watch.answer(question.root_id, question.since)
         });
@@ -85,7 +85,7 @@ impl WatchFixture {
     /// Starts the watcher, or another in its place.
     pub fn watch(&self) -> io::Result<()> {
         let marks = self.dir.path().join("marks");
-        let place = WatchTarget { root: &self.root, store_dir: None, marks: &marks, most: 10_000 };
+        let place = WatchTarget { root: &self.root, store_dir: None, marks: &marks, max_dirs: 10_000 };
         *self.watcher.0.lock().unwrap() = Some(Watch::begin(&place, (self.source)())?);
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Events that are lost: the kernel says so, or nobody does and our own mark is missing.
+//! Lost events: the kernel reports the loss, or it does not and our own mark is missing.
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -139,7 +139,7 @@ fn an_overflow_between_two_questions_is_remembered() {
     assert!(desk.check(&|| "afterwards".to_string()));
 }
 
-/// The real kernel's queue, with nobody who reads it.
+/// The real kernel's queue, which is not read.
 #[test]
 fn a_queue_that_really_overflows_hides_nothing() {
     let desk = WatchFixture::new();
@@ -156,13 +156,13 @@ fn a_queue_that_really_overflows_hides_nothing() {
         desk.write(&format!("a/f{}", number % 2), "passing");
     }
     desk.write("b/f", "change!");
-    desk.write("b/new/f", "nobody is told of this");
+    desk.write("b/new/f", "not reported");
     assert!(!desk.check(&|| "an overflow".to_string()));
     assert!(desk.check(&|| "afterwards".to_string()));
 }
 
 #[test]
-fn what_takes_long_to_begin_anew_gives_no_answer_until_it_has() {
+fn a_watch_that_restarts_slowly_gives_no_answer_until_it_has() {
     let desk = WatchFixture::over(|| Lossy::source(Loss::Slow));
     for dir in 0..5 {
         desk.write(&format!("d{dir}/f"), "before");
@@ -173,14 +173,14 @@ fn what_takes_long_to_begin_anew_gives_no_answer_until_it_has() {
     let id = (stat.st_dev, stat.st_ino);
     let WatchAnswer::Everything(token) = watch.answer(id, None).unwrap() else { panic!("no moment") };
     assert!(matches!(watch.answer(id, Some(token)).unwrap(), WatchAnswer::Only(..)));
-    // A rule file: what is visited has to be decided anew.
+    // A rule file: the directories to visit have to be decided again.
     desk.write(".stepbackignore", "d1\n");
     assert_eq!(watch.answer(id, Some(token)).unwrap(), WatchAnswer::Nothing, "a client does not wait");
     assert!(watch.is_lost());
     watch.catch_up().unwrap();
-    assert!(watch.is_lost(), "it is not begun anew where others wait");
+    assert!(watch.is_lost(), "it does not restart while a client waits");
     assert_eq!(watch.answer(id, Some(token)).unwrap(), WatchAnswer::Nothing);
-    watch.begin_anew().unwrap();
+    watch.restart().unwrap();
     assert!(matches!(watch.answer(id, Some(token)).unwrap(), WatchAnswer::Everything(_)));
 }
 

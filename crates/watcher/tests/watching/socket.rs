@@ -1,4 +1,4 @@
-//! The watcher as another process meets it: a socket that may be there, silent, or somebody else's.
+//! The watcher as seen by another process: a socket that may be missing, silent, or another program's.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -22,7 +22,7 @@ pub fn store(desk: &WatchFixture) -> PathBuf {
 
 fn start(dir: &Path, recent: &[&Path], most: Option<usize>) -> Option<Watcher> {
     let recent = recent.iter().map(|root| root.to_path_buf()).collect();
-    Watcher::start(WatcherConfig { recent, most, ..WatcherConfig::new(dir) }).unwrap()
+    Watcher::start(WatcherConfig { recent, max_dirs: most, ..WatcherConfig::new(dir) }).unwrap()
 }
 
 /// Waits for something that another thread does.
@@ -43,7 +43,7 @@ pub fn scan(desk: &WatchFixture, client: &WatcherClient) -> stepback_worktree::s
 }
 
 #[test]
-fn a_workspace_is_watched_when_somebody_asks_about_it() {
+fn a_workspace_is_watched_once_a_client_asks_about_it() {
     let desk = WatchFixture::new();
     for dir in 0..20 {
         desk.write(&format!("d{dir}/f"), dir.to_string());
@@ -51,11 +51,11 @@ fn a_workspace_is_watched_when_somebody_asks_about_it() {
     let_times_settle();
     let dir = store(&desk);
     let client = WatcherClient::for_any_size(&dir);
-    assert!(client.status(&desk.root).is_none(), "nobody is there");
+    assert!(client.status(&desk.root).is_none(), "no watcher runs");
     assert!(!scan(&desk, &client).hinted);
     let watcher = start(&dir, &[], None).unwrap();
     assert_eq!(fs::metadata(dir.join(SOCKET)).unwrap().permissions().mode() & 0o777, 0o600);
-    assert!(client.status(&desk.root).unwrap().is_err(), "nobody asked about it yet");
+    assert!(client.status(&desk.root).unwrap().is_err(), "no client asked about it yet");
     assert!(start(&dir, &[], None).is_none(), "one watcher for one store");
     assert!(!scan(&desk, &client).hinted, "it begins now");
     let directories = until("it is watched", || client.status(&desk.root)?.ok());
@@ -69,7 +69,7 @@ fn a_workspace_is_watched_when_somebody_asks_about_it() {
     }
     watcher.stop();
     assert!(!dir.join(SOCKET).exists());
-    desk.write("d1/f", "nobody watches");
+    desk.write("d1/f", "not watched");
     let found = scan(&desk, &client);
     assert!(!found.hinted);
     assert_eq!(found.files, desk.scan(None, None).files);
@@ -174,7 +174,7 @@ fn nonsense_is_no_answer() {
 }
 
 #[test]
-fn whoever_asks_nonsense_does_not_keep_others_from_an_answer() {
+fn a_malformed_question_does_not_block_other_clients() {
     let desk = WatchFixture::new();
     let dir = store(&desk);
     let _watcher = start(&dir, &[&desk.root], None).unwrap();

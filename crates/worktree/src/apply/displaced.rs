@@ -18,7 +18,7 @@ use stepback_model::plan::PlannedChange;
 use stepback_model::tree::TreeNode;
 
 use super::{Applier, existing_parent, lock, on_threads};
-use crate::anchored_path::Beneath;
+use crate::anchored_path::AnchoredDir;
 use crate::error::WorktreeError;
 
 /// The most bytes that are kept.
@@ -33,12 +33,12 @@ pub(super) struct DisplacedFiles {
 }
 
 impl Applier<'_> {
-    /// Deletes the file that the change at `at` displaced, now or later.
+    /// Deletes the file that the change at `index` displaced, now or later.
     pub(super) fn discard(
         &self,
         dir: &impl AsFd,
         temporary: &OsStr,
-        at: usize,
+        index: usize,
         now: Option<&TreeNode>,
     ) -> io::Result<()> {
         let size = match now {
@@ -48,7 +48,7 @@ impl Applier<'_> {
         let mut displaced = lock(&self.displaced);
         if displaced.bytes.saturating_add(size) <= MAX_KEPT_BYTES {
             displaced.bytes += size;
-            displaced.at.push(at);
+            displaced.at.push(index);
             return Ok(());
         }
         drop(displaced);
@@ -58,38 +58,38 @@ impl Applier<'_> {
     /// Deletes the files kept in `parent`, which is about to be removed.
     pub(super) fn discard_in(
         &self,
-        beneath: &mut Beneath,
+        anchor: &mut AnchoredDir,
         changes: &[PlannedChange],
         parent: &RelPath,
     ) -> Result<(), WorktreeError> {
         let is_inside = |at: &usize| changes[*at].path.split_last().is_some_and(|(dir, _)| dir == *parent);
         let (inside, others) = std::mem::take(&mut lock(&self.displaced).at).into_iter().partition(is_inside);
         lock(&self.displaced).at = others;
-        Vec::into_iter(inside).try_for_each(|at| self.delete(beneath, changes, at))
+        Vec::into_iter(inside).try_for_each(|at| self.delete(anchor, changes, at))
     }
 
     /// Deletes all files that are kept.
     pub(super) fn discard_all(&self, changes: &[PlannedChange]) -> Result<(), WorktreeError> {
-        let mut kept = std::mem::take(&mut *lock(&self.displaced)).at;
-        kept.sort_unstable();
+        let mut displaced_indexes = std::mem::take(&mut *lock(&self.displaced)).at;
+        displaced_indexes.sort_unstable();
         let failure = Mutex::new(None);
-        on_threads(self.threads, kept.len(), &failure, || {
-            let mut beneath = self.beneath.again();
-            let kept = &kept;
-            move |at| self.delete(&mut beneath, changes, kept[at])
+        on_threads(self.threads, displaced_indexes.len(), &failure, || {
+            let mut anchor = self.anchor.duplicate();
+            let displaced_indexes = &displaced_indexes;
+            move |number| self.delete(&mut anchor, changes, displaced_indexes[number])
         });
         failure.into_inner().unwrap_or_default().map_or(Ok(()), Err)
     }
 
     fn delete(
         &self,
-        beneath: &mut Beneath,
+        anchor: &mut AnchoredDir,
         changes: &[PlannedChange],
-        at: usize,
+        index: usize,
     ) -> Result<(), WorktreeError> {
-        let path = &changes[at].path;
-        let Some((dir, _)) = existing_parent(beneath.parent(path), path)? else { return Ok(()) };
-        unlink(&dir, &self.temporary_name(at)).map_err(WorktreeError::io("remove the replaced", path))
+        let path = &changes[index].path;
+        let Some((dir, _)) = existing_parent(anchor.parent(path), path)? else { return Ok(()) };
+        unlink(&dir, &self.temporary_name(index)).map_err(WorktreeError::io("remove the replaced", path))
     }
 }
 

@@ -34,11 +34,11 @@ impl Applier<'_> {
     /// Finds the files that are a part of what `changes` write, or of what their reversal wrote. A file that is complete,
     /// before or after, is not among them, whatever its mode.
     pub fn find_torn_files(&self, changes: &[PlannedChange]) -> Result<TornFiles, WorktreeError> {
-        let mut beneath = self.beneath.again();
-        let mut found = TornFiles::new();
+        let mut anchor = self.anchor.duplicate();
+        let mut torn = TornFiles::new();
         for change in changes {
             let path = &change.path;
-            let Some((dir, name)) = existing_parent(beneath.parent(path), path)? else { continue };
+            let Some((dir, name)) = existing_parent(anchor.parent(path), path)? else { continue };
             let Ok((file, stat)) = open_file(&dir, name) else { continue };
             let nodes = || [&change.then, &change.now].into_iter().flatten();
             let mut is_complete = false;
@@ -49,10 +49,10 @@ impl Applier<'_> {
             // What cannot be compared is not known to be torn.
             let is_torn = |node| self.is_part_of(&file, path, node).unwrap_or(false);
             if !is_complete && nodes().any(is_torn) {
-                found.insert(path.clone(), Identity::of(&stat));
+                torn.insert(path.clone(), Identity::of(&stat));
             }
         }
-        Ok(found)
+        Ok(torn)
     }
 
     /// Allows these files to be replaced or removed as if they were what the plan expects. They must have been saved.
@@ -62,9 +62,9 @@ impl Applier<'_> {
 
     /// Returns the file at `name` if it may be replaced because it is torn.
     pub(super) fn torn_at(&self, dir: &impl AsFd, name: &OsStr, path: &RelPath) -> Option<Identity> {
-        let known = self.torn.get(path)?;
+        let torn_file = self.torn.get(path)?;
         let stat = rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
-        (Identity::of(&stat) == *known).then_some(*known)
+        (Identity::of(&stat) == *torn_file).then_some(*torn_file)
     }
 
     fn is_part_of(&self, file: &File, path: &RelPath, node: &TreeNode) -> io::Result<bool> {
@@ -72,8 +72,8 @@ impl Applier<'_> {
         let mut present = file;
         io::Seek::rewind(&mut present)?;
         if *content != Content::Vaulted {
-            let whole = read_content(content, self.source).map_err(io::Error::other)?;
-            return is_part(BufReader::new(present), &whole[..]);
+            let planned = read_content(content, self.source).map_err(io::Error::other)?;
+            return is_part(BufReader::new(present), &planned[..]);
         }
         let Some((parent, name)) = path.split_last() else { return Ok(false) };
         let key = git::vault_name(parent.components().next_back().unwrap_or_default(), name);
@@ -82,23 +82,23 @@ impl Applier<'_> {
     }
 }
 
-/// Whether `present` has only blocks of `whole` and zeros, and not all of them.
-fn is_part(mut present: impl Read, mut whole: impl Read) -> io::Result<bool> {
-    let (mut found, mut planned) = (Vec::with_capacity(BLOCK), Vec::with_capacity(BLOCK));
+/// Whether `present` has only blocks of `planned` and zeros, and not all of them.
+fn is_part(mut present: impl Read, mut planned: impl Read) -> io::Result<bool> {
+    let (mut present_block, mut planned_block) = (Vec::with_capacity(BLOCK), Vec::with_capacity(BLOCK));
     let mut is_equal = true;
     loop {
-        found.clear();
-        planned.clear();
-        present.by_ref().take(BLOCK as u64).read_to_end(&mut found)?;
-        whole.by_ref().take(BLOCK as u64).read_to_end(&mut planned)?;
-        if found.len() > planned.len() {
+        present_block.clear();
+        planned_block.clear();
+        present.by_ref().take(BLOCK as u64).read_to_end(&mut present_block)?;
+        planned.by_ref().take(BLOCK as u64).read_to_end(&mut planned_block)?;
+        if present_block.len() > planned_block.len() {
             return Ok(false);
         }
-        if !planned.starts_with(&found) && found.iter().any(|byte| *byte != 0) {
+        if !planned_block.starts_with(&present_block) && present_block.iter().any(|byte| *byte != 0) {
             return Ok(false);
         }
-        is_equal &= found == planned;
-        if found.len() < BLOCK {
+        is_equal &= present_block == planned_block;
+        if present_block.len() < BLOCK {
             return Ok(!is_equal);
         }
     }
@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn a_part_is_a_beginning_or_has_zeros_for_whole_blocks() {
-        let whole: Vec<u8> = (0..2000).map(|at| (at % 250) as u8 + 1).collect();
+        let whole: Vec<u8> = (0..2000).map(|index| (index % 250) as u8 + 1).collect();
         let mut holed = whole.clone();
         holed[512..1024].fill(0);
         for part in [&whole[..0], &whole[..700], &whole[..1024], &holed, &vec![0; 2000]] {

@@ -17,7 +17,7 @@ use super::{
     Applier, ChangeOutcome, changed_meanwhile, existing_parent, is_identical, missing_parent, rename,
     set_mode,
 };
-use crate::anchored_path::{Beneath, Identity, Present, same_content};
+use crate::anchored_path::{AnchoredDir, Identity, Present, same_content};
 use crate::error::WorktreeError;
 use crate::git;
 use crate::restore::write_content;
@@ -31,16 +31,16 @@ impl Applier<'_> {
     /// Makes `change.path` the planned file or link.
     pub(super) fn write(
         &self,
-        beneath: &mut Beneath,
+        anchor: &mut AnchoredDir,
         change: &PlannedChange,
-        at: usize,
+        index: usize,
     ) -> Result<ChangeOutcome, WorktreeError> {
         let path = &change.path;
         let Some(then) = &change.then else { return Ok(ChangeOutcome::Done) };
-        let Some((dir, name)) = existing_parent(beneath.parent(path), path)? else {
+        let Some((dir, name)) = existing_parent(anchor.parent(path), path)? else {
             return Ok(missing_parent());
         };
-        // What is there now? Normally what the plan saved; after a crash perhaps already what it wants, or a part of it.
+        // Normally the saved content is there; after a crash perhaps the planned content already, or a part of it.
         let torn = self.torn_at(&dir, name, path);
         let replaced = match &change.now {
             _ if torn.is_some() => torn,
@@ -76,19 +76,19 @@ impl Applier<'_> {
                 .map_err(WorktreeError::io("write", path))?;
             return self.verify(&dir, name, then, path);
         }
-        let temporary = self.temporary_name(at);
-        let made = match self.with_access(path, || self.create_temporary(&dir, &temporary, name, then, path))
-        {
-            Ok(made) => made,
-            Err(error) => {
-                let _ = rustix::fs::unlinkat(&dir, &temporary, AtFlags::empty());
-                return Err(WorktreeError::io("write", path)(error));
-            }
-        };
+        let temporary = self.temporary_name(index);
+        let opened_file =
+            match self.with_access(path, || self.create_temporary(&dir, &temporary, name, then, path)) {
+                Ok(opened_file) => opened_file,
+                Err(error) => {
+                    let _ = rustix::fs::unlinkat(&dir, &temporary, AtFlags::empty());
+                    return Err(WorktreeError::io("write", path)(error));
+                }
+            };
         let Some(identity) = replaced else {
             return match faults::point().and_then(|()| rename(&dir, &temporary, name, RenameFlags::NOREPLACE))
             {
-                Ok(()) => self.verify_made(&dir, name, then, path, made),
+                Ok(()) => self.verify_made(&dir, name, then, path, opened_file),
                 Err(error) => {
                     let _ = rustix::fs::unlinkat(&dir, &temporary, AtFlags::empty());
                     if error.kind() == io::ErrorKind::AlreadyExists {
@@ -101,7 +101,7 @@ impl Applier<'_> {
         };
         match faults::point().and_then(|()| rename(&dir, &temporary, name, RenameFlags::EXCHANGE)) {
             Ok(()) if is_identical(&dir, &temporary, identity) => {
-                self.discard(&dir, &temporary, at, change.now.as_ref())
+                self.discard(&dir, &temporary, index, change.now.as_ref())
                     .map_err(WorktreeError::io("replace", path))?;
             }
             Ok(()) => {
@@ -124,7 +124,7 @@ impl Applier<'_> {
                 return Err(WorktreeError::io("replace", path)(error));
             }
         }
-        self.verify_made(&dir, name, then, path, made)
+        self.verify_made(&dir, name, then, path, opened_file)
     }
 
     /// Overwrites a file that is not needed after a crash in place: ext4 creates new files slowly for minutes after old
@@ -191,14 +191,14 @@ impl Applier<'_> {
         name: &OsStr,
         then: &TreeNode,
         path: &RelPath,
-        made: Option<File>,
+        written_file: Option<File>,
     ) -> Result<ChangeOutcome, WorktreeError> {
-        if let (Some(file), TreeNode::File { mode, size, content }) = (made, then)
-            && let (Ok(named), Ok(opened)) =
+        if let (Some(file), TreeNode::File { mode, size, content }) = (written_file, then)
+            && let (Ok(named_stat), Ok(opened_stat)) =
                 (rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW), rustix::fs::fstat(&file))
-            && Identity::of(&named) == Identity::of(&opened)
-            && (named.st_mode & MODE_MASK, named.st_size as u64) == (*mode, *size)
-            && same_content(&file, *size, content, self.source).is_ok_and(|same| same)
+            && Identity::of(&named_stat) == Identity::of(&opened_stat)
+            && (named_stat.st_mode & MODE_MASK, named_stat.st_size as u64) == (*mode, *size)
+            && same_content(&file, *size, content, self.source).is_ok_and(|is_same| is_same)
         {
             return Ok(ChangeOutcome::Done);
         }
@@ -232,8 +232,8 @@ impl Applier<'_> {
                 vault.bring_back(&key, dir.as_fd(), temporary, *mode)?;
                 // Before it takes its place: removing a damaged file afterwards would look like removing another process's
                 // edit.
-                let found = rustix::fs::statat(dir, temporary, AtFlags::SYMLINK_NOFOLLOW)?.st_size;
-                if found as u64 != *size {
+                let written_size = rustix::fs::statat(dir, temporary, AtFlags::SYMLINK_NOFOLLOW)?.st_size;
+                if written_size as u64 != *size {
                     return Err(io::Error::new(
                         io::ErrorKind::InvalidData,
                         "its copy in the store is damaged",

@@ -144,7 +144,7 @@ impl Assembly<'_> {
             }
             Listing::Same => {
                 let Some(cached) = self.old.and_then(|old| old.dir(dir.old)) else { return Vec::new() };
-                let entries = (0..cached.len()).filter_map(|at| cached.entry(at));
+                let entries = (0..cached.len()).filter_map(|index| cached.entry(index));
                 let dirs = entries.filter(|entry| entry.kind == CachedKind::Dir);
                 dirs.map(|entry| (entry.name.to_vec(), self.walked_dir(entry.aux))).collect()
             }
@@ -163,13 +163,13 @@ impl Assembly<'_> {
                 let Some(cached) = self.old.and_then(|old| old.dir(dir.old)) else {
                     return Ok(DirResult::Gone);
                 };
-                let children_same = (0..cached.len()).filter_map(|at| cached.entry(at)).all(|entry| {
+                let children_same = (0..cached.len()).filter_map(|index| cached.entry(index)).all(|entry| {
                     entry.kind != CachedKind::Dir || self.child_unchanged(self.walked_dir(entry.aux), &entry)
                 });
                 if children_same && !self.rewrite_all {
                     return Ok(DirResult::Tree(cached.tree));
                 }
-                let entries = (0..cached.len()).filter_map(|at| cached.entry(at));
+                let entries = (0..cached.len()).filter_map(|index| cached.entry(index));
                 let entries = entries.filter_map(|entry| {
                     let child =
                         if entry.kind == CachedKind::Dir { self.walked_dir(entry.aux) } else { entry.aux };
@@ -244,19 +244,19 @@ impl Assembly<'_> {
     }
 
     fn git_state(&mut self, old: Option<&StatCache>) -> Result<Option<Hash>, WorktreeError> {
-        let found: Vec<(RelPath, u32, Hash)> = (self.repositories.iter())
+        let scanned: Vec<(RelPath, u32, Hash)> = (self.repositories.iter())
             .filter_map(|(id, path)| match self.built_at(*id)? {
                 DirResult::Tree(tree) => Some((path.clone(), *id, tree)),
                 _ => None,
             })
             .collect();
-        let before = old.and_then(|cache| cache.meta().git);
-        let known = match before {
+        let old_git = old.and_then(|cache| cache.meta().git);
+        let old_repositories = match old_git {
             Some(hash) if !self.changed && !self.git_changed => return Ok(Some(hash)),
             Some(hash) if !self.kept.is_empty() => GitState::load(self.out.source, hash)?.repositories,
             _ => Vec::new(),
         };
-        let (looked_at, untouched): (Vec<_>, Vec<_>) = (found.into_iter())
+        let (looked_at, untouched): (Vec<_>, Vec<_>) = (scanned.into_iter())
             .partition(|(_, id, _)| !matches!(self.dirs[*id as usize].listing, Listing::Kept));
         let mut repositories: Vec<GitSummary> = (looked_at.into_iter())
             .map(|(path, id, tree)| {
@@ -265,15 +265,16 @@ impl Assembly<'_> {
             })
             .collect();
         // Repositories that were not scanned are unchanged.
-        repositories.extend(known.into_iter().filter(|repository| {
+        repositories.extend(old_repositories.into_iter().filter(|repository| {
             RelPath::parse(repository.path.as_slice())
-                .is_ok_and(|path| self.kept.iter().any(|kept| path.starts_with(kept)))
+                .is_ok_and(|path| self.kept.iter().any(|kept_root| path.starts_with(kept_root)))
         }));
-        let missing = (untouched.iter())
-            .any(|(path, ..)| !repositories.iter().any(|known| known.path == path.as_bytes()));
+        let missing = (untouched.iter()).any(|(path, ..)| {
+            !repositories.iter().any(|old_repositories| old_repositories.path == path.as_bytes())
+        });
         if missing {
-            let what = "the git directories of the last scan".to_string();
-            return Err(stepback_store::StoreError::Corrupt { what }.into());
+            let description = "the git directories of the last scan".to_string();
+            return Err(stepback_store::StoreError::Corrupt { what: description }.into());
         }
         if repositories.is_empty() {
             return Ok(None);
@@ -286,17 +287,17 @@ impl Assembly<'_> {
     /// The next stat cache: every directory that has a tree, the root first.
     pub(super) fn build_cache(&self, budget: Budget) -> Builder {
         let mut builder = Builder::like(self.old, budget);
-        let kept: Vec<(u32, Hash)> = (self.dirs.iter())
+        let kept_dirs: Vec<(u32, Hash)> = (self.dirs.iter())
             .filter_map(|dir| match self.built[dir.id as usize] {
                 Some(DirResult::Tree(tree)) => Some((dir.id, tree)),
                 _ => None,
             })
             .collect();
         let mut number = vec![NONE; self.dirs.len()];
-        for (at, (id, _)) in kept.iter().enumerate() {
-            number[*id as usize] = at as u32;
+        for (index, (id, _)) in kept_dirs.iter().enumerate() {
+            number[*id as usize] = index as u32;
         }
-        for (id, tree) in kept {
+        for (id, tree) in kept_dirs {
             let dir = &self.dirs[id as usize];
             let cached = self.old.and_then(|old| old.dir(dir.old));
             match (&dir.listing, cached) {
@@ -306,7 +307,7 @@ impl Assembly<'_> {
                     });
                 }
                 (Listing::Same, Some(cached)) => {
-                    for entry in (0..cached.len()).filter_map(|at| cached.entry(at)) {
+                    for entry in (0..cached.len()).filter_map(|index| cached.entry(index)) {
                         let child = if entry.kind == CachedKind::Dir {
                             self.walked_dir(entry.aux)
                         } else {
@@ -338,7 +339,7 @@ impl Assembly<'_> {
     /// Whether every subdirectory still is a directory with the same times, which are as reliable as before: then its
     /// cached entries can be copied as they are.
     pub(super) fn children_as_cached(&self, cached: &statcache::Dir<'_>) -> bool {
-        (0..cached.len()).filter_map(|at| cached.entry(at)).all(|entry| {
+        (0..cached.len()).filter_map(|index| cached.entry(index)).all(|entry| {
             entry.kind != CachedKind::Dir || {
                 let child = self.walked_dir(entry.aux);
                 let walked = self.dirs.get(child as usize);

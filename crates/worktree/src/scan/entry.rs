@@ -52,7 +52,7 @@ pub(super) fn reason_from(aux: u32) -> Option<SkipReason> {
 }
 
 pub(super) fn reason_number(reason: SkipReason) -> u32 {
-    REASONS.iter().position(|known| *known == reason).unwrap_or(0) as u32
+    REASONS.iter().position(|candidate| *candidate == reason).unwrap_or(0) as u32
 }
 
 /// A large file to be stored after the walk.
@@ -138,13 +138,14 @@ impl<'s, 'a> Examiner<'s, 'a> {
         if dir.git_place().is_some_and(|place| git::is_transient(place, name)) {
             return Ok(ExamineResult::Gone);
         }
-        let (at, known) = cached.unzip();
-        let same = || Ok(ExamineResult::Same(at.unwrap_or(0) as u32));
+        let (index, cached_entry) = cached.unzip();
+        let same_as_cached = || Ok(ExamineResult::Same(index.unwrap_or(0) as u32));
         if let Some(reason) = skip_reason(kind) {
-            let unchanged = known
-                .is_some_and(|known| known.kind == CachedKind::Skipped && known.aux == reason_number(reason));
+            let unchanged = cached_entry.is_some_and(|cached_entry| {
+                cached_entry.kind == CachedKind::Skipped && cached_entry.aux == reason_number(reason)
+            });
             return if unchanged {
-                same()
+                same_as_cached()
             } else {
                 Ok(ExamineResult::New(skipped_entry(name, Stat::default(), reason)))
             };
@@ -157,34 +158,34 @@ impl<'s, 'a> Examiner<'s, 'a> {
             }
             Err(errno) => return Err(WorktreeError::io("look at", &dir.path().join(name))(errno.into())),
         };
-        let found = to_stat(&stat);
+        let stat_now = to_stat(&stat);
         // A watcher sees a write through another name only where that name is.
         let linked = stat.st_nlink > 1 && dir.area != DirKind::Objects;
         if linked {
             self.unsettled = true;
-            if known.is_none_or(|known| known.flags & LINKED == 0) {
+            if cached_entry.is_none_or(|cached_entry| cached_entry.flags & LINKED == 0) {
                 self.shared.newly_linked.store(true, Ordering::Relaxed);
             }
         }
-        if let Some(known) = &known
-            && known.stat == found
-            && known.flags & RACY == 0
-            && known.kind != CachedKind::Dir
-            && known.aux != reason_number(SkipReason::Unstable)
-            && !self.fits_again(known)
-            && self.still_believed(dir, known)?
+        if let Some(cached_entry) = &cached_entry
+            && cached_entry.stat == stat_now
+            && cached_entry.flags & RACY == 0
+            && cached_entry.kind != CachedKind::Dir
+            && cached_entry.aux != reason_number(SkipReason::Unstable)
+            && !self.fits_again(cached_entry)
+            && self.is_still_valid(dir, cached_entry)?
         {
-            return same();
+            return same_as_cached();
         }
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::RegularFile => {
-                let mut examined = self.examine_regular(dir, name, found, known.as_ref())?;
+                let mut examined = self.examine_regular(dir, name, stat_now, cached_entry.as_ref())?;
                 if linked && let ExamineResult::New(entry) | ExamineResult::Large(entry, _) = &mut examined {
                     entry.flags |= LINKED;
                 }
                 Ok(examined)
             }
-            FileType::Symlink => Ok(self.examine_symlink(dir, name, found)),
+            FileType::Symlink => Ok(self.examine_symlink(dir, name, stat_now)),
             FileType::Directory => Ok(ExamineResult::IsDir),
             other => {
                 let reason = skip_reason(other).unwrap_or(SkipReason::Device);
@@ -194,34 +195,41 @@ impl<'s, 'a> Examiner<'s, 'a> {
     }
 
     /// Whether a cached entry whose `stat` is unchanged may be used as it is.
-    fn still_believed(&self, dir: &Arc<DirNode>, known: &CachedEntry<'_>) -> Result<bool, WorktreeError> {
+    fn is_still_valid(
+        &self,
+        dir: &Arc<DirNode>,
+        cached_entry: &CachedEntry<'_>,
+    ) -> Result<bool, WorktreeError> {
         if self.shared.trust == CacheTrust::HashesOnly && dir.area == DirKind::Work {
-            let verdict = dir.own_verdict(known.name, false);
-            let over_budget =
-                known.kind == CachedKind::Skipped && known.aux == reason_number(SkipReason::Budget);
+            let verdict = dir.own_verdict(cached_entry.name, false);
+            let over_budget = cached_entry.kind == CachedKind::Skipped
+                && cached_entry.aux == reason_number(SkipReason::Budget);
             if verdict == RuleVerdict::In && over_budget {
                 return Ok(false);
             }
-            let out = verdict == RuleVerdict::Out;
-            let is_out = known.kind == CachedKind::Skipped && known.aux == reason_number(SkipReason::Rule);
-            let ignored = dir.is_ignored(known.name, false);
-            if out != is_out || ignored != (known.flags & IGNORED != 0) {
+            let is_excluded = verdict == RuleVerdict::Out;
+            let is_out = cached_entry.kind == CachedKind::Skipped
+                && cached_entry.aux == reason_number(SkipReason::Rule);
+            let ignored = dir.is_ignored(cached_entry.name, false);
+            if is_excluded != is_out || ignored != (cached_entry.flags & IGNORED != 0) {
                 return Ok(false);
             }
         }
         if self.shared.confirm {
-            let object = match known.kind {
+            let object = match cached_entry.kind {
                 CachedKind::Whole => ObjectKind::Blob,
                 CachedKind::Chunked => ObjectKind::List,
                 // The vault is swept together with the objects.
                 CachedKind::Vaulted => {
-                    let key = git::vault_name(&dir.name, known.name);
+                    let key = git::vault_name(&dir.name, cached_entry.name);
                     let vault = self.shared.scan.vault;
-                    return Ok(key.zip(vault).is_some_and(|(key, vault)| vault.has(&key, known.stat.size)));
+                    return Ok(key
+                        .zip(vault)
+                        .is_some_and(|(key, vault)| vault.has(&key, cached_entry.stat.size)));
                 }
                 CachedKind::Dir | CachedKind::Symlink | CachedKind::Skipped => return Ok(true),
             };
-            return Ok(self.shared.batch.contains(object, known.hash)?);
+            return Ok(self.shared.batch.contains(object, cached_entry.hash)?);
         }
         Ok(true)
     }
@@ -230,26 +238,28 @@ impl<'s, 'a> Examiner<'s, 'a> {
         &mut self,
         dir: &Arc<DirNode>,
         name: &[u8],
-        found: Stat,
-        known: Option<&CachedEntry<'_>>,
+        stat_now: Stat,
+        cached_entry: Option<&CachedEntry<'_>>,
     ) -> Result<ExamineResult, WorktreeError> {
-        let previous = known.filter(|known| matches!(known.kind, CachedKind::Whole | CachedKind::Chunked));
+        let previous = cached_entry
+            .filter(|cached_entry| matches!(cached_entry.kind, CachedKind::Whole | CachedKind::Chunked));
         let mut flags = 0;
         match dir.area {
             DirKind::Work => {
                 let verdict = dir.own_verdict(name, false);
                 if verdict == RuleVerdict::Out {
-                    return Ok(ExamineResult::New(skipped_entry(name, found, SkipReason::Rule)));
+                    return Ok(ExamineResult::New(skipped_entry(name, stat_now, SkipReason::Rule)));
                 }
                 if dir.is_ignored(name, false) {
                     flags |= IGNORED;
-                    let counted = |known: &&CachedEntry<'_>| {
-                        known.flags & IGNORED != 0
-                            && matches!(known.kind, CachedKind::Whole | CachedKind::Chunked)
+                    let was_counted = |cached_entry: &&CachedEntry<'_>| {
+                        cached_entry.flags & IGNORED != 0
+                            && matches!(cached_entry.kind, CachedKind::Whole | CachedKind::Chunked)
                     };
-                    let before = known.filter(counted).map_or(0, |known| known.stat.size);
-                    if verdict != RuleVerdict::In && !self.within_budget(found.size, before) {
-                        let mut entry = skipped_entry(name, found, SkipReason::Budget);
+                    let old_size =
+                        cached_entry.filter(was_counted).map_or(0, |cached_entry| cached_entry.stat.size);
+                    if verdict != RuleVerdict::In && !self.within_budget(stat_now.size, old_size) {
+                        let mut entry = skipped_entry(name, stat_now, SkipReason::Budget);
                         entry.flags |= IGNORED;
                         return Ok(ExamineResult::New(entry));
                     }
@@ -257,15 +267,17 @@ impl<'s, 'a> Examiner<'s, 'a> {
             }
             DirKind::Objects => {
                 if let Some(key) = git::vault_name(&dir.name, name) {
-                    return self.examine_object(dir, name, found, previous, &key);
+                    return self.examine_object(dir, name, stat_now, previous, &key);
                 }
             }
             DirKind::Git => {}
         }
-        if found.size > DEFER_ABOVE_BYTES {
-            let old = previous.filter(|known| known.kind == CachedKind::Chunked).map(|known| known.hash);
+        if stat_now.size > DEFER_ABOVE_BYTES {
+            let old = previous
+                .filter(|cached_entry| cached_entry.kind == CachedKind::Chunked)
+                .map(|cached_entry| cached_entry.hash);
             return Ok(ExamineResult::Large(
-                self.entry(name, CachedKind::Chunked, found, NO_HASH, flags),
+                self.entry(name, CachedKind::Chunked, stat_now, NO_HASH, flags),
                 old,
             ));
         }
@@ -273,14 +285,14 @@ impl<'s, 'a> Examiner<'s, 'a> {
     }
 
     /// Counts an ignored file against the budget; returns `false` if it does not fit any more.
-    fn within_budget(&self, size: u64, before: u64) -> bool {
+    fn within_budget(&self, size: u64, old_size: u64) -> bool {
         let budget = &self.shared.scan.budget;
         let (used, total) = if size <= rules::SMALL {
             (&self.shared.ignored_bytes[0], budget.small_total)
         } else {
             (&self.shared.ignored_bytes[1], budget.large_total)
         };
-        let added = size.saturating_sub(before);
+        let added = size.saturating_sub(old_size);
         if size > budget.file || used.fetch_add(added, Ordering::Relaxed) + added > total {
             used.fetch_sub(if size > budget.file { 0 } else { added }, Ordering::Relaxed);
             return false;
@@ -289,14 +301,14 @@ impl<'s, 'a> Examiner<'s, 'a> {
     }
 
     /// Whether a file that was over the budget would fit now, because others were removed.
-    fn fits_again(&self, known: &CachedEntry<'_>) -> bool {
+    fn fits_again(&self, cached_entry: &CachedEntry<'_>) -> bool {
         let budget = &self.shared.scan.budget;
-        let size = known.stat.size;
+        let size = cached_entry.stat.size;
         let (class, total) =
             if size <= rules::SMALL { (0, budget.small_total) } else { (1, budget.large_total) };
-        known.kind == CachedKind::Skipped
-            && known.aux == reason_number(SkipReason::Budget)
-            && known.flags & IGNORED != 0
+        cached_entry.kind == CachedKind::Skipped
+            && cached_entry.aux == reason_number(SkipReason::Budget)
+            && cached_entry.flags & IGNORED != 0
             && size <= budget.file
             && self.shared.ignored_bytes[class].load(Ordering::Relaxed).saturating_add(size) <= total
     }
@@ -311,7 +323,7 @@ impl<'s, 'a> Examiner<'s, 'a> {
     ) -> Result<ExamineResult, WorktreeError> {
         let fail = |error: io::Error| WorktreeError::io("read", &dir.path().join(name))(error);
         for _ in 0..ATTEMPTS {
-            let (file, before) = match open_regular(dir, name) {
+            let (file, stat_before) = match open_regular(dir, name) {
                 OpenResult::File(file, stat) => (file, stat),
                 OpenResult::Gone => return Ok(ExamineResult::Gone),
                 OpenResult::Unreadable(stat) => {
@@ -321,20 +333,20 @@ impl<'s, 'a> Examiner<'s, 'a> {
                 OpenResult::Failed(error) => return Err(fail(error)),
             };
             self.shared.hashed.fetch_add(1, Ordering::Relaxed);
-            let mut stored = self.store_content(&file, before.size, previous);
+            let mut stored = self.store_content(&file, stat_before.size, previous);
             // A write that began before the first `stat` and still goes on changes no time: only a second read can detect
             // it.
             if let Ok(first) = stored
-                && is_fresh(&before)
+                && is_fresh(&stat_before)
             {
-                stored = match self.store_content(&file, before.size, previous) {
+                stored = match self.store_content(&file, stat_before.size, previous) {
                     Ok(second) if second != first => continue,
                     other => other,
                 };
             }
             match stored {
-                Ok((kind, hash)) if is_unchanged(&file, &before) => {
-                    return Ok(ExamineResult::New(self.entry(name, kind, before, hash, flags)));
+                Ok((kind, hash)) if is_unchanged(&file, &stat_before) => {
+                    return Ok(ExamineResult::New(self.entry(name, kind, stat_before, hash, flags)));
                 }
                 Ok(_) => {}
                 Err(ChunkError::Read(error)) if error.kind() == io::ErrorKind::UnexpectedEof => {}
@@ -354,7 +366,9 @@ impl<'s, 'a> Examiner<'s, 'a> {
         if size <= WHOLE_LIMIT {
             return self.store_whole(file, size, previous).map(|hash| (CachedKind::Whole, hash));
         }
-        let old = previous.filter(|known| known.kind == CachedKind::Chunked).map(|known| known.hash);
+        let old = previous
+            .filter(|cached_entry| cached_entry.kind == CachedKind::Chunked)
+            .map(|cached_entry| cached_entry.hash);
         content::store_chunked(file, size, old, self.shared.source, self.shared.batch, 1)
             .map(|hash| (CachedKind::Chunked, hash))
     }
@@ -370,7 +384,9 @@ impl<'s, 'a> Examiner<'s, 'a> {
         }
         let bytes = &mut self.buffer[..size as usize];
         file.read_exact_at(bytes, 0)?;
-        let similar = previous.filter(|known| known.kind == CachedKind::Whole).map(|known| known.hash);
+        let similar = previous
+            .filter(|cached_entry| cached_entry.kind == CachedKind::Whole)
+            .map(|cached_entry| cached_entry.hash);
         Ok(self.shared.batch.write(ObjectKind::Blob, bytes, similar)?)
     }
 
@@ -405,16 +421,17 @@ impl<'s, 'a> Examiner<'s, 'a> {
         cached: Option<&Dir<'_>>,
         next_id: &AtomicU32,
     ) -> ExaminedDir {
-        let at = cached.and_then(|cached| cached.find(name));
-        let known = at.and_then(|at| cached.and_then(|cached| cached.entry(at)));
-        let at = at.map(|at| at as u32);
+        let index = cached.and_then(|cached| cached.find(name));
+        let cached_entry = index.and_then(|index| cached.and_then(|cached| cached.entry(index)));
+        let index = index.map(|index| index as u32);
         let trusted = self.shared.trust == CacheTrust::Decisions;
         if area == DirKind::Work {
-            let known_out = known
+            let known_out = cached_entry
                 .as_ref()
-                .filter(|known| known.kind == CachedKind::Skipped)
-                .and_then(|known| reason_from(known.aux));
-            let known_in = known.as_ref().is_some_and(|known| known.kind == CachedKind::Dir);
+                .filter(|cached_entry| cached_entry.kind == CachedKind::Skipped)
+                .and_then(|cached_entry| reason_from(cached_entry.aux));
+            let known_in =
+                cached_entry.as_ref().is_some_and(|cached_entry| cached_entry.kind == CachedKind::Dir);
             let reason = if trusted && known_out == Some(SkipReason::Rule) {
                 known_out
             } else if trusted && known_in && !rules::is_heavy(dir.fd.as_fd(), name) {
@@ -423,43 +440,52 @@ impl<'s, 'a> Examiner<'s, 'a> {
                 dir.leave_out(name)
             };
             if let Some(reason) = reason {
-                let same_at = at.filter(|_| known_out == Some(reason));
+                let same_at = index.filter(|_| known_out == Some(reason));
                 return ExaminedDir::Skipped { same_at, entry: skipped_entry(name, Stat::default(), reason) };
             }
         }
-        let old =
-            known.as_ref().filter(|known| known.kind == CachedKind::Dir).map_or(NONE, |known| known.aux);
+        let old = cached_entry
+            .as_ref()
+            .filter(|cached_entry| cached_entry.kind == CachedKind::Dir)
+            .map_or(NONE, |cached_entry| cached_entry.aux);
         // A pack is large and there are few: notice when one is written to in place.
         let may_pass = area == DirKind::Objects && name != b"pack" && !self.shared.scan.check_objects;
         if may_pass
             && !self.shared.confirm
             && old != NONE
-            && let (Some(at), Some(known)) = (at, &known)
-            && let Some(stat) = self.unchanged_stat(dir, name, known)
+            && let (Some(index), Some(cached_entry)) = (index, &cached_entry)
+            && let Some(stat) = self.unchanged_stat(dir, name, cached_entry)
         {
             let id = next_id.fetch_add(1, Ordering::Relaxed);
-            return ExaminedDir::Untouched { at, id, old, stat };
+            return ExaminedDir::Untouched { at: index, id, old, stat };
         }
         let id = next_id.fetch_add(1, Ordering::Relaxed);
         let mut entry = self.entry(name, CachedKind::Dir, Stat::default(), NO_HASH, 0);
         entry.aux = id;
-        let old_stat = known.filter(|known| old != NONE && known.flags & RACY == 0).map(|known| known.stat);
-        ExaminedDir::Walk { same_at: at.filter(|_| old != NONE), entry, old, old_stat }
+        let old_stat = cached_entry
+            .filter(|cached_entry| old != NONE && cached_entry.flags & RACY == 0)
+            .map(|cached_entry| cached_entry.stat);
+        ExaminedDir::Walk { same_at: index.filter(|_| old != NONE), entry, old, old_stat }
     }
 
     /// The directory's `stat` if it is unchanged. Objects are only ever added or removed, which changes their directory's
     /// times.
-    fn unchanged_stat(&self, dir: &Arc<DirNode>, name: &[u8], known: &CachedEntry<'_>) -> Option<Stat> {
+    fn unchanged_stat(
+        &self,
+        dir: &Arc<DirNode>,
+        name: &[u8],
+        cached_entry: &CachedEntry<'_>,
+    ) -> Option<Stat> {
         let stat = rustix::fs::statat(&dir.fd, OsStr::from_bytes(name), AtFlags::SYMLINK_NOFOLLOW).ok()?;
-        let found = to_stat(&stat);
-        let flat = self.shared.old?.dir(known.aux).is_some_and(|cached| {
-            (0..cached.len()).all(|at| {
+        let stat_now = to_stat(&stat);
+        let flat = self.shared.old?.dir(cached_entry.aux).is_some_and(|cached| {
+            (0..cached.len()).all(|index| {
                 cached
-                    .entry(at)
+                    .entry(index)
                     .is_some_and(|entry| entry.kind != CachedKind::Dir && entry.flags & DAMAGED == 0)
             })
         });
-        (flat && known.flags & RACY == 0 && found == known.stat).then_some(found)
+        (flat && cached_entry.flags & RACY == 0 && stat_now == cached_entry.stat).then_some(stat_now)
     }
 }
 
@@ -470,7 +496,7 @@ pub(super) fn store_large(
 ) -> Result<Option<OutEntry>, WorktreeError> {
     let fail = |error: io::Error| WorktreeError::io("read", &large.node.path().join(&large.name))(error);
     for _ in 0..ATTEMPTS {
-        let (file, before) = match open_regular(&large.node, &large.name) {
+        let (file, stat_before) = match open_regular(&large.node, &large.name) {
             OpenResult::File(file, stat) => (file, stat),
             OpenResult::Gone => return Ok(None),
             OpenResult::Unreadable(stat) => {
@@ -479,17 +505,24 @@ pub(super) fn store_large(
             OpenResult::Changed => continue,
             OpenResult::Failed(error) => return Err(fail(error)),
         };
-        if is_fresh(&before) {
+        if is_fresh(&stat_before) {
             // Another process may be writing it right now. Waiting a moment costs less than reading it twice.
             std::thread::sleep(std::time::Duration::from_nanos(RACY_MARGIN as u64));
             continue;
         }
         shared.hashed.fetch_add(1, Ordering::Relaxed);
         let threads = shared.scan.threads.max(1);
-        match content::store_chunked(&file, before.size, large.old, shared.source, shared.batch, threads) {
-            Ok(hash) if is_unchanged(&file, &before) => {
+        match content::store_chunked(&file, stat_before.size, large.old, shared.source, shared.batch, threads)
+        {
+            Ok(hash) if is_unchanged(&file, &stat_before) => {
                 let examiner = Examiner::new(shared);
-                return Ok(Some(examiner.entry(&large.name, CachedKind::Chunked, before, hash, large.flags)));
+                return Ok(Some(examiner.entry(
+                    &large.name,
+                    CachedKind::Chunked,
+                    stat_before,
+                    hash,
+                    large.flags,
+                )));
             }
             Ok(_) => {}
             Err(ChunkError::Read(error)) if error.kind() == io::ErrorKind::UnexpectedEof => {}
@@ -530,8 +563,8 @@ pub(super) fn open_regular(dir: &DirNode, name: &[u8]) -> OpenResult {
     }
 }
 
-fn is_unchanged(file: &File, before: &Stat) -> bool {
-    rustix::fs::fstat(file).is_ok_and(|stat| to_stat(&stat) == *before)
+fn is_unchanged(file: &File, stat_before: &Stat) -> bool {
+    rustix::fs::fstat(file).is_ok_and(|stat| to_stat(&stat) == *stat_before)
 }
 
 /// Why something of this type is not stored; `None` if it is.
@@ -545,11 +578,11 @@ pub(super) fn skip_reason(kind: FileType) -> Option<SkipReason> {
 }
 
 /// The type of a cached entry that was skipped for its type.
-pub(super) fn special_type(known: &CachedEntry<'_>) -> Option<FileType> {
-    if known.kind != CachedKind::Skipped {
+pub(super) fn special_type(cached_entry: &CachedEntry<'_>) -> Option<FileType> {
+    if cached_entry.kind != CachedKind::Skipped {
         return None;
     }
-    match reason_from(known.aux)? {
+    match reason_from(cached_entry.aux)? {
         SkipReason::Fifo => Some(FileType::Fifo),
         SkipReason::Socket => Some(FileType::Socket),
         _ => None,

@@ -91,28 +91,28 @@ pub(super) struct Visit {
     pub look: bool,
     /// So is everything below it.
     pub whole: bool,
-    below: BTreeMap<Vec<u8>, Visit>,
+    children: BTreeMap<Vec<u8>, Visit>,
 }
 
 /// A directory whose entries are examined, but no known directory below it.
-pub(super) static LOOK: Visit = Visit { look: true, whole: false, below: BTreeMap::new() };
+pub(super) static LOOK: Visit = Visit { look: true, whole: false, children: BTreeMap::new() };
 
 impl Visit {
     pub(super) fn add(&mut self, path: &RelPath, whole: bool) {
-        let mut at = self;
+        let mut visit = self;
         for name in path.components() {
-            at = at.below.entry(name.to_vec()).or_default();
+            visit = visit.children.entry(name.to_vec()).or_default();
         }
-        at.look = true;
-        at.whole |= whole;
+        visit.look = true;
+        visit.whole |= whole;
     }
 
     pub(super) fn child(&self, name: &[u8]) -> Option<&Self> {
-        self.below.get(name)
+        self.children.get(name)
     }
 
     pub(super) fn names(&self) -> impl Iterator<Item = &[u8]> {
-        self.below.keys().map(Vec::as_slice)
+        self.children.keys().map(Vec::as_slice)
     }
 }
 

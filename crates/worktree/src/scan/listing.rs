@@ -45,16 +45,16 @@ impl CollectedEntries {
     /// nothing, if one of those is not a directory according to the cache.
     pub fn pass(&mut self, cached: &Dir<'_>, visit: &Visit) -> bool {
         let is_dir = |name: &[u8]| {
-            let known = cached.find(name).and_then(|at| cached.entry(at));
-            known.is_some_and(|known| known.kind == CachedKind::Dir)
+            let entry = cached.find(name).and_then(|index| cached.entry(index));
+            entry.is_some_and(|entry| entry.kind == CachedKind::Dir)
         };
         if !visit.names().all(is_dir) {
             return false;
         }
-        for at in 0..cached.len() {
-            match cached.entry(at) {
-                Some(known) if known.kind == CachedKind::Dir => self.subdirs.push(known.name.to_vec()),
-                _ => self.same.push(at as u32),
+        for index in 0..cached.len() {
+            match cached.entry(index) {
+                Some(entry) if entry.kind == CachedKind::Dir => self.subdirs.push(entry.name.to_vec()),
+                _ => self.same.push(index as u32),
             }
         }
         true
@@ -78,23 +78,24 @@ impl CollectedEntries {
         examiner: &mut Examiner<'_, '_>,
         harvest: &mut ThreadResult,
     ) -> Result<(), WorktreeError> {
-        for at in 0..cached.len() {
-            let Some(known) = cached.entry(at) else { continue };
-            if known.kind == CachedKind::Dir {
-                self.subdirs.push(known.name.to_vec());
+        for index in 0..cached.len() {
+            let Some(cached_entry) = cached.entry(index) else { continue };
+            if cached_entry.kind == CachedKind::Dir {
+                self.subdirs.push(cached_entry.name.to_vec());
                 continue;
             }
             if node.area == DirKind::Work
                 && node.parent.is_some()
-                && rules::marks_cache(node.fd.as_fd(), known.name)
+                && rules::marks_cache(node.fd.as_fd(), cached_entry.name)
             {
                 self.is_cache = node.own_verdict_of_self() != RuleVerdict::In;
             }
             // An entry that was skipped before its type was known gets examined.
-            let kind = super::entry::special_type(&known).unwrap_or(FileType::Unknown);
-            let examined = examiner.examine_known(node, known.name, kind, Some((at, known)))?;
-            warn_again(node, &examined, Some(&known), harvest);
-            self.add_examined(known.name, examined, dir, node, harvest);
+            let kind = super::entry::special_type(&cached_entry).unwrap_or(FileType::Unknown);
+            let examined =
+                examiner.examine_known(node, cached_entry.name, kind, Some((index, cached_entry)))?;
+            warn_again(node, &examined, Some(&cached_entry), harvest);
+            self.add_examined(cached_entry.name, examined, dir, node, harvest);
         }
         Ok(())
     }
@@ -133,12 +134,12 @@ impl CollectedEntries {
             {
                 self.is_cache = node.own_verdict_of_self() != RuleVerdict::In;
             }
-            let known = cached.and_then(|cached| {
-                let at = cached.find(name)?;
-                Some((at, cached.entry(at)?))
+            let cached_entry = cached.and_then(|cached| {
+                let index = cached.find(name)?;
+                Some((index, cached.entry(index)?))
             });
-            let examined = examiner.examine_known(node, name, kind, known)?;
-            warn_again(node, &examined, known.as_ref().map(|(_, known)| known), harvest);
+            let examined = examiner.examine_known(node, name, kind, cached_entry)?;
+            warn_again(node, &examined, cached_entry.as_ref().map(|(_, cached_entry)| cached_entry), harvest);
             self.add_examined(name, examined, dir, node, harvest);
         }
         Ok(())
@@ -193,16 +194,16 @@ impl CollectedEntries {
         let numbers: HashMap<u32, u32> = self.dirs.into_iter().collect();
         let mut entries = self.news;
         entries.reserve(self.same.len());
-        for at in self.same {
+        for index in self.same {
             // Positions come from this very directory, so the entry exists.
-            let Some(entry) = cached.entry(at as usize) else { continue };
+            let Some(entry) = cached.entry(index as usize) else { continue };
             entries.push(OutEntry {
                 name: entry.name.to_vec(),
                 kind: entry.kind,
                 flags: entry.flags & !RACY,
                 stat: entry.stat,
                 hash: entry.hash,
-                aux: numbers.get(&at).copied().unwrap_or(entry.aux),
+                aux: numbers.get(&index).copied().unwrap_or(entry.aux),
                 target: entry.target.to_vec(),
             });
         }
@@ -212,8 +213,8 @@ impl CollectedEntries {
     /// A rule file that was cached and is not the same now was changed or deleted.
     fn note_lost_rules(&self, cached: &Dir<'_>, shared: &WalkState<'_>) {
         for name in [rules::RULE_FILE, rules::GIT_RULE_FILE] {
-            if let Some(at) = cached.find(name)
-                && !self.same.contains(&(at as u32))
+            if let Some(index) = cached.find(name)
+                && !self.same.contains(&(index as u32))
             {
                 shared.rules_changed.store(true, Ordering::Relaxed);
             }
@@ -229,13 +230,13 @@ impl CollectedEntries {
 fn warn_again(
     node: &DirNode,
     examined: &ExamineResult,
-    known: Option<&CachedEntry<'_>>,
+    cached_entry: Option<&CachedEntry<'_>>,
     harvest: &mut ThreadResult,
 ) {
-    if let (ExamineResult::Same(_), Some(known)) = (examined, known)
-        && known.flags & DAMAGED != 0
+    if let (ExamineResult::Same(_), Some(cached_entry)) = (examined, cached_entry)
+        && cached_entry.flags & DAMAGED != 0
     {
-        harvest.troubles.push(damaged_object(node, known.name));
+        harvest.troubles.push(damaged_object(node, cached_entry.name));
     }
 }
 

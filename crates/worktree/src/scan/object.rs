@@ -27,16 +27,16 @@ impl Examiner<'_, '_> {
         &mut self,
         dir: &Arc<DirNode>,
         name: &[u8],
-        found: Stat,
+        stat_now: Stat,
         previous: Option<&CachedEntry<'_>>,
         key: &[u8],
     ) -> Result<ExamineResult, WorktreeError> {
-        let skipped = |reason| Ok(ExamineResult::New(skipped_entry(name, found, reason)));
+        let skipped = |reason| Ok(ExamineResult::New(skipped_entry(name, stat_now, reason)));
         let mut flags = 0;
         if let Some(vault) = self.shared.scan.vault.filter(|_| !git::is_loose(key)) {
             match vault.keep(dir.fd.as_fd(), name, key, self.shared.scan.budget.git_copy) {
                 Ok(Kept::Yes) => {
-                    let stat = stat_after_link(dir, name, found);
+                    let stat = stat_after_link(dir, name, stat_now);
                     return Ok(ExamineResult::New(self.entry(name, CachedKind::Vaulted, stat, NO_HASH, 0)));
                 }
                 Ok(Kept::OverBudget) => return skipped(SkipReason::Budget),
@@ -58,9 +58,11 @@ impl Examiner<'_, '_> {
                 OpenResult::Changed | OpenResult::Failed(_) => return skipped(SkipReason::Unstable),
             }
         }
-        if found.size > DEFER_ABOVE_BYTES {
-            let old = previous.filter(|known| known.kind == CachedKind::Chunked).map(|known| known.hash);
-            let entry = self.entry(name, CachedKind::Chunked, found, NO_HASH, flags);
+        if stat_now.size > DEFER_ABOVE_BYTES {
+            let old = previous
+                .filter(|cached_entry| cached_entry.kind == CachedKind::Chunked)
+                .map(|cached_entry| cached_entry.hash);
+            let entry = self.entry(name, CachedKind::Chunked, stat_now, NO_HASH, flags);
             return Ok(ExamineResult::Large(entry, old));
         }
         self.store_file(dir, name, previous, flags)
@@ -68,8 +70,8 @@ impl Examiner<'_, '_> {
 }
 
 /// The `stat` of a kept file. A link, which only large files get, changes the status change time and nothing else.
-fn stat_after_link(dir: &DirNode, name: &[u8], found: Stat) -> Stat {
+fn stat_after_link(dir: &DirNode, name: &[u8], stat_before: Stat) -> Stat {
     let now = rustix::fs::statat(&dir.fd, OsStr::from_bytes(name), AtFlags::SYMLINK_NOFOLLOW);
-    let now = now.map_or(found, |stat| to_stat(&stat));
-    if (Stat { ctime: found.ctime, ..now }) == found { now } else { found }
+    let now = now.map_or(stat_before, |stat| to_stat(&stat));
+    if (Stat { ctime: stat_before.ctime, ..now }) == stat_before { now } else { stat_before }
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use rustix::fs::{Dir, Mode, OFlags};
 use stepback_store::ObjectBatch;
 
-use crate::anchored_path::Beneath;
+use crate::anchored_path::AnchoredDir;
 use crate::git;
 use crate::rules::Budget;
 use crate::vault::{Kept, Vault};
@@ -16,15 +16,15 @@ use stepback_model::path::RelPath;
 /// what the packs do not provide is stored.
 pub(super) fn offer(root: &Path, vault: &Vault, budget: &Budget, batch: &dyn ObjectBatch) {
     let Ok(path) = RelPath::parse(".git/objects/pack") else { return };
-    let Ok(dir) = Beneath::open(root).and_then(|mut beneath| beneath.dir(&path)) else { return };
+    let Ok(dir) = AnchoredDir::open(root).and_then(|mut anchor| anchor.dir(&path)) else { return };
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let Ok(listing) = rustix::fs::openat(&dir, ".", flags, Mode::empty()).and_then(Dir::new) else { return };
     let names: Vec<Vec<u8>> =
         listing.filter_map(|entry| Some(entry.ok()?.file_name().to_bytes().to_vec())).collect();
     let keep = |name: &[u8]| {
         let key = git::vault_name(b"pack", name)?;
-        let kept = vault.keep(dir.as_fd(), name, &key, budget.git_copy).ok()?;
-        (kept == Kept::Yes).then_some(key)
+        let result = vault.keep(dir.as_fd(), name, &key, budget.git_copy).ok()?;
+        (result == Kept::Yes).then_some(key)
     };
     let mut packs = Vec::new();
     for name in names {

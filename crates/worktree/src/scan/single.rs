@@ -10,7 +10,7 @@ use stepback_model::path::RelPath;
 use stepback_model::tree::{Content, MODE_MASK, SkipReason, TreeNode};
 use stepback_store::ObjectBatch;
 
-use crate::anchored_path::{Beneath, Identity, open_file};
+use crate::anchored_path::{AnchoredDir, Identity, open_file};
 use crate::content::{self, ChunkError, WHOLE_LIMIT};
 use crate::error::WorktreeError;
 use crate::scan::entry::skip_reason;
@@ -28,7 +28,7 @@ pub enum Single {
 
 /// Examines single paths.
 pub struct Looker<'a> {
-    beneath: Beneath,
+    anchor: AnchoredDir,
     source: &'a (dyn ObjectSource + Sync),
     batch: &'a dyn ObjectBatch,
 }
@@ -40,15 +40,15 @@ impl<'a> Looker<'a> {
         source: &'a (dyn ObjectSource + Sync),
         batch: &'a dyn ObjectBatch,
     ) -> Result<Self, WorktreeError> {
-        let beneath =
-            Beneath::open(root).map_err(|error| WorktreeError::Root { root: root.to_path_buf(), error })?;
-        Ok(Self { beneath, source, batch })
+        let anchor = AnchoredDir::open(root)
+            .map_err(|error| WorktreeError::Root { root: root.to_path_buf(), error })?;
+        Ok(Self { anchor, source, batch })
     }
 
     /// Examines `path` and stores its content.
     pub fn look(&mut self, path: &RelPath) -> Result<Single, WorktreeError> {
         let fail = |errno: Errno| WorktreeError::io("look at", path)(errno.into());
-        let (dir, name) = match self.beneath.parent(path) {
+        let (dir, name) = match self.anchor.parent(path) {
             Ok(Some(parent)) => parent,
             Ok(None) => return Ok(Single::Dir(0o755)),
             Err(error) => {
@@ -78,7 +78,7 @@ impl<'a> Looker<'a> {
                     return Ok(Single::Node(TreeNode::Skipped { reason }));
                 }
             }
-            let (file, before) = match open_file(&dir, name) {
+            let (file, stat_before) = match open_file(&dir, name) {
                 Ok(opened) => opened,
                 Err(Errno::ACCESS) => {
                     return Ok(Single::Node(TreeNode::Skipped { reason: SkipReason::Unreadable }));
@@ -86,7 +86,7 @@ impl<'a> Looker<'a> {
                 Err(Errno::NOENT | Errno::INVAL | Errno::LOOP) => continue,
                 Err(errno) => return Err(fail(errno)),
             };
-            let size = before.st_size as u64;
+            let size = stat_before.st_size as u64;
             let stored = if size > WHOLE_LIMIT {
                 content::store_chunked(&file, size, None, self.source, self.batch, 1).map(Content::Chunked)
             } else {
@@ -97,8 +97,8 @@ impl<'a> Looker<'a> {
             };
             match stored {
                 Ok(content) => {
-                    let after = rustix::fs::fstat(&file).map_err(fail)?;
-                    if Identity::of(&after) == Identity::of(&before) {
+                    let stat_after = rustix::fs::fstat(&file).map_err(fail)?;
+                    if Identity::of(&stat_after) == Identity::of(&stat_before) {
                         return Ok(Single::Node(TreeNode::File { mode, size, content }));
                     }
                 }

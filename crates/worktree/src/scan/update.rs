@@ -21,11 +21,11 @@ impl Assembly<'_> {
         walked: &WalkResult,
         git: Option<Hash>,
     ) -> Option<CacheUpdate> {
-        let before = self.old.map(StatCache::meta);
+        let old_meta = self.old.map(StatCache::meta);
         // Directories whose times differ from the cache make scans list them needlessly, and every scan has to read the
         // overlay: both are worth a new cache.
         let changed = self.changed
-            || before.is_some_and(|meta| meta.git != git)
+            || old_meta.is_some_and(|meta| meta.git != git)
             || self.has_many_outdated_dirs()
             || self.old.is_some_and(|old| !walked.hinted && !old.overlay().is_empty());
         let (form, ignored) = match self.old {
@@ -48,8 +48,8 @@ impl Assembly<'_> {
         let rests = walked.unsettled.len() <= MAX_UNSETTLED_DIRS;
         // Files that do not fit into the budget are found by a full scan, when there may be room.
         let room_may_have_come =
-            ignored.waiting > 0 && before.is_none_or(|before| before.ignored.bytes != ignored.bytes);
-        let full_at = before.filter(|_| walked.hinted).map_or(walked.started, |before| before.full_at);
+            ignored.waiting > 0 && old_meta.is_none_or(|old_meta| old_meta.ignored.bytes != ignored.bytes);
+        let full_at = old_meta.filter(|_| walked.hinted).map_or(walked.started, |old_meta| old_meta.full_at);
         let meta = Meta {
             root: walked.root_id,
             root_stat: root_stat.unwrap_or_default(),
@@ -102,7 +102,7 @@ impl Assembly<'_> {
                         continue;
                     }
                     // Subdirectories that were not even walked are gone.
-                    let entries = (0..cached.len()).filter_map(|at| cached.entry(at));
+                    let entries = (0..cached.len()).filter_map(|index| cached.entry(index));
                     for entry in entries.filter(|entry| entry.kind == CachedKind::Dir) {
                         if self.walked_dir(entry.aux) == NONE {
                             ignored = ignored.minus(old.tally_below(entry.aux, &scan.budget));
@@ -121,23 +121,30 @@ impl Assembly<'_> {
         (overlay, ignored)
     }
 
-    fn set_overlay_dir(&self, overlay: &mut CacheOverlay, dir: &DirOut, at: u32, tree: Hash, number: &[u32]) {
+    fn set_overlay_dir(
+        &self,
+        overlay: &mut CacheOverlay,
+        dir: &DirOut,
+        dir_number: u32,
+        tree: Hash,
+        number: &[u32],
+    ) {
         match &dir.listing {
             Listing::New(entries) => overlay.set(
-                at,
+                dir_number,
                 tree,
                 (entries.iter())
                     .filter_map(|entry| self.cache_entry(&entry.as_cached_entry(), entry.aux, number)),
             ),
             _ => {
                 let Some(cached) = self.old.and_then(|old| old.dir(dir.old)) else { return };
-                let entries = (0..cached.len()).filter_map(|at| cached.entry(at));
+                let entries = (0..cached.len()).filter_map(|dir_number| cached.entry(dir_number));
                 let entries = entries.filter_map(|entry| {
                     let child =
                         if entry.kind == CachedKind::Dir { self.walked_dir(entry.aux) } else { entry.aux };
                     self.cache_entry(&entry, child, number)
                 });
-                overlay.set(at, tree, entries);
+                overlay.set(dir_number, tree, entries);
             }
         }
     }

@@ -96,11 +96,11 @@ pub(super) struct WalkResult {
 impl WalkResult {
     /// How many files and directories were found that the cache did not have.
     pub fn entry_count(&self) -> usize {
-        let found = |dir: &DirOut| match &dir.listing {
+        let count_new = |dir: &DirOut| match &dir.listing {
             Listing::New(entries) => entries.len(),
             _ => 0,
         };
-        self.dirs.iter().map(found).sum()
+        self.dirs.iter().map(count_new).sum()
     }
 }
 
@@ -203,14 +203,14 @@ pub(super) fn walk(
     lock(&shared.queue).tasks.push(first);
 
     // Below a few thousand entries a second thread costs more than it saves.
-    let few = visit.is_some() || old.is_some_and(|cache| cache.entry_count() < 2000);
-    let threads = if few { 1 } else { scan.threads.max(1) };
+    let use_one_thread = visit.is_some() || old.is_some_and(|cache| cache.entry_count() < 2000);
+    let threads = if use_one_thread { 1 } else { scan.threads.max(1) };
     let root_fd = root.as_fd();
     let mut harvests: Vec<ThreadResult> = std::thread::scope(|scope| {
         let others: Vec<_> = (1..threads).map(|_| scope.spawn(|| run_worker(&shared, root_fd))).collect();
         let mut harvests = vec![run_worker(&shared, root_fd)];
         // A panicking thread is a bug; its share of the walk would be missing, so pass the panic on.
-        harvests.extend(others.into_iter().map(|other| match other.join() {
+        harvests.extend(others.into_iter().map(|thread| match thread.join() {
             Ok(harvest) => harvest,
             Err(panic) => std::panic::resume_unwind(panic),
         }));
@@ -285,14 +285,14 @@ fn run_worker(shared: &WalkState<'_>, root: BorrowedFd<'_>) -> ThreadResult {
         let mut queue = lock(&shared.queue);
         queue.open += children.len();
         queue.open -= 1;
-        let more = children.len();
+        let added = children.len();
         queue.tasks.append(&mut children);
         if let Err(failure) = outcome {
             queue.failure.get_or_insert(failure);
         }
-        let over = queue.open == 0 || queue.failure.is_some();
+        let is_over = queue.open == 0 || queue.failure.is_some();
         drop(queue);
-        if over || more > 1 {
+        if is_over || added > 1 {
             shared.wake.notify_all();
         }
     }
@@ -402,35 +402,35 @@ impl<'a> Walker<'_, 'a> {
         for name in std::mem::take(&mut listing.subdirs) {
             let area = node.child_area(&name, has_head);
             match self.examiner.examine_dir(node, &name, area, cached, &self.shared.next_id) {
-                ExaminedDir::Skipped { same_at: Some(at), .. } => listing.same.push(at),
+                ExaminedDir::Skipped { same_at: Some(index), .. } => listing.same.push(index),
                 ExaminedDir::Skipped { same_at: None, entry } => listing.news.push(entry),
                 ExaminedDir::Walk { same_at, entry, old, old_stat } => {
                     let id = entry.aux;
-                    let below = visit.and_then(|visit| visit.child(&name));
-                    let visit = match (visit, below, same_at, old_stat) {
+                    let visit_below = visit.and_then(|visit| visit.child(&name));
+                    let visit = match (visit, visit_below, same_at, old_stat) {
                         // A directory that the cache does not have is scanned as a whole.
                         (None, ..) | (_, _, None, _) => None,
-                        (_, Some(below), ..) => Some(below),
-                        (_, None, Some(at), Some(stat)) if is_now(node, &name, &stat) => {
-                            listing.same.push(at);
-                            listing.dirs.push((at, id));
+                        (_, Some(visit_below), ..) => Some(visit_below),
+                        (_, None, Some(index), Some(stat)) if is_now(node, &name, &stat) => {
+                            listing.same.push(index);
+                            listing.dirs.push((index, id));
                             self.result.dirs.push(DirOut::as_cached(id, old, stat, Listing::Kept));
                             continue;
                         }
                         (_, None, Some(_), _) => Some(&hints::LOOK),
                     };
                     match same_at {
-                        Some(at) => {
-                            listing.same.push(at);
-                            listing.dirs.push((at, id));
+                        Some(index) => {
+                            listing.same.push(index);
+                            listing.dirs.push((index, id));
                         }
                         None => listing.news.push(entry),
                     }
                     children.push(Task { visit, parent: Some(node.clone()), name, area, old, old_stat, id });
                 }
-                ExaminedDir::Untouched { at, id, old, stat } => {
-                    listing.same.push(at);
-                    listing.dirs.push((at, id));
+                ExaminedDir::Untouched { at: index, id, old, stat } => {
+                    listing.same.push(index);
+                    listing.dirs.push((index, id));
                     self.result.dirs.push(DirOut::as_cached(id, old, stat, Listing::Same));
                 }
             }
@@ -441,7 +441,7 @@ impl<'a> Walker<'_, 'a> {
 /// Whether the `stat` of a subdirectory is unchanged.
 fn is_now(dir: &DirNode, name: &[u8], stat: &Stat) -> bool {
     rustix::fs::statat(&dir.fd, OsStr::from_bytes(name), AtFlags::SYMLINK_NOFOLLOW)
-        .is_ok_and(|found| super::entry::to_stat(&found) == *stat)
+        .is_ok_and(|stat_now| super::entry::to_stat(&stat_now) == *stat)
 }
 
 impl DirOut {
@@ -463,8 +463,8 @@ fn store_large(
 ) -> Result<(), WorktreeError> {
     for file in large {
         let stored = super::entry::store_large(shared, &file)?;
-        let Ok(at) = dirs.binary_search_by_key(&file.dir, |dir| dir.id) else { continue };
-        let Listing::New(entries) = &mut dirs[at].listing else { continue };
+        let Ok(index) = dirs.binary_search_by_key(&file.dir, |dir| dir.id) else { continue };
+        let Listing::New(entries) = &mut dirs[index].listing else { continue };
         let Ok(entry) = entries.binary_search_by(|entry| entry.name.cmp(&file.name)) else { continue };
         match stored {
             Some(stored) => {

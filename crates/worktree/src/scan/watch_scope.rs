@@ -65,7 +65,7 @@ impl Territory {
     pub fn visit(
         &self,
         path: &RelPath,
-        found: &mut dyn FnMut(&RelPath, DirTreatment<'_>) -> io::Result<()>,
+        on_dir: &mut dyn FnMut(&RelPath, DirTreatment<'_>) -> io::Result<()>,
     ) -> io::Result<()> {
         // Not kept open: the file system could not be unmounted, and the rules may have changed.
         let fd = open_root(&self.root)?;
@@ -75,19 +75,19 @@ impl Territory {
         }
         let mut node = Arc::new(DirNode::new(None, Vec::new(), fd, DirKind::Work));
         for name in path.components() {
-            let here = node.path();
-            match self.open_if_walked(&node, name, &here.join(name), found)? {
-                Some(below) => node = below,
+            let path_here = node.path();
+            match self.open_if_walked(&node, name, &path_here.join(name), on_dir)? {
+                Some(child) => node = child,
                 None => return Ok(()),
             }
         }
         let mut rest = vec![node];
         let mut buffer = vec![std::mem::MaybeUninit::uninit(); 32 << 10];
         while let Some(node) = rest.pop() {
-            let here = node.path();
-            found(&here, DirTreatment::Walked(node.fd.as_fd()))?;
+            let path_here = node.path();
+            on_dir(&path_here, DirTreatment::Walked(node.fd.as_fd()))?;
             for name in list_subdirectories(&node, &mut buffer)? {
-                rest.extend(self.open_if_walked(&node, &name, &here.join(&name), found)?);
+                rest.extend(self.open_if_walked(&node, &name, &path_here.join(&name), on_dir)?);
             }
         }
         Ok(())
@@ -99,7 +99,7 @@ impl Territory {
         parent: &Arc<DirNode>,
         name: &[u8],
         path: &RelPath,
-        found: &mut dyn FnMut(&RelPath, DirTreatment<'_>) -> io::Result<()>,
+        on_dir: &mut dyn FnMut(&RelPath, DirTreatment<'_>) -> io::Result<()>,
     ) -> io::Result<Option<Arc<DirNode>>> {
         let area = parent.child_area(name, parent.has_head());
         let left_out = if area == DirKind::Work { parent.leave_out(name) } else { None };
@@ -111,7 +111,7 @@ impl Territory {
             Ok(fd) => fd,
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(None),
             Err(Errno::ACCESS | Errno::PERM) => {
-                found(path, DirTreatment::Closed)?;
+                on_dir(path, DirTreatment::Closed)?;
                 return Ok(None);
             }
             Err(errno) => return Err(errno.into()),
@@ -121,7 +121,7 @@ impl Territory {
             return Ok(None);
         }
         if marked {
-            found(path, DirTreatment::Marked(fd.as_fd()))?;
+            on_dir(path, DirTreatment::Marked(fd.as_fd()))?;
             return Ok(None);
         }
         Ok(Some(Arc::new(DirNode::new(Some(parent.clone()), name.to_vec(), fd, area))))

@@ -23,7 +23,7 @@ pub(super) enum Body {
     Parts {
         file: File,
         /// Its range in the file, which is never written to again.
-        within: Range<usize>,
+        range: Range<usize>,
         table: usize,
         groups: Vec<OnceLock<Option<Group>>>,
     },
@@ -38,19 +38,19 @@ pub(super) struct Group {
 }
 
 impl Body {
-    /// The part `within` of the file, which begins with a table of `table` bytes. Nothing is read yet.
-    pub(super) fn new(file: File, within: Range<usize>, table: usize) -> Self {
+    /// The part `range` of the file, which begins with a table of `table` bytes. Nothing is read yet.
+    pub(super) fn new(file: File, range: Range<usize>, table: usize) -> Self {
         let groups = (table / DIR_RECORD).div_ceil(DIRS_PER_READ);
         let groups = std::iter::repeat_with(OnceLock::new).take(groups).collect();
-        Self::Parts { file, within, table, groups }
+        Self::Parts { file, range, table, groups }
     }
 
     /// The same, read at once.
     pub(super) fn read_whole(self) -> Option<Self> {
         match self {
             Self::Whole { .. } => Some(self),
-            Self::Parts { file, within, table, .. } => {
-                Some(Self::Whole { bytes: read_at(&file, within)?, table })
+            Self::Parts { file, range, table, .. } => {
+                Some(Self::Whole { bytes: read_at(&file, range)?, table })
             }
         }
     }
@@ -67,11 +67,11 @@ impl Body {
     }
 
     fn load_group(&self, dir: usize) -> Option<&Group> {
-        let Self::Parts { file, within, table, groups } = self else { return None };
+        let Self::Parts { file, range, table, groups } = self else { return None };
         let read = || {
             let start = dir / DIRS_PER_READ * DIRS_PER_READ * DIR_RECORD;
             let end = (start + DIRS_PER_READ * DIR_RECORD).min(*table);
-            let records = read_at(file, within.start + start..within.start + end)?;
+            let records = read_at(file, range.start + start..range.start + end)?;
             let loaded = std::iter::repeat_with(OnceLock::new).take(records.len() / DIR_RECORD).collect();
             Some(Group { records, loaded })
         };
@@ -90,10 +90,10 @@ impl Body {
                 let bytes = &bytes[*table..];
                 Some((bytes.get(records)?, bytes.get(names)?))
             }
-            Self::Parts { file, within, table, .. } => {
-                let start = within.start + table;
+            Self::Parts { file, range, table, .. } => {
+                let start = range.start + table;
                 let read = || {
-                    if records.end.max(names.end) > within.len() - table {
+                    if records.end.max(names.end) > range.len() - table {
                         return None;
                     }
                     let mut bytes = vec![0; records.len() + names.len()];

@@ -41,13 +41,13 @@ pub struct IgnoredTotals {
 impl IgnoredTotals {
     /// The sum of both.
     pub fn plus(self, other: Self) -> Self {
-        let sum = |at: usize| self.bytes[at].saturating_add(other.bytes[at]);
+        let sum = |index: usize| self.bytes[index].saturating_add(other.bytes[index]);
         Self { bytes: [sum(0), sum(1)], waiting: self.waiting.saturating_add(other.waiting) }
     }
 
     /// The difference of both.
     pub fn minus(self, other: Self) -> Self {
-        let rest = |at: usize| self.bytes[at].saturating_sub(other.bytes[at]);
+        let rest = |index: usize| self.bytes[index].saturating_sub(other.bytes[index]);
         Self { bytes: [rest(0), rest(1)], waiting: self.waiting.saturating_sub(other.waiting) }
     }
 }
@@ -90,9 +90,9 @@ impl Meta {
 
     /// Reads the encoded form.
     pub fn decode(bytes: &[u8; Self::LEN]) -> Self {
-        let word = |at: usize| u64_at(bytes, at * 8);
-        let part = |at: usize| bytes[at..].first_chunk::<32>().copied().unwrap_or_default();
-        let short = |at: usize| bytes[at..].first_chunk::<16>().copied().unwrap_or_default();
+        let word = |index: usize| u64_at(bytes, index * 8);
+        let part = |index: usize| bytes[index..].first_chunk::<32>().copied().unwrap_or_default();
+        let short = |index: usize| bytes[index..].first_chunk::<16>().copied().unwrap_or_default();
         let root_stat = Stat {
             size: word(2),
             mtime: word(3) as i64,

@@ -120,11 +120,11 @@ impl CacheOverlay {
         cache.with_file_name(name)
     }
 
-    /// Writes it for the cache at `cache`, whose checksum is `below`.
+    /// Writes it for the cache at `cache`, whose checksum is `base_checksum`.
     pub fn write(
         &self,
         cache: &Path,
-        below: &[u8; 32],
+        base_checksum: &[u8; 32],
         meta: &Meta,
         unsettled: &[RelPath],
     ) -> io::Result<()> {
@@ -141,12 +141,12 @@ impl CacheOverlay {
         {
             return Ok(());
         }
-        write_beside(&path, &self.encode_section(below, meta, unsettled, |_| true))
+        write_beside(&path, &self.encode_section(base_checksum, meta, unsettled, |_| true))
     }
 
     fn encode_section(
         &self,
-        below: &[u8; 32],
+        base_checksum: &[u8; 32],
         meta: &Meta,
         unsettled: &[RelPath],
         is_part: impl Fn(&OverlayDir) -> bool,
@@ -157,7 +157,7 @@ impl CacheOverlay {
         let len: usize = parts().map(|(_, dir)| dir.written_len()).sum();
         let mut bytes = Vec::with_capacity(HEADER + paths.len() + len + CHECKSUM_BYTES);
         bytes.extend_from_slice(&MAGIC);
-        bytes.extend_from_slice(below);
+        bytes.extend_from_slice(base_checksum);
         meta.encode(&mut bytes);
         bytes.extend_from_slice(&(paths.len() as u64).to_le_bytes());
         bytes.extend_from_slice(&(len as u64).to_le_bytes());
@@ -174,10 +174,10 @@ impl CacheOverlay {
     }
 
     /// Loads the overlay of the cache at `cache`; `None` if there is none for this version of it.
-    pub(super) fn load(cache: &Path, below: &[u8; 32]) -> Option<(Self, Meta, Vec<RelPath>)> {
+    pub(super) fn load(cache: &Path, base_checksum: &[u8; 32]) -> Option<(Self, Meta, Vec<RelPath>)> {
         let bytes = Arc::new(fs::read(Self::path(cache)).ok()?);
         let mut dirs = BTreeMap::new();
-        let mut row = AppendPoint { last: *below, len: 0 };
+        let mut row = AppendPoint { last: *base_checksum, len: 0 };
         let mut newest = None;
         while let Some(section) = Section::parse_at(&bytes, row.len, &row.last) {
             let Some(unsettled) = section.read_into(&mut dirs, &bytes) else { break };
@@ -200,10 +200,10 @@ struct Section {
 }
 
 impl Section {
-    /// The section at `start`, if its base is `below`.
-    fn parse_at(bytes: &[u8], start: usize, below: &[u8; 32]) -> Option<Self> {
+    /// The section at `start`, if its base is `base_checksum`.
+    fn parse_at(bytes: &[u8], start: usize, base_checksum: &[u8; 32]) -> Option<Self> {
         let header: &[u8; HEADER] = bytes.get(start..)?.first_chunk()?;
-        if header[..8] != MAGIC || header[8..40] != *below {
+        if header[..8] != MAGIC || header[8..40] != *base_checksum {
             return None;
         }
         let meta = Meta::decode(header[40..].first_chunk()?);
@@ -223,11 +223,11 @@ impl Section {
 
     /// Adds its directories, and returns which are unsettled.
     fn read_into(&self, dirs: &mut BTreeMap<u32, OverlayDir>, bytes: &Arc<Vec<u8>>) -> Option<Vec<RelPath>> {
-        let mut at = self.dirs.start;
+        let mut position = self.dirs.start;
         let mut read = Vec::new();
-        while at < self.dirs.end {
-            let head: &[u8; DIR_HEADER] = bytes.get(at..self.dirs.end)?.first_chunk()?;
-            let start = at + DIR_HEADER;
+        while position < self.dirs.end {
+            let head: &[u8; DIR_HEADER] = bytes.get(position..self.dirs.end)?.first_chunk()?;
+            let start = position + DIR_HEADER;
             let end = start.checked_add((u32_at(head, 4) as usize).checked_mul(ENTRY_RECORD)?)?;
             let names_end = end.checked_add(usize::try_from(u64_at(head, 8)).ok()?)?;
             bytes.get(start..names_end).filter(|_| names_end <= self.dirs.end)?;
@@ -237,7 +237,7 @@ impl Section {
                 u32_at(head, 0),
                 OverlayDir { tree, bytes, records: start..end, names_end, is_written: true },
             ));
-            at = names_end;
+            position = names_end;
         }
         let unsettled = decode_paths(&bytes[self.paths.clone()])?;
         dirs.extend(read);

@@ -105,7 +105,7 @@ fn what_changed_is_added_and_the_last_change_holds() {
 }
 
 #[test]
-fn a_torn_change_leaves_those_before_and_the_next_writes_anew() {
+fn a_torn_section_leaves_those_before_and_the_next_scan_rewrites_the_file() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("cache");
     sample(&path);

@@ -243,7 +243,7 @@ fn caches_that_tools_rebuild_are_noted_and_not_read() {
     desk.write("app/node_modules/y", "1");
     desk.write("rust/Cargo.toml", "[package]");
     desk.write("rust/target/debug/x", "1");
-    desk.write("archery/target/bull.txt", "somebody's own directory called target");
+    desk.write("archery/target/bull.txt", "the user's own directory called target");
     desk.write(".venv/bin/python", "1");
     desk.write("env/pyvenv.cfg", "home = /usr");
     desk.write("env/lib/x", "1");

@@ -1,4 +1,4 @@
-//! Files that somebody writes to while they are read.
+//! Files that another process writes to while they are read.
 
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;

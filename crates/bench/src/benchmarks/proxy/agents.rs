@@ -1,4 +1,4 @@
-//! Agents that read what a model says: how late each piece comes, and how long all of it takes.
+//! Agents that read a model's stream: the delay of each event, and the duration of the whole answer.
 //!
 //! Model and agents are threads of one process, so that both read the same clock.
 
@@ -53,7 +53,8 @@ impl TestClient {
         Ok(Self { stream, epoch })
     }
 
-    /// Asks, and reads the whole answer. Moments of pieces are only looked for in an answer that is paced.
+    /// Sends the request and reads the whole answer. Delays are only measured in an answer with an interval between
+    /// events.
     pub fn send_request(
         &mut self,
         wanted: &RequestedAnswer,
@@ -62,7 +63,7 @@ impl TestClient {
     ) -> Result<AnswerTiming> {
         const LAST_CHUNK: &[u8] = b"\r\n0\r\n\r\n";
         let request = build_request(wanted, body);
-        let mut seen = AnswerTiming::default();
+        let mut timing = AnswerTiming::default();
         let begun = Instant::now();
         self.stream.write_all(&request)?;
         // What may be the beginning of something that the next bytes complete.
@@ -74,30 +75,35 @@ impl TestClient {
             let now = self.epoch.elapsed().as_micros() as f64;
             tail.extend_from_slice(&buffer[..read]);
             if !started {
-                let Some(at) = tail.windows(4).position(|four| four == b"\r\n\r\n") else { continue };
+                let Some(index) = tail.windows(4).position(|four| four == b"\r\n\r\n") else { continue };
                 ensure!(tail.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&tail));
-                if tail.len() == at + 4 {
+                if tail.len() == index + 4 {
                     continue;
                 }
-                seen.first = begun.elapsed();
+                timing.first = begun.elapsed();
                 started = true;
             }
             let mut done = 0;
-            if !wanted.every.is_zero() {
-                while let Some(at) = tail[done..].iter().position(|byte| *byte == MARK).map(|at| at + done) {
-                    let Some(digits) = tail.get(at + 1..at + 1 + DIGITS) else { break };
+            if !wanted.interval.is_zero() {
+                while let Some(index) =
+                    tail[done..].iter().position(|byte| *byte == MARK).map(|index| index + done)
+                {
+                    let Some(digits) = tail.get(index + 1..index + 1 + DIGITS) else { break };
                     let moment: f64 = std::str::from_utf8(digits)?.parse()?;
-                    seen.lags.push((now - moment) / 1e3);
-                    done = at + 1 + DIGITS;
+                    timing.lags.push((now - moment) / 1e3);
+                    done = index + 1 + DIGITS;
                 }
             }
             if tail.ends_with(LAST_CHUNK) {
-                ensure!(wanted.every.is_zero() || seen.lags.len() == wanted.pieces, "pieces are missing");
-                seen.between = Some((begun, Instant::now()));
-                return Ok(seen);
+                ensure!(
+                    wanted.interval.is_zero() || timing.lags.len() == wanted.pieces,
+                    "pieces are missing"
+                );
+                timing.between = Some((begun, Instant::now()));
+                return Ok(timing);
             }
-            let kept = (LAST_CHUNK.len() + DIGITS).min(tail.len() - done);
-            tail.drain(..tail.len() - kept);
+            let tail_length = (LAST_CHUNK.len() + DIGITS).min(tail.len() - done);
+            tail.drain(..tail.len() - tail_length);
         }
     }
 }
@@ -107,7 +113,7 @@ pub fn run_concurrently(
     addr: SocketAddr,
     epoch: Instant,
     streams: usize,
-    wanted: &RequestedAnswer,
+    request: &RequestedAnswer,
     body: usize,
 ) -> Result<ConcurrentTiming> {
     let all_connected = Barrier::new(streams + 1);
@@ -116,31 +122,31 @@ pub fn run_concurrently(
         for number in 0..streams {
             let all_connected = &all_connected;
             // Spread over a time: answers do not begin, and so do not end, all at one moment.
-            let phase = match wanted.every.is_zero() {
+            let phase = match request.interval.is_zero() {
                 true => Duration::ZERO,
                 false => {
                     START_WINDOW * u32::try_from(number).unwrap_or(0) / u32::try_from(streams).unwrap_or(1)
                 }
             };
-            let wanted = RequestedAnswer { phase, ..*wanted };
+            let request = RequestedAnswer { phase, ..*request };
             let agent = thread::Builder::new().stack_size(256 << 10).spawn_scoped(scope, move || {
                 let agent = TestClient::connect(addr, epoch);
                 let mut buffer = vec![0; 32 << 10];
                 all_connected.wait();
-                agent?.send_request(&wanted, body, &mut buffer)
+                agent?.send_request(&request, body, &mut buffer)
             })?;
             running.push(agent);
         }
         all_connected.wait();
         let (mut lags, mut between) = (Vec::new(), Vec::new());
         for agent in running {
-            let seen = agent.join().map_err(|_| anyhow!("an agent panicked"))??;
-            lags.extend(seen.lags);
-            between.extend(seen.between);
+            let timing = agent.join().map_err(|_| anyhow!("an agent panicked"))??;
+            lags.extend(timing.lags);
+            between.extend(timing.between);
         }
-        let begun = between.iter().map(|(begun, _)| *begun).min();
+        let started = between.iter().map(|(started, _)| *started).min();
         let ended = between.iter().map(|(_, ended)| *ended).max();
-        let took = ended.zip(begun).map_or(Duration::ZERO, |(ended, begun)| ended - begun);
-        Ok(ConcurrentTiming { took, lags })
+        let duration = ended.zip(started).map_or(Duration::ZERO, |(ended, started)| ended - started);
+        Ok(ConcurrentTiming { took: duration, lags })
     })
 }

@@ -1,7 +1,7 @@
-//! A scripted model on this machine's loopback that says what it is told to, as fast or as slowly as it is told.
+//! A scripted model on this machine's loopback that sends the requested number of events at the requested interval.
 //!
-//! Each connection has a thread of its own with a blocking socket: a stream that waits for its reader keeps no other one from
-//! going on. Every piece is an event of its own, written by itself, and carries the moment it was written.
+//! Each connection has its own thread with a blocking socket, so that a stream with a slow reader delays no other. Every
+//! event is written separately and contains the time at which it was written.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -10,49 +10,49 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-/// Stands before the moment in every piece, and nowhere else.
+/// Precedes the timestamp in every event, and occurs nowhere else.
 pub const MARK: u8 = b'@';
-/// So many digits has a moment, in microseconds.
+/// The number of digits of a timestamp, in microseconds.
 pub const DIGITS: usize = 12;
 
-/// What a model is asked to say.
+/// The answer that a client requests.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestedAnswer {
-    /// So many pieces.
+    /// The number of events.
     pub pieces: usize,
-    /// So many bytes each, as they are carried, about.
+    /// The approximate size of each event on the wire, in bytes.
     pub size: usize,
-    /// One so often; zero for as fast as they are read.
-    pub every: Duration,
-    /// When the first one comes, so that streams do not speak all at the same moment.
+    /// The interval between events; zero to send as fast as they are read.
+    pub interval: Duration,
+    /// The delay of the first event, so that concurrent streams are not synchronized.
     pub phase: Duration,
 }
 
-/// A request for it, with a body of `body` bytes.
-pub fn build_request(wanted: &RequestedAnswer, body: usize) -> Vec<u8> {
+/// Builds a request for this answer, with a body of `body` bytes.
+pub fn build_request(request: &RequestedAnswer, body: usize) -> Vec<u8> {
     let text = "What is to be done about the parser? ".repeat(body / 37);
     let body = format!(
         "{{\"model\":\"bench\",\"max_tokens\":1024,\"stream\":true,\"messages\":[{{\"role\":\"user\",\"content\":\"{text}\"}}]}}"
     );
-    let RequestedAnswer { pieces, size, every, phase } = wanted;
+    let RequestedAnswer { pieces, size, interval, phase } = request;
     format!(
         "POST /v1/messages HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\nx-wanted: {pieces} {size} {} {}\r\n\
          content-length: {}\r\n\r\n{body}",
-        every.as_micros(),
+        interval.as_micros(),
         phase.as_micros(),
         body.len()
     )
     .into_bytes()
 }
 
-/// Starts a model; moments count from `epoch`. It ends with the process.
+/// Starts a model; timestamps count from `epoch`. It ends with the process.
 pub fn start(epoch: Instant) -> Result<SocketAddr> {
     let listener = TcpListener::bind("127.0.0.1:0").context("cannot listen on the loopback")?;
     let addr = listener.local_addr()?;
     thread::spawn(move || {
         for stream in listener.incoming().flatten() {
             let serving = thread::Builder::new().stack_size(128 << 10);
-            // A connection that fails is noticed by its reader.
+            // The reader notices a connection that fails.
             let _ = serving.spawn(move || serve_connection(stream, epoch));
         }
     });
@@ -62,8 +62,8 @@ pub fn start(epoch: Instant) -> Result<SocketAddr> {
 fn serve_connection(mut stream: TcpStream, epoch: Instant) -> std::io::Result<()> {
     stream.set_nodelay(true)?;
     let mut reader = BufReader::new(stream.try_clone()?);
-    while let Some(wanted) = read(&mut reader)? {
-        stream_answer(&mut stream, &wanted, epoch)?;
+    while let Some(request) = read(&mut reader)? {
+        stream_answer(&mut stream, &request, epoch)?;
     }
     Ok(())
 }
@@ -87,39 +87,39 @@ fn read(reader: &mut impl BufRead) -> std::io::Result<Option<RequestedAnswer>> {
         }
     }
     std::io::copy(&mut reader.take(length), &mut std::io::sink())?;
-    let [pieces, size, every, phase] = numbers[..] else {
+    let [pieces, size, interval, phase] = numbers[..] else {
         return Err(std::io::Error::other("a request that says not what it wants"));
     };
-    let (every, phase) = (Duration::from_micros(every), Duration::from_micros(phase));
-    Ok(Some(RequestedAnswer { pieces: pieces as usize, size: size as usize, every, phase }))
+    let (interval, phase) = (Duration::from_micros(interval), Duration::from_micros(phase));
+    Ok(Some(RequestedAnswer { pieces: pieces as usize, size: size as usize, interval, phase }))
 }
 
-fn stream_answer(stream: &mut TcpStream, wanted: &RequestedAnswer, epoch: Instant) -> std::io::Result<()> {
+fn stream_answer(stream: &mut TcpStream, request: &RequestedAnswer, epoch: Instant) -> std::io::Result<()> {
     stream.write_all(
         b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n",
     )?;
     let begin = "event: content_block_delta\ndata: {\"type\":\"content_block_delta\",\"index\":0,\"delta\":\
                  {\"type\":\"text_delta\",\"text\":\"@";
     let end = "\"}}\n\n";
-    let filled = "x".repeat(wanted.size.saturating_sub(begin.len() + DIGITS + end.len()));
-    let mut piece = encode_chunk(&format!("{begin}{:0DIGITS$}{filled}{end}", 0));
-    // The mark is the only one of its kind.
-    let stamp = piece.iter().position(|byte| *byte == MARK).map_or(0, |at| at + 1);
-    let first = Instant::now() + wanted.phase;
+    let filled = "x".repeat(request.size.saturating_sub(begin.len() + DIGITS + end.len()));
+    let mut chunk = encode_chunk(&format!("{begin}{:0DIGITS$}{filled}{end}", 0));
+    // The mark occurs only once.
+    let stamp = chunk.iter().position(|byte| *byte == MARK).map_or(0, |index| index + 1);
+    let first = Instant::now() + request.phase;
     stream.write_all(&encode_chunk(
         "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"id\":\"msg\",\"type\":\"message\",\
          \"role\":\"assistant\",\"model\":\"bench\",\"content\":[],\"usage\":{\"input_tokens\":9,\"output_tokens\":1}}}\n\n\
          event: content_block_start\ndata: {\"type\":\"content_block_start\",\"index\":0,\"content_block\":\
          {\"type\":\"text\",\"text\":\"\"}}\n\n",
     ))?;
-    for number in 0..wanted.pieces {
-        if !wanted.every.is_zero() {
-            let due = first + wanted.every * u32::try_from(number).unwrap_or(u32::MAX);
+    for number in 0..request.pieces {
+        if !request.interval.is_zero() {
+            let due = first + request.interval * u32::try_from(number).unwrap_or(u32::MAX);
             thread::sleep(due.saturating_duration_since(Instant::now()));
         }
         let moment = format!("{:0DIGITS$}", epoch.elapsed().as_micros());
-        piece[stamp..stamp + DIGITS].copy_from_slice(&moment.as_bytes()[..DIGITS]);
-        stream.write_all(&piece)?;
+        chunk[stamp..stamp + DIGITS].copy_from_slice(&moment.as_bytes()[..DIGITS]);
+        stream.write_all(&chunk)?;
     }
     let mut last = encode_chunk(
         "event: content_block_stop\ndata: {\"type\":\"content_block_stop\",\"index\":0}\n\n\

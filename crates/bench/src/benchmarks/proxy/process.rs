@@ -1,4 +1,4 @@
-//! The proxy under measurement: the release binary as a process of its own, with a store of its own, recording for real.
+//! The proxy under measurement: the release binary in its own process and with its own store, recording as in daily use.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -18,7 +18,7 @@ use crate::systems::SystemDirs;
 pub struct ProxyProcess {
     child: Child,
     binary: PathBuf,
-    place: SystemDirs,
+    dirs: SystemDirs,
     /// Where agents find it.
     pub addr: SocketAddr,
 }
@@ -26,12 +26,12 @@ pub struct ProxyProcess {
 impl ProxyProcess {
     /// Starts a proxy in front of the model at `upstream`.
     pub fn start(area: &Path, binary: &Path, upstream: SocketAddr) -> Result<Self> {
-        let place = SystemDirs::new(area, "proxy");
-        for directory in [&place.tree, &place.store] {
+        let dirs = SystemDirs::new(area, "proxy");
+        for directory in [&dirs.tree, &dirs.store] {
             crate::input::trees::remove(directory)?;
             fs::create_dir_all(directory)?;
         }
-        let mut child = stepback_command(binary, &place)
+        let mut child = stepback_command(binary, &dirs)
             .args(["proxy", "--upstream", &format!("http://{upstream}"), "--json"])
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -44,13 +44,14 @@ impl ProxyProcess {
         let url = document["url"].as_str().unwrap_or_default();
         let addr =
             url.trim_start_matches("http://").parse().with_context(|| format!("\"{url}\" is no address"))?;
-        Ok(Self { child, binary: binary.to_owned(), place, addr })
+        Ok(Self { child, binary: binary.to_owned(), dirs, addr })
     }
 
     /// The CPU time it has used so far.
     pub fn cpu_time(&self) -> Result<Duration> {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id()))?;
-        // The name may hold anything, so fields are counted from behind it; user and system time are the 14th and 15th.
+        // The program name may contain any character, so fields are counted from the end; user and system time are the
+        // 14th and 15th.
         let behind = stat.rsplit_once(')').map_or("", |(_, behind)| behind);
         let ticks: u64 =
             behind.split_whitespace().skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum();
@@ -65,29 +66,29 @@ impl ProxyProcess {
         Ok(kilobytes * 1024)
     }
 
-    /// Waits until what was carried is recorded: nothing waits in the inbox, and the process rests.
+    /// Waits until all traffic is recorded: the inbox is empty and the process uses no CPU time.
     pub fn wait_until_idle(&self) -> Result<()> {
-        let mut before = self.cpu_time()?;
+        let mut cpu_before = self.cpu_time()?;
         for _ in 0..600 {
             std::thread::sleep(Duration::from_millis(100));
             let now = self.cpu_time()?;
-            if now == before {
+            if now == cpu_before {
                 break;
             }
-            before = now;
+            cpu_before = now;
         }
         Ok(())
     }
 
-    /// Ends it, and returns how many model calls are in its record.
+    /// Stops it, and returns how many model calls are in its record.
     pub fn stop_and_count(mut self) -> Result<u64> {
         let pid = Pid::from_child(&self.child);
         kill_process(pid, Signal::TERM)?;
         let status = self.child.wait()?;
         ensure!(status.success(), "the proxy failed: {status}");
-        let stdout = run_untimed(stepback_command(&self.binary, &self.place).args(["sessions", "--json"]))?;
+        let stdout = run_untimed(stepback_command(&self.binary, &self.dirs).args(["sessions", "--json"]))?;
         let document: Value = serde_json::from_slice(&stdout)?;
-        // A call is a step when it is asked and a step when it is answered.
+        // A recorded call is two steps, one for the request and one for the answer.
         let steps = |session: &Value| session["steps"].as_u64().unwrap_or_default();
         let steps: u64 = document["items"].as_array().map_or(0, |items| items.iter().map(steps).sum());
         Ok(steps / 2)
@@ -96,7 +97,7 @@ impl ProxyProcess {
 
 impl Drop for ProxyProcess {
     fn drop(&mut self) {
-        // Only still there if a measurement failed.
+        // It still exists only if a measurement failed.
         if matches!(self.child.try_wait(), Ok(None)) {
             let _ = self.child.kill();
             let _ = self.child.wait();
@@ -104,9 +105,9 @@ impl Drop for ProxyProcess {
     }
 }
 
-fn stepback_command(binary: &Path, place: &SystemDirs) -> Command {
+fn stepback_command(binary: &Path, dirs: &SystemDirs) -> Command {
     let mut command = Command::new(binary);
-    // Unaware of the user's own store, and of what their agents are told.
-    command.env("STEPBACK_HOME", &place.store).env_remove("ANTHROPIC_BASE_URL").arg("-C").arg(&place.tree);
+    // Does not use the user's own store or the settings of their agents.
+    command.env("STEPBACK_HOME", &dirs.store).env_remove("ANTHROPIC_BASE_URL").arg("-C").arg(&dirs.tree);
     command
 }

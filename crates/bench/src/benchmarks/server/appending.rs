@@ -22,7 +22,7 @@ impl Appender {
         Ok(Self { program, area: area.to_owned() })
     }
 
-    /// Appends so many steps, from number `first` on, to a store: the address of a database, or the name of a directory.
+    /// Appends `count` steps, from number `first` on, to a store: the address of a database, or the name of a directory.
     /// Returns how long each took, in milliseconds.
     pub fn append_steps(&self, store: &str, first: usize, count: usize) -> Result<Vec<f64>> {
         let mut command = Command::new(&self.program);

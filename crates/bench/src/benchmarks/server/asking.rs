@@ -1,4 +1,4 @@
-//! A client of the server, as cheap as can be: it shares the machine with what is measured.
+//! A client of the server that uses as little CPU as possible, because it shares the machine with the server.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
-use super::TOGETHER;
+use super::BATCH_SIZE;
 use super::process::ServerProcess;
 
 /// A connection that stays.
@@ -32,8 +32,8 @@ impl HttpConnection {
             self.token
         );
         match self.send_request(head.as_bytes(), &[])? {
-            (200, answer) => Ok(answer),
-            (status, answer) => bail!("{path}: {status} {answer}"),
+            (200, response) => Ok(response),
+            (status, response) => bail!("{path}: {status} {response}"),
         }
     }
 
@@ -46,9 +46,9 @@ impl HttpConnection {
         );
         loop {
             match self.send_request(head.as_bytes(), body)? {
-                (200, answer) => return Ok(answer),
+                (200, response) => return Ok(response),
                 (429, _) => std::thread::sleep(Duration::from_millis(20)),
-                (status, answer) => bail!("{status} {answer}"),
+                (status, response) => bail!("{status} {response}"),
             }
         }
     }
@@ -68,18 +68,18 @@ impl HttpConnection {
                 length = value.trim().parse()?;
             }
         }
-        let mut answer = vec![0; length];
-        self.stream.read_exact(&mut answer)?;
-        Ok((status, serde_json::from_slice(&answer).unwrap_or_default()))
+        let mut response = vec![0; length];
+        self.stream.read_exact(&mut response)?;
+        Ok((status, serde_json::from_slice(&response).unwrap_or_default()))
     }
 }
 
-/// A batch of steps that differ from all others, made by writing numbers over those of the last one.
+/// A batch of steps that differ from all others; it is made by overwriting the numbers in the previous batch.
 pub struct Batch {
     body: Vec<u8>,
     round: u64,
     client: u64,
-    /// Where numbers are written, and of which step.
+    /// The offsets at which numbers are written, and the step that each belongs to.
     numbers: Vec<(usize, u64)>,
     /// Where the session is written.
     sessions: Vec<usize>,
@@ -105,13 +105,13 @@ impl Batch {
         let (in_event, session) = (find_offsets(&event, NUMBER), find_offsets(&event, SESSION));
         let mut batch = Self { body: Vec::new(), round, client, numbers: Vec::new(), sessions: Vec::new() };
         batch.body.extend_from_slice(br#"{"workspace":"bench","agent":"bench","events":["#);
-        for number in 0..TOGETHER as u64 {
+        for number in 0..BATCH_SIZE as u64 {
             if number > 0 {
                 batch.body.push(b',');
             }
             let start = batch.body.len();
-            batch.numbers.extend(in_event.iter().map(|at| (start + at, number)));
-            batch.sessions.extend(session.iter().map(|at| start + at));
+            batch.numbers.extend(in_event.iter().map(|offset| (start + offset, number)));
+            batch.sessions.extend(session.iter().map(|offset| start + offset));
             batch.body.extend_from_slice(event.as_bytes());
         }
         batch.body.extend_from_slice(b"]}");
@@ -128,21 +128,21 @@ impl Batch {
         &self.body
     }
 
-    /// Makes it the batch with this number, of this session of its client.
+    /// Turns it into the batch with this number, for this session of the client.
     pub fn renumber(&mut self, number: u64, session: u64) {
         let name = format!("s{:04x}{:04x}{session:08x}", self.round, self.client);
-        for at in &self.sessions {
-            self.body[*at..at + name.len()].copy_from_slice(name.as_bytes());
+        for offset in &self.sessions {
+            self.body[*offset..offset + name.len()].copy_from_slice(name.as_bytes());
         }
-        for (at, step) in &self.numbers {
+        for (offset, step) in &self.numbers {
             let text = format!("{:016x}", (self.round << 56) | (number << 16) | step);
-            self.body[*at..at + text.len()].copy_from_slice(text.as_bytes());
+            self.body[*offset..offset + text.len()].copy_from_slice(text.as_bytes());
         }
     }
 }
 
-fn find_offsets(text: &str, wanted: &str) -> Vec<usize> {
-    text.match_indices(wanted).map(|(at, _)| at).collect()
+fn find_offsets(text: &str, marker: &str) -> Vec<usize> {
+    text.match_indices(marker).map(|(offset, _)| offset).collect()
 }
 
 #[cfg(test)]

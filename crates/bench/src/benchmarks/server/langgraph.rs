@@ -6,9 +6,9 @@ use std::process::Command;
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
-/// What puts checkpoints of about a kilobyte into a database, one after the other, and prints how long each took. They are put as
-/// LangGraph puts them, with the versions of the channels that are new, and the last one is read back: without versions, the
-/// saver over PostgreSQL leaves out what is no text or number.
+/// A Python program that puts checkpoints of about a kilobyte into a database, one after the other, and prints how long
+/// each took. It passes the versions of the changed channels, as LangGraph does, and reads the last checkpoint back:
+/// without versions, the saver over PostgreSQL stores only texts and numbers.
 const PUTS: &str = r#"
 import json, sqlite3, sys, time
 from importlib.metadata import version
@@ -81,14 +81,16 @@ pub fn install_savers(cache: &Path) -> Result<Python> {
 }
 
 impl Python {
-    /// Lets a saver put so many checkpoints into a database. Returns its version and how long each took, in milliseconds.
+    /// Runs a saver that puts `count` checkpoints into a database. Returns its version and the duration of each put, in
+    /// milliseconds.
     pub fn put_checkpoints(&self, saver: Saver, database: &str, count: usize) -> Result<(String, Vec<f64>)> {
         let mut command = Command::new(&self.0);
         let out = command.args(["-c", PUTS, &count.to_string(), saver.name(), database]).output()?;
         ensure!(out.status.success(), "the saver failed: {}", String::from_utf8_lossy(&out.stderr));
         let document: Value = serde_json::from_slice(&out.stdout).context("the saver said something else")?;
-        let took = document["took_ms"].as_array().into_iter().flatten().filter_map(Value::as_f64).collect();
-        Ok((document["version"].as_str().unwrap_or_default().to_owned(), took))
+        let durations_ms =
+            document["took_ms"].as_array().into_iter().flatten().filter_map(Value::as_f64).collect();
+        Ok((document["version"].as_str().unwrap_or_default().to_owned(), durations_ms))
     }
 }
 

@@ -74,16 +74,16 @@ impl ServerProcess {
 
     /// What the store occupies, in bytes.
     pub fn disk_usage(&self) -> Result<u64> {
-        fn below(path: &Path) -> Result<u64> {
+        fn count_bytes_below(path: &Path) -> Result<u64> {
             let mut bytes = 0;
             for entry in fs::read_dir(path)? {
                 let entry = entry?;
                 let metadata = entry.metadata()?;
-                bytes += if metadata.is_dir() { below(&entry.path())? } else { metadata.len() };
+                bytes += if metadata.is_dir() { count_bytes_below(&entry.path())? } else { metadata.len() };
             }
             Ok(bytes)
         }
-        below(&self.store)
+        count_bytes_below(&self.store)
     }
 
     /// Ends it.
@@ -103,7 +103,7 @@ pub struct Database {
 }
 
 impl Database {
-    /// Starts one with the settings that it has by itself, save for memory.
+    /// Starts a server with its default settings, except for memory.
     pub fn start(paths: &Paths) -> Result<Self> {
         let mut cargo = paths.cargo_command();
         cargo.args(["run", "--quiet", "-p", "stepback-testkit", "--bin", "postgres-server", "--"]);
@@ -116,7 +116,7 @@ impl Database {
         Ok(Self { child, address })
     }
 
-    /// The address of the database that is always there.
+    /// The address of the database that always exists.
     pub fn default_database(&self) -> String {
         self.address.rsplit_once('/').map_or_else(String::new, |(server, _)| format!("{server}/postgres"))
     }
@@ -124,7 +124,7 @@ impl Database {
 
 impl Drop for Database {
     fn drop(&mut self) {
-        // It ends when no process holds its input open any more.
+        // The server ends when no process holds its standard input open any more.
         drop(self.child.stdin.take());
         let _ = self.child.wait();
     }
@@ -132,7 +132,7 @@ impl Drop for Database {
 
 impl Drop for ServerProcess {
     fn drop(&mut self) {
-        // Only still there if a measurement failed.
+        // It still exists only if a measurement failed.
         if matches!(self.child.try_wait(), Ok(None)) {
             let _ = self.child.kill();
             let _ = self.child.wait();

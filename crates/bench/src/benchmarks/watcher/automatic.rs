@@ -1,8 +1,8 @@
 //! The watcher that hooks start by themselves: what an agent waits for before and after its commands in a large tree, with it
 //! and with watching turned off.
 //!
-//! Both sessions take turns, each in its own copy of the tree. The first calls are listed one by one, because nothing is
-//! watched yet; all numbers are of the calls from the third on.
+//! Both sessions take turns, each in its own copy of the tree. The first calls are listed separately, because the watcher
+//! is not running yet; all other numbers are for the calls from the third on.
 
 use std::path::Path;
 use std::process::Command;
@@ -30,11 +30,11 @@ struct SessionCosts {
     after: Vec<Cost>,
 }
 
-/// What was measured.
+/// The results of this benchmark.
 pub struct AutomaticCosts {
     files: usize,
     sessions: Vec<SessionCosts>,
-    /// What the watcher says about itself at the end.
+    /// The watcher's own report at the end.
     watcher: Value,
 }
 
@@ -63,16 +63,16 @@ pub fn measure(run: &mut Run<'_>, area: &Path, tree: &SourceTree) -> Result<Auto
             costs.after.push(session.run_post_hook()?);
         }
     }
-    let ask = |words: &[&str]| {
+    let query_status = |words: &[&str]| {
         let mut command = Command::new(&run.binary);
         command.args(words).arg("--store").arg(sessions[0].1.store());
         run_untimed(&mut command)
     };
-    let status: Value = serde_json::from_slice(&ask(&["watcher", "--json"])?)?;
-    ask(&["watcher", "stop"])?;
+    let status: Value = serde_json::from_slice(&query_status(&["watcher", "--json"])?)?;
+    query_status(&["watcher", "stop"])?;
     let mut watcher = status["watcher"].clone();
     if let Some(fields) = watcher.as_object_mut() {
-        // Paths of this machine do not belong into a kept report.
+        // Paths of this machine do not belong in a stored report.
         fields.remove("roots");
     }
     let sessions = sessions.into_iter().map(|(costs, ..)| costs).collect();
@@ -112,11 +112,11 @@ impl AutomaticCosts {
         automatic
             .hook_costs()
             .map(|(moment, costs)| {
-                let what = format!(
+                let description = format!(
                     "hook {moment} a command, {} files, from the third call on, p50: under 12 ms",
                     self.files
                 );
-                at_most(what, wall_percentile(costs, 50.0), 12.0, "ms")
+                at_most(description, wall_percentile(costs, 50.0), 12.0, "ms")
             })
             .into_iter()
             .collect()
@@ -128,10 +128,10 @@ impl AutomaticCosts {
             ["hook", "watcher", "calls 1, 2, 3 ms", "runs", "min ms", "p50 ms", "p99 ms", "CPU p50 ms"]
                 .into_iter(),
         );
-        let shown = |value: Option<f64>| value.map_or("–".to_owned(), |value| format!("{value:.2}"));
-        for at in 0..2 {
+        let format_ms = |value: Option<f64>| value.map_or("–".to_owned(), |value| format!("{value:.2}"));
+        for phase in 0..2 {
             for session in &self.sessions {
-                let (moment, costs) = session.hook_costs()[at];
+                let (moment, costs) = session.hook_costs()[phase];
                 let first: Vec<_> =
                     costs.iter().take(3).map(|cost| format!("{:.0}", ms(cost.wall))).collect();
                 let counted = costs.get(WARMUP_CALLS..).unwrap_or_default();
@@ -141,10 +141,10 @@ impl AutomaticCosts {
                     session.name.to_owned(),
                     first.join(", "),
                     counted.len().to_string(),
-                    shown(wall_percentile(costs, 0.0)),
-                    shown(wall_percentile(costs, 50.0)),
-                    shown(wall_percentile(costs, 99.0)),
-                    shown(percentile(&cpu, 50.0)),
+                    format_ms(wall_percentile(costs, 0.0)),
+                    format_ms(wall_percentile(costs, 50.0)),
+                    format_ms(wall_percentile(costs, 99.0)),
+                    format_ms(percentile(&cpu, 50.0)),
                 ]);
             }
         }

@@ -19,8 +19,8 @@ impl Dice {
     }
 }
 
-/// Sessions that a rewind was about, as far as it says so; the person among them where nobody else had changed anything and
-/// everything went back.
+/// The sessions that a rewind affected, as far as its step records them; the user's session if no other author had changed
+/// anything and everything went back.
 fn recorded_scope(scene: &StepScript<'_>, report: &RewindReport) -> Option<Vec<SessionId>> {
     let detail = scene.workspace.load_detail(&scene.step(report.after).step).unwrap()?;
     let listed = detail.get("sessions")?.as_array()?;

@@ -117,7 +117,7 @@ pub fn evidence(context: &Context, command: &EvidenceCommand) -> CommandResult {
                     .map(parse_id::<stepback_reasoning::ids::HypothesisId>)
                     .transpose()?;
                 if let Some(id) = wanted {
-                    reasoning_board.hypotheses.known(id.0).map_err(stepback_engine::EngineError::from)?;
+                    reasoning_board.hypotheses.require(id.0).map_err(stepback_engine::EngineError::from)?;
                 }
                 let about =
                     |id: stepback_reasoning::ids::HypothesisId| wanted.is_none_or(|wanted| wanted == id);

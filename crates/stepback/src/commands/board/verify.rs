@@ -142,7 +142,7 @@ fn run_checks(
         } else {
             match &verified.edit {
                 Some(edit) => {
-                    edit.effect.said.iter().for_each(output::print_line);
+                    edit.effect.messages.iter().for_each(output::print_line);
                     let undo = format!("\"stepback board undo {}\" undoes its consequences.", edit.step);
                     output::print_status(Paint::stderr().dim(undo));
                 }

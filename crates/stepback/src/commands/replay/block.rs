@@ -180,7 +180,7 @@ fn answer_lines(output: &Value) -> Vec<String> {
         return if output.is_string() { value_lines(output) } else { Vec::new() };
     };
     let (mut lines, mut calls) = (Vec::new(), Vec::new());
-    for said in answered.said {
+    for said in answered.content {
         match said {
             ContentPart::Model(words) => lines.extend(words.trim_end().lines().map(str::to_string)),
             ContentPart::Call(call) => calls.push(call.name),

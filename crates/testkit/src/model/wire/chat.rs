@@ -8,22 +8,22 @@ use crate::model::http::HttpReply;
 /// Takes a request apart.
 pub fn read(body: &Value) -> Vec<ConversationItem> {
     let mut items = Vec::new();
-    for (at, message) in body["messages"].as_array().into_iter().flatten().enumerate() {
+    for (index, message) in body["messages"].as_array().into_iter().flatten().enumerate() {
         let text = text_of(&message["content"]);
         match message["role"].as_str() {
             Some("user") => {
-                // opencode puts a prompt of several words into quotation marks.
+                // opencode puts a prompt of several words in quotation marks.
                 let unquoted = text.strip_prefix('"').and_then(|text| text.strip_suffix('"'));
-                items.push(ConversationItem::new(ItemRole::User, unquoted.unwrap_or(&text), at));
+                items.push(ConversationItem::new(ItemRole::User, unquoted.unwrap_or(&text), index));
             }
-            Some("tool") => items.push(ConversationItem::new(ItemRole::Result, text, at)),
+            Some("tool") => items.push(ConversationItem::new(ItemRole::Result, text, index)),
             Some("assistant") => {
-                items.push(ConversationItem::new(ItemRole::Model, text, at));
+                items.push(ConversationItem::new(ItemRole::Model, text, index));
                 for call in message["tool_calls"].as_array().into_iter().flatten() {
                     items.push(ConversationItem::call(
                         &call["function"]["name"],
                         &call["function"]["arguments"],
-                        at,
+                        index,
                     ));
                 }
             }
@@ -60,9 +60,9 @@ pub fn write(answer: &ScriptedAnswer, stream: bool) -> HttpReply {
             message["tool_calls"] = Value::Array(calls);
         }
         let choices = json!([{ "index": 0, "message": message, "finish_reason": reason }]);
-        let mut whole = document("chat.completion", choices);
-        whole["usage"] = usage;
-        return HttpReply::Json(200, whole);
+        let mut response = document("chat.completion", choices);
+        response["usage"] = usage;
+        return HttpReply::Json(200, response);
     }
     let chunk = |delta: Value, reason: Value| {
         document("chat.completion.chunk", json!([{ "index": 0, "delta": delta, "finish_reason": reason }]))

@@ -9,7 +9,7 @@ use crate::model::http::HttpReply;
 pub fn read(body: &Value) -> Vec<ConversationItem> {
     let mut items: Vec<ConversationItem> = Vec::new();
     let (mut turn, mut model_before) = (0, false);
-    // A resumed session carries every result twice: with its call, and as the message it once was.
+    // A resumed session contains every result twice: with its call, and as the original message.
     let mut results: Vec<&str> = Vec::new();
     for content in body["contents"].as_array().into_iter().flatten() {
         let model = content["role"] == "model";

@@ -8,21 +8,23 @@ use crate::model::http::HttpReply;
 /// Takes a request apart.
 pub fn read(body: &Value) -> Vec<ConversationItem> {
     let mut items = Vec::new();
-    for (at, message) in body["messages"].as_array().into_iter().flatten().enumerate() {
-        let mine = match message["role"].as_str() {
+    for (index, message) in body["messages"].as_array().into_iter().flatten().enumerate() {
+        let is_model = match message["role"].as_str() {
             Some("assistant") => ItemRole::Model,
             Some("user") => ItemRole::User,
             _ => continue,
         };
         if let Some(text) = message["content"].as_str() {
-            items.push(ConversationItem::new(mine, text, at));
+            items.push(ConversationItem::new(is_model, text, index));
         }
         for block in message["content"].as_array().into_iter().flatten() {
             match block["type"].as_str() {
-                Some("text") => items.push(ConversationItem::new(mine, text_of(&block["text"]), at)),
-                Some("tool_use") => items.push(ConversationItem::call(&block["name"], &block["input"], at)),
+                Some("text") => items.push(ConversationItem::new(is_model, text_of(&block["text"]), index)),
+                Some("tool_use") => {
+                    items.push(ConversationItem::call(&block["name"], &block["input"], index))
+                }
                 Some("tool_result") => {
-                    items.push(ConversationItem::new(ItemRole::Result, text_of(&block["content"]), at))
+                    items.push(ConversationItem::new(ItemRole::Result, text_of(&block["content"]), index))
                 }
                 _ => {}
             }

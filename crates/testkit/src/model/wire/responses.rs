@@ -8,30 +8,30 @@ use crate::model::http::HttpReply;
 /// Takes a request apart.
 pub fn read(body: &Value) -> Vec<ConversationItem> {
     let mut items: Vec<ConversationItem> = Vec::new();
-    for (at, item) in body["input"].as_array().into_iter().flatten().enumerate() {
+    for (index, item) in body["input"].as_array().into_iter().flatten().enumerate() {
         match item["type"].as_str().unwrap_or("message") {
             "message" => match item["role"].as_str() {
                 Some("user") => {
-                    items.push(ConversationItem::new(ItemRole::User, text_of(&item["content"]), at))
+                    items.push(ConversationItem::new(ItemRole::User, text_of(&item["content"]), index))
                 }
                 Some("assistant") => {
-                    let turn = turn_of(item, &items, at);
+                    let turn = turn_of(item, &items, index);
                     items.push(ConversationItem::new(ItemRole::Model, text_of(&item["content"]), turn));
                 }
                 _ => {}
             },
             "function_call" => {
-                let turn = turn_of(item, &items, at);
+                let turn = turn_of(item, &items, index);
                 items.push(ConversationItem::call(&item["name"], &item["arguments"], turn));
             }
             "custom_tool_call" => {
-                let turn = turn_of(item, &items, at);
+                let turn = turn_of(item, &items, index);
                 items.push(ConversationItem::call(&item["name"], &item["input"], turn));
             }
             "function_call_output" | "custom_tool_call_output" => {
                 let output = &item["output"];
                 let content = if output["content"].is_null() { output } else { &output["content"] };
-                items.push(ConversationItem::new(ItemRole::Result, text_of(content), at));
+                items.push(ConversationItem::new(ItemRole::Result, text_of(content), index));
             }
             _ => {}
         }
@@ -39,8 +39,8 @@ pub fn read(body: &Value) -> Vec<ConversationItem> {
     items
 }
 
-/// An item belongs to the answer its id was made for; one with a foreign id, to the answer it stands beside.
-fn turn_of(item: &Value, before: &[ConversationItem], at: usize) -> String {
+/// The answer that an item belongs to: the one its id was made for, or for a foreign id that of its neighbour.
+fn turn_of(item: &Value, earlier: &[ConversationItem], index: usize) -> String {
     let ids = [&item["call_id"], &item["id"]].into_iter().filter_map(Value::as_str);
     for id in ids {
         if let Some((_, key)) = id.split_once("_c")
@@ -49,9 +49,9 @@ fn turn_of(item: &Value, before: &[ConversationItem], at: usize) -> String {
             return format!("c{}", key.split('n').next().unwrap_or_default());
         }
     }
-    match before.last() {
+    match earlier.last() {
         Some(last) if matches!(last.role, ItemRole::Model | ItemRole::Call) => last.turn.clone(),
-        _ => format!("at {at}"),
+        _ => format!("at {index}"),
     }
 }
 
@@ -83,12 +83,14 @@ pub fn write(answer: &ScriptedAnswer, stream: bool) -> HttpReply {
     });
     let mut events = vec![json!({ "type": "response.created", "response": response })];
     for (index, item) in output.iter().enumerate() {
-        let mut begun = item.clone();
-        begun["status"] = json!("in_progress");
+        let mut started_item = item.clone();
+        started_item["status"] = json!("in_progress");
         if item["type"] == "message" {
-            begun["content"] = json!([]);
+            started_item["content"] = json!([]);
         }
-        events.push(json!({ "type": "response.output_item.added", "output_index": index, "item": begun }));
+        events.push(
+            json!({ "type": "response.output_item.added", "output_index": index, "item": started_item }),
+        );
         if item["type"] == "message" {
             events.push(json!({
                 "type": "response.output_text.delta", "item_id": item["id"], "output_index": index,
@@ -107,9 +109,9 @@ pub fn write(answer: &ScriptedAnswer, stream: bool) -> HttpReply {
         return HttpReply::Json(200, response);
     }
     events.push(json!({ "type": "response.completed", "response": response }));
-    let named = |(number, mut event): (usize, Value)| {
+    let numbered_event = |(number, mut event): (usize, Value)| {
         event["sequence_number"] = json!(number);
         (event["type"].as_str().map(str::to_owned), event.to_string())
     };
-    HttpReply::Events(events.into_iter().enumerate().map(named).collect())
+    HttpReply::Events(events.into_iter().enumerate().map(numbered_event).collect())
 }
