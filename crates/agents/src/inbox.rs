@@ -8,7 +8,7 @@
 //! too. The ids of steps are derived from their content, so that recording the same line twice does no harm.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::io::{self, BufRead as _, BufReader, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -78,6 +78,44 @@ pub struct TakenNotes {
 pub fn is_empty(workspace_dir: &Path) -> bool {
     let has = |name: &str| fs::metadata(workspace_dir.join(name)).is_ok_and(|file| file.len() > 0);
     !has(FILE) && !has(TAKEN_INBOX_FILE)
+}
+
+/// What waits in an inbox.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct InboxSummary {
+    /// How many notes there are.
+    pub notes: u64,
+    /// How many of them say that an event could not be recorded, or cannot be read.
+    pub gaps: u64,
+    /// When the oldest note that can be read was left.
+    pub oldest: Option<Timestamp>,
+}
+
+/// Counts the notes of a workspace without taking them.
+pub fn summarize(workspace_dir: &Path) -> io::Result<InboxSummary> {
+    let mut summary = InboxSummary::default();
+    for name in [TAKEN_INBOX_FILE, FILE] {
+        let file = match File::open(workspace_dir.join(name)) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(error) => return Err(error),
+        };
+        for line in BufReader::new(file).split(b'\n') {
+            let line = line?;
+            if line.is_empty() {
+                continue;
+            }
+            let note = serde_json::from_slice::<InboxNote>(&line).ok();
+            summary.notes += 1;
+            summary.gaps += u64::from(note.as_ref().is_none_or(|note| note.gap.is_some()));
+            let at = note.map(|note| note.at);
+            summary.oldest = match (summary.oldest, at) {
+                (Some(oldest), Some(at)) => Some(oldest.min(at)),
+                (oldest, at) => oldest.or(at),
+            };
+        }
+    }
+    Ok(summary)
 }
 
 /// Takes all notes. The caller must hold the workspace's record lock. `now` is the time given to lines that do not parse.

@@ -11,6 +11,7 @@ mod claude;
 mod codex;
 mod gemini;
 mod hooks;
+mod inspect;
 pub mod jsonc;
 mod opencode;
 mod parse;
@@ -24,6 +25,10 @@ mod write;
 use std::io;
 use std::path::{Path, PathBuf};
 
+pub use self::inspect::{
+    DisablingSetting, HookCondition, HookInspection, are_reviewed, find_disabling_setting, find_moved_hooks,
+    inspect, plan_repair,
+};
 pub use self::parse::Position;
 pub use self::plan::{InstallPlan, plan};
 pub use self::route::{

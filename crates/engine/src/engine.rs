@@ -124,7 +124,8 @@ impl Engine {
         Ok(Some(wait_for_lock(&dir.join("collect.lock"), File::try_lock_shared, about, patience)?))
     }
 
-    pub(crate) fn find_workspace(&self, root: &Path) -> Result<Option<Workspace>, EngineError> {
+    /// Returns the workspace at `root` for reading, if stepback has recorded it: interrupted operations are not finished.
+    pub fn find_workspace(&self, root: &Path) -> Result<Option<Workspace>, EngineError> {
         let Some(record) = self.store.workspace_at(root.as_os_str().as_bytes())? else { return Ok(None) };
         let Some(session) = self.store.session(Session::id_of(record.id, Session::PERSON, ""))? else {
             return Err(StoreError::Corrupt { what: format!("{} has no session", root.display()) }.into());

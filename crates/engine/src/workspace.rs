@@ -14,6 +14,7 @@ use stepback_model::record::{self, Session};
 use stepback_model::state::WorkspaceState;
 use stepback_store::{FinishedBatch, ObjectBatch, Store};
 use stepback_worktree::WorktreeError;
+use stepback_worktree::cache_check::{self, CacheCondition};
 use stepback_worktree::scan::{self, Scan, Snapshot};
 use stepback_worktree::vault::Vault;
 
@@ -226,6 +227,14 @@ impl Workspace {
         let troubles = std::mem::take(&mut snapshot.troubles);
         let batch = Some(batch.finish()?);
         Ok(PresentState { state, hash, hashed, skipped_paths: troubles, batch, snapshot: Some(snapshot) })
+    }
+
+    /// Returns what is known about the stat cache of the last scan. Changes nothing.
+    pub fn inspect_stat_cache(&self) -> CacheCondition {
+        let dir = self.store().local_dir().map(|dir| dir.join("workspaces").join(self.record.id.to_string()));
+        dir.map_or(CacheCondition::Absent, |dir| {
+            cache_check::inspect(&dir.join("statcache"), scan::boot_id())
+        })
     }
 
     /// Scans the whole workspace and commits the new objects, without a step: for display, not for recording.

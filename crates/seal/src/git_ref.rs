@@ -86,6 +86,30 @@ pub fn write_seal(root: &Path, name: &str, text: &str, at: Timestamp) -> Result<
     Ok(hex::encode(&commit))
 }
 
+/// Returns the full names of the references with seals in the repository of `root`, in order; none if there is no repository.
+pub fn list_seals(root: &Path) -> Vec<String> {
+    let Ok(repository) = GitRepository::find(root) else { return Vec::new() };
+    let packed = fs::read_to_string(repository.dir.join("packed-refs")).unwrap_or_default();
+    let packed = packed.lines().filter_map(|line| line.split_once(' ').map(|(_, name)| name.to_owned()));
+    let mut names: Vec<String> =
+        packed.filter(|name| full_name(name).is_some_and(|full| full == *name)).collect();
+    let mut rest = vec![PREFIX.trim_end_matches('/').to_owned()];
+    while let Some(below) = rest.pop() {
+        for entry in fs::read_dir(repository.dir.join(&below)).into_iter().flatten().flatten() {
+            let Ok(name) = entry.file_name().into_string() else { continue };
+            let name = format!("{below}/{name}");
+            match entry.file_type() {
+                Ok(kind) if kind.is_dir() => rest.push(name),
+                Ok(kind) if kind.is_file() && full_name(&name).is_some() => names.push(name),
+                _ => {}
+            }
+        }
+    }
+    names.sort();
+    names.dedup();
+    names
+}
+
 /// Reads the newest seal of the reference `name`.
 pub fn read_seal(root: &Path, name: &str) -> Result<Vec<u8>, GitRefError> {
     let repository = GitRepository::find(root)?;

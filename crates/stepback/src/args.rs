@@ -343,8 +343,8 @@ pub enum Command {
         value: Option<String>,
     },
     /// Check this installation and workspace for problems
-    #[command(after_help = "Examples:\n  stepback doctor\n  stepback doctor --json")]
-    Doctor,
+    #[command(after_help = store::DOCTOR)]
+    Doctor(store::DoctorArgs),
     /// Show the process that watches large workspaces, so that hooks need not scan every file
     #[command(
         after_help = "A hook starts it if a scan takes more than 15 ms; it exits after half an hour without requests. It is optional: \"stepback settings watcher 0\" turns it off.\n\nExamples:\n  stepback watcher\n  stepback watcher stop"

@@ -131,7 +131,7 @@ pub fn run(arguments: Arguments) -> CommandResult {
         Command::Settings { key, value } => {
             agents::settings(&open_or_create("")?, key.as_deref(), value.as_deref())
         }
-        Command::Doctor => doctor::doctor(&open_existing("files scanned")?),
+        Command::Doctor(wanted) => doctor::doctor(&arguments, wanted),
         Command::Watcher { command: None } => watcher::show(&open_existing("")?),
         Command::Watcher { command: Some(store_args::WatcherCommand::Stop) } => {
             watcher::stop(&open_existing("")?)

@@ -77,7 +77,8 @@ impl Context {
         let place = StoreLocation::find(arguments.store.as_deref())?;
         let store = place.open(create)?;
         refuse_linked_root(&*store, &given, &directory)?;
-        if !matches!(arguments.command, crate::args::Command::Fsck(_)) {
+        // These two report it themselves.
+        if !matches!(arguments.command, crate::args::Command::Fsck(_) | crate::args::Command::Doctor(_)) {
             crate::commands::fsck::warn_of_lost_commits(&*store);
         }
         if let Some(local) = store.local_dir() {

@@ -20,7 +20,7 @@
 //! - [`memory`], `scan`, `rank`: the store in memory, queries that check every step, and ranking of matches.
 //! - [`tree_cache`], [`copy`], [`error`]: recently read trees, copying one store to another, and what can go wrong.
 //! - [`mod@step_chain`]: verifies the hash chains of sessions, whatever store they are in.
-//! - [`new_file`]: replaces files atomically, here and in other crates.
+//! - [`new_file`]: replaces files atomically, here and in other crates. [`private_files`]: who can access a store's files.
 //!
 //! A new query is a method of the trait of its subject, an implementation in all three stores, and a clause of the contract. Every
 //! write, sync and rename passes `faults::point`. The bytes are specified in `docs/spec/store.md`.
@@ -35,6 +35,7 @@ pub mod memory;
 pub mod new_file;
 mod pack;
 pub mod port;
+pub mod private_files;
 mod query;
 mod rank;
 mod scan;

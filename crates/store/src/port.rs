@@ -25,7 +25,7 @@ pub use stepback_model::record::StepRow;
 
 pub use self::commit::{CommitLog, CommitMark, Mutation, Receipt};
 pub use self::lookup::{BatchAnswers, BatchLookup, Questions, ReadVersions};
-pub use self::maintenance::{LostCommit, MaintenanceStore, StoreUsage, Swept};
+pub use self::maintenance::{LostCommit, MaintenanceStore, StoreFormat, StoreUsage, Swept};
 pub use self::objects::{FinishedBatch, ObjectBatch, ObjectInfo, ObjectStore};
 pub use self::operations::OperationStore;
 pub use self::plans::{KEPT_PLANS, PlanStore, StoredPlan};

@@ -13,6 +13,7 @@
 //!   (between a scan and a watcher), `offer_packs` (git packs to borrow from), `single` (one path without a scan).
 //!   Start at [`scan::Scan`].
 //! - `statcache`: what `stat` said about every file when it was last hashed. Never needed: lost or torn, it is rebuilt.
+//! - [`cache_check`], [`rule_check`]: for reports: whether the stat cache is intact, and rules that exclude nothing.
 //! - [`rules`], [`content`]: what is stored and what is only noted; from a file to a blob or a list of chunks.
 //! - `git`, [`git_index`], [`vault`]: which files of a git directory are immutable or transient; what git has of each
 //!   file, for warnings only; git's packs, kept as copies.
@@ -31,6 +32,7 @@
 pub mod anchored_path;
 pub mod anchored_write;
 pub mod apply;
+pub mod cache_check;
 pub mod content;
 pub mod dir_placement;
 pub mod error;
@@ -39,6 +41,7 @@ pub mod git_index;
 pub mod materialize;
 pub mod open_files;
 pub mod restore;
+pub mod rule_check;
 pub mod rules;
 pub mod scan;
 mod statcache;

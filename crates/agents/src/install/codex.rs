@@ -118,6 +118,30 @@ fn installed_hook_keys(file: &Path, ours: OwnHandlers<'_>) -> Vec<String> {
     keys
 }
 
+/// Whether the user has reviewed all of stepback's hooks in `file`, as they are now. `state` is the table `hooks.state` of
+/// Codex's own settings.
+pub(super) fn are_trusted(file: &Path, ours: OwnHandlers<'_>, state: Option<&toml::Value>) -> bool {
+    let text = std::fs::read_to_string(file).ok();
+    let Some(document) = text.and_then(|text| JsoncDocument::parse(text).ok()) else { return false };
+    let mut names = vec![file.to_owned()];
+    names.extend(std::fs::canonicalize(file).ok().filter(|real| real != file));
+    ours.find_handlers(&document).into_iter().all(|(event, group, at)| {
+        let Some((_, key, timeout)) = EVENTS.into_iter().find(|(name, ..)| *name == event) else {
+            return true;
+        };
+        let path = ["hooks".into(), event.as_str().into(), group.into(), "hooks".into(), at.into()];
+        let command = document.get(&path).and_then(|handler| handler.member("command")?.text());
+        let hash = command.map(|command| trusted_hash(key, command, timeout));
+        names.iter().any(|name| {
+            let known = state.and_then(|state| state.get(format!("{}:{key}:{group}:{at}", name.display())));
+            let is_off = known.and_then(|known| known.get("enabled")?.as_bool()) == Some(false);
+            !is_off
+                && hash.is_some()
+                && hash.as_deref() == known.and_then(|known| known.get("trusted_hash")?.as_str())
+        })
+    })
+}
+
 fn hook_command_line(hook: &HookCommand<'_>) -> String {
     format!("{} {}", quote_word(hook.binary), hook.args().join(" "))
 }

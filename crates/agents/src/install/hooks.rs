@@ -41,7 +41,12 @@ pub(super) struct OwnHandlers<'a> {
 impl OwnHandlers<'_> {
     /// Whether `handler` runs `stepback hook AGENT`, with any path of stepback, in exec form or through a shell.
     pub fn matches(self, handler: &SpannedNode) -> bool {
-        let Some(command) = handler.member("command").and_then(SpannedNode::text) else { return false };
+        self.command_words(handler).is_some()
+    }
+
+    /// Returns the words of the command of `handler` if it runs `stepback hook AGENT`: the program first.
+    pub fn command_words(self, handler: &SpannedNode) -> Option<Vec<String>> {
+        let command = handler.member("command").and_then(SpannedNode::text)?;
         let words = match handler.member("args") {
             Some(args) => {
                 let args = args.elements().unwrap_or_default().iter();
@@ -49,16 +54,14 @@ impl OwnHandlers<'_> {
                 words.extend(args.map(|word| word.text().unwrap_or_default().to_owned()));
                 words
             }
-            None => match split_shell_words(command) {
-                Some(words) => words,
-                None => return false,
-            },
+            None => split_shell_words(command)?,
         };
-        let [program, hook, agent, ..] = words.as_slice() else { return false };
+        let [program, hook, agent, ..] = words.as_slice() else { return None };
         let program = Path::new(program).file_stem();
-        hook == "hook"
+        let is_own = hook == "hook"
             && agent == self.agent.name()
-            && program.is_some_and(|name| name == "stepback" || Some(name) == self.binary.file_stem())
+            && program.is_some_and(|name| name == "stepback" || Some(name) == self.binary.file_stem());
+        is_own.then_some(words)
     }
 
     /// Returns where stepback's handlers are: event, index of the group, index in the group.

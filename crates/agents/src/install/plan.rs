@@ -100,7 +100,7 @@ pub fn plan(
     Ok(plan)
 }
 
-fn settings_file(agent: Agent, scope: InstallScope, paths: &SettingsPaths) -> PathBuf {
+pub(super) fn settings_file(agent: Agent, scope: InstallScope, paths: &SettingsPaths) -> PathBuf {
     match agent {
         Agent::Claude => claude::settings_file(scope, paths),
         Agent::Codex => codex::hooks_file(scope, paths),

@@ -32,6 +32,34 @@ pub enum StoreCommand {
     },
 }
 
+/// Examples of `doctor`.
+pub const DOCTOR: &str = "\
+It checks how the store is protected, whether the hooks of each agent are intact, altered or gone, the store and its \
+permissions, what was recorded, reports that wait, the workspace and its rules, the clock, space, versions and the \
+watcher. It changes nothing without --fix, and runs no agent.
+
+The exit code is 0 if there is no problem, and 1 if problems remain.
+
+Examples:
+  stepback doctor
+  stepback doctor --fix              show what it would fix, and ask
+  stepback doctor --fix --dry-run    only show it
+  stepback doctor --fix --yes --json";
+
+// Checking the installation.
+#[derive(Debug, Args)]
+pub struct DoctorArgs {
+    /// Fix what can be fixed without losing anything, after showing a plan
+    #[arg(long)]
+    pub fix: bool,
+    /// With --fix: show the plan and change nothing
+    #[arg(long, requires = "fix")]
+    pub dry_run: bool,
+    /// With --fix: do not ask for confirmation
+    #[arg(long, short = 'y', requires = "fix")]
+    pub yes: bool,
+}
+
 // Verifying.
 #[derive(Debug, Args)]
 pub struct Fsck {

@@ -1,165 +1,199 @@
 //! The command `stepback doctor`: reports what keeps stepback from working well here, and how to fix it.
+//!
+//! The checks are small functions in the modules below, each of which returns findings. A check that fails is a finding too:
+//! a damaged store must not hide that an agent's hooks are gone. Without `--fix` nothing is changed: the inbox stays, and
+//! interrupted operations are not finished.
 
-use std::time::{Duration, Instant};
+mod access;
+mod fix;
+mod hooks;
+mod pending;
+mod report;
+mod seal;
+mod store;
+mod system;
+mod workspace;
+
+use std::collections::HashMap;
+use std::io;
+use std::path::PathBuf;
+use std::process::ExitCode;
 
 use serde_json::json;
+use stepback_engine::workspace::Workspace;
+use stepback_model::env::Env as _;
+use stepback_model::record::Operation;
 use stepback_model::time::Timestamp;
+use stepback_store::private_files::{self, AccessSurvey};
 
+use self::report::{Finding, count_findings, print_findings};
 use super::watcher::WatcherState;
-use super::{CommandResult, DONE, status};
-use crate::context::Context;
-use crate::failure::CommandFailure;
-use crate::output::{self, Paint};
-use crate::settings::{SETTINGS, Settings};
+use super::{CommandResult, DONE};
+use crate::args::Arguments;
+use crate::args::store::DoctorArgs;
+use crate::context::{self, Context, CreateStore};
+use crate::failure::{CommandFailure, FailureKind};
+use crate::output;
+use crate::protection::describe_protection;
+use crate::store_location::StoreLocation;
 
-/// The result of a check.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Verdict {
-    Good,
-    /// It works, but could be better, or is configured that way.
-    Note,
-    /// Something does not work as it should.
-    Bad,
-}
-
-struct Finding {
-    subject: &'static str,
-    verdict: Verdict,
-    text: String,
-    hint: Option<String>,
-}
-
-fn new_finding(subject: &'static str, verdict: Verdict, text: impl Into<String>) -> Finding {
-    Finding { subject, verdict, text: text.into(), hint: None }
-}
-
-impl Finding {
-    fn with_hint(self, hint: impl Into<String>) -> Self {
-        Self { hint: Some(hint.into()), ..self }
-    }
-}
+/// The exit code if problems remain.
+const PROBLEMS: u8 = 1;
 
 /// Runs `stepback doctor`.
-pub fn doctor(context: &Context) -> CommandResult {
-    let mut findings = vec![
-        new_finding("store", Verdict::Good, format!("{} opens", context.store_path())),
-        check_settings(context),
-    ];
-    check_workspace(context, &mut findings)?;
-    let state = WatcherState::find(context);
-    findings.push(check_watcher(&state, context.now()));
-    if let Some(report) = state.report() {
-        findings.extend(report.roots.iter().filter_map(|known| {
-            let reason = known.sight.as_ref().err()?;
-            Some(new_finding("watcher", Verdict::Note, format!("{}: {reason}", known.root.display())))
-        }));
+pub fn doctor(arguments: &Arguments, wanted: &DoctorArgs) -> CommandResult {
+    let examination = Examination::begin(arguments)?;
+    let mut findings = examination.findings();
+    let mut fixes = None;
+    if wanted.fix {
+        let done = fix::run_fixes(&examination, &findings, wanted, arguments.json)?;
+        if !wanted.dry_run && !done.is_empty() {
+            findings = examination.findings_after_fixes();
+        }
+        fixes = Some(done);
     }
-    findings.extend(check_inotify_limits());
-    if context.json {
-        let items: Vec<_> = (findings.iter().enumerate())
-            .map(|(at, finding)| {
-                let verdict = match finding.verdict {
-                    Verdict::Good => "ok",
-                    Verdict::Note => "note",
-                    Verdict::Bad => "problem",
-                };
-                json!({ "id": at + 1, "subject": finding.subject, "verdict": verdict, "text": finding.text, "hint": finding.hint })
-            })
-            .collect();
-        output::print_document(&json!({
-            "ok": findings.iter().all(|finding| finding.verdict != Verdict::Bad),
-            "items": items,
-            "watcher": state.document(None),
-            "not_watched": state.unavailable_reason(),
-        }));
-        return DONE;
+    let counts = count_findings(&findings);
+    if arguments.json {
+        let watcher = examination.opened.as_ref().ok().map(WatcherState::find);
+        let mut document = json!({
+            "ok": counts.problems == 0,
+            "problems": counts.problems,
+            "notes": counts.notes,
+            "protection": describe_protection(&examination.location).level.map(|level| level.as_str()),
+            "items": findings.iter().map(Finding::document).collect::<Vec<_>>(),
+            "watcher": watcher.as_ref().map(|state| state.document(None)),
+            "not_watched": watcher.as_ref().and_then(WatcherState::unavailable_reason),
+        });
+        if let Some(fixes) = &fixes {
+            document["fixes"] = fixes.iter().map(fix::AppliedFix::document).collect();
+        }
+        output::print_document(&document);
+    } else {
+        print_findings(&findings);
     }
-    let paint = Paint::stdout();
-    for finding in &findings {
-        let verdict = match finding.verdict {
-            Verdict::Good => paint.good("ok     "),
-            Verdict::Note => paint.dim("note   "),
-            Verdict::Bad => paint.bad("problem"),
+    match counts.problems {
+        0 => DONE,
+        // The plan was asked for, whatever it says.
+        _ if wanted.dry_run => DONE,
+        _ => Ok(ExitCode::from(PROBLEMS)),
+    }
+}
+
+/// What is examined.
+pub struct Examination {
+    /// The root of the workspace, whether it is recorded or not.
+    root: PathBuf,
+    location: StoreLocation,
+    /// Who can access the store's files; from before the store was opened, which corrects some of it. `None` if there is no
+    /// local store.
+    survey: Option<io::Result<AccessSurvey>>,
+    /// The open store, or why it cannot be opened.
+    opened: Result<Context, CommandFailure>,
+    /// The workspace, without finishing its operations or recording its inbox; `None` if nothing is recorded here.
+    workspace: Option<Result<Workspace, CommandFailure>>,
+}
+
+impl Examination {
+    fn begin(arguments: &Arguments) -> Result<Self, CommandFailure> {
+        let location = StoreLocation::find(arguments.store.as_deref())?;
+        let survey = survey(&location);
+        let opened = Context::open(arguments, CreateStore::No, "files scanned");
+        let (root, workspace) = match &opened {
+            Ok(context) => match context.find_workspace_root() {
+                Ok(root) => {
+                    let found = context.engine().find_workspace(&root).map_err(CommandFailure::from);
+                    (root, found.transpose())
+                }
+                Err(failure) => (context::natural_root(&context.directory), Some(Err(failure))),
+            },
+            Err(_) => (context::natural_root(&arguments.working_directory()?), None),
         };
-        output::print_line(format!("{verdict} {:<10} {}", finding.subject, finding.text));
-        if let Some(hint) = &finding.hint {
-            output::print_line(paint.dim(format!("{:18} {hint}", "")));
-        }
+        Ok(Self { root, location, survey, opened, workspace })
     }
-    DONE
-}
 
-fn check_settings(context: &Context) -> Finding {
-    match Settings::load(context.store_location().local_dir()) {
-        Ok(settings) => {
-            let set: Vec<_> = SETTINGS.iter().filter(|known| settings.is_set(known.key)).collect();
-            let shown: Vec<_> =
-                set.iter().map(|known| format!("{} {}", known.key, settings.get(known.key))).collect();
-            let text = if shown.is_empty() { "all defaults".to_owned() } else { shown.join(", ") };
-            new_finding("settings", Verdict::Good, text)
-        }
-        Err(failure) => new_finding("settings", Verdict::Bad, failure.message())
-            .with_hint("correct or remove the file; until then, defaults are used"),
+    /// Makes all checks.
+    fn findings(&self) -> Vec<Finding> {
+        self.check_all(self.survey.as_ref())
     }
-}
 
-/// Adds the findings about the current workspace, if there is one.
-fn check_workspace(context: &Context, findings: &mut Vec<Finding>) -> Result<(), CommandFailure> {
-    let Ok(workspace) = context.open_workspace() else {
-        findings.push(new_finding("workspace", Verdict::Note, "nothing is recorded in this directory yet"));
-        return Ok(());
-    };
-    let started = Instant::now();
-    let present = workspace.scan_for_display()?;
-    let took: Duration = started.elapsed();
-    findings.push(new_finding(
-        "workspace",
-        Verdict::Good,
-        format!("{}, a scan of every file took {}", workspace.root.display(), output::duration(took)),
-    ));
-    for trouble in &present.skipped_paths {
-        let text = format!("{} is not covered: {}", trouble.path, trouble.reason);
-        findings.push(new_finding("workspace", Verdict::Note, text));
+    fn findings_after_fixes(&self) -> Vec<Finding> {
+        self.check_all(survey(&self.location).as_ref())
     }
-    let gaps = status::count_recent_gaps(context, &workspace)?;
-    if gaps > 0 {
-        let text = format!("{} could not be recorded in the last day", output::count(gaps, "event"));
-        findings.push(
-            new_finding("hooks", Verdict::Bad, text).with_hint("\"stepback log --kind gap\" shows why"),
-        );
-    }
-    Ok(())
-}
 
-fn check_watcher(state: &WatcherState, now: Timestamp) -> Finding {
-    match (state.process_summary(now), state.unavailable_reason()) {
-        (Some(line), _) => new_finding("watcher", Verdict::Good, line),
-        (None, why) => {
-            let verdict = if state.is_failing() { Verdict::Bad } else { Verdict::Note };
-            let found = new_finding("watcher", verdict, why.unwrap_or_default());
-            match verdict {
-                Verdict::Bad => found.with_hint("hooks scan every file instead"),
-                _ => found,
+    fn check_all(&self, survey: Option<&io::Result<AccessSurvey>>) -> Vec<Finding> {
+        let mut findings = vec![store::describe_level(self)];
+        findings.extend(seal::check_seals(self));
+        findings.extend(store::check_store(self));
+        findings.extend(access::check_access(self, survey));
+        findings.extend(store::check_chain(self));
+        findings.extend(pending::check_operations(self));
+        findings.extend(pending::check_inbox(self));
+        findings.extend(pending::check_search_index(self));
+        findings.extend(hooks::check_hooks(self));
+        findings.extend(workspace::check_workspace(self));
+        findings.extend(workspace::check_rules(self));
+        findings.extend(workspace::check_clock(self));
+        findings.extend(system::check_space(self));
+        findings.push(system::check_settings(self));
+        findings.extend(system::check_versions(self));
+        findings.extend(system::check_watcher(self));
+        findings.extend(system::check_inotify_limits());
+        number_repeated_ids(&mut findings);
+        findings
+    }
+
+    /// Returns the open store.
+    fn context(&self) -> Result<&Context, CommandFailure> {
+        self.opened
+            .as_ref()
+            .map_err(|_| CommandFailure::new(FailureKind::Store, "the store cannot be opened"))
+    }
+
+    /// Returns the recorded workspace.
+    fn workspace(&self) -> Result<&Workspace, CommandFailure> {
+        match &self.workspace {
+            Some(Ok(workspace)) => Ok(workspace),
+            Some(Err(failure)) => Err(CommandFailure::new(failure.kind(), failure.message())),
+            None => {
+                Err(CommandFailure::new(FailureKind::Nothing, "nothing is recorded in this directory yet"))
             }
         }
     }
+
+    /// Returns the operations that a process began and did not finish.
+    fn unfinished(&self) -> Result<Vec<Operation>, CommandFailure> {
+        let workspace = self.workspace()?;
+        Ok(workspace.store().unfinished(workspace.record.id)?)
+    }
+
+    /// Returns the current time.
+    fn now(&self) -> Timestamp {
+        match &self.opened {
+            Ok(context) => context.now(),
+            Err(_) => crate::system::environment().now(),
+        }
+    }
 }
 
-/// Checks the system's inotify limits, which restrict watching.
-fn check_inotify_limits() -> Option<Finding> {
-    let limit = |name: &str| -> Option<u64> {
-        std::fs::read_to_string(format!("/proc/sys/fs/inotify/{name}")).ok()?.trim().parse().ok()
+/// Makes ids unique: the second finding with the id `ignore.unused` becomes `ignore.unused.2`.
+fn number_repeated_ids(findings: &mut [Finding]) {
+    let mut counts: HashMap<String, usize> = HashMap::new();
+    for finding in findings {
+        let count = counts.entry(finding.id.clone()).or_default();
+        *count += 1;
+        if *count > 1 {
+            finding.id = format!("{}.{count}", finding.id);
+        }
+    }
+}
+
+fn survey(location: &StoreLocation) -> Option<io::Result<AccessSurvey>> {
+    let dir = match location {
+        StoreLocation::Directory(dir) => dir,
+        StoreLocation::Server { local, .. } => local,
     };
-    let (watches, instances) = (limit("max_user_watches")?, limit("max_user_instances")?);
-    let text = format!(
-        "the system allows {} watched directories and {} inotify instances per user",
-        output::grouped(watches),
-        output::grouped(instances)
-    );
-    let few = watches < 20_000;
-    let found = new_finding("inotify", if few { Verdict::Note } else { Verdict::Good }, text);
-    Some(match few {
-        true => found.with_hint("for large workspaces: sudo sysctl fs.inotify.max_user_watches=524288"),
-        false => found,
-    })
+    match private_files::survey(dir, rustix::process::geteuid().as_raw()) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        surveyed => Some(surveyed),
+    }
 }

@@ -13,6 +13,7 @@ mod concurrency;
 mod damage;
 mod demo;
 mod described;
+mod doctor;
 mod faults;
 mod hooks_branches;
 mod hooks_control;

@@ -101,7 +101,7 @@ fn a_hook_starts_one_watcher_which_later_hooks_use_and_commands_show() {
     assert!((100_000..100_000_000).contains(&memory), "{memory}");
     let out = world.ok(["status"]).out;
     assert!(out.contains(&format!("Watched: 61 directories, by process {pid}, ")), "{out}");
-    let out = world.ok(["doctor"]).out;
+    let out = world.run(["doctor"]).out;
     assert!(out.contains(&format!("watcher    process {pid}, ")), "{out}");
     let out = world.ok(["watcher"]).out;
     assert!(out.contains(&*world.work.display().to_string()) && out.contains("61 directories"), "{out}");
@@ -197,7 +197,7 @@ fn a_watcher_that_is_stopped_is_not_waited_for_and_not_missed() {
         change(&agent, &format!("stopped{round}"), &format!("d{round}/f{round}"));
     }
     assert!(world.store.join("watch/unanswered").exists(), "hooks know that it does not answer");
-    let doctor = world.json(["doctor"]);
+    let doctor = world.run(["doctor", "--json"]).json();
     assert!(doctor["not_watched"].as_str().unwrap().contains("not responding"), "{doctor}");
     assert_eq!(watchers(&world), [pid], "none is started beside it");
     signal("-CONT", pid);
@@ -356,7 +356,7 @@ fn one_that_cannot_start_is_not_tried_all_the_time_and_doctor_says_why() {
         change(&agent, &format!("c{round}"), "d1/f1");
     }
     let doctor = until("the reason", || {
-        let doctor = world.json(["doctor"]);
+        let doctor = world.run(["doctor", "--json"]).json();
         doctor["not_watched"].as_str()?.contains("cannot listen").then_some(doctor)
     });
     assert_eq!(doctor["ok"], json!(false), "{doctor}");

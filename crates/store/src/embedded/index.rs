@@ -108,6 +108,11 @@ impl EmbeddedStore {
         }
     }
 
+    /// Whether a search has created the index of the store in `dir`.
+    pub fn has_index(dir: &Path) -> bool {
+        dir.join(INDEX).exists()
+    }
+
     /// Deletes the whole index.
     pub(super) fn remove_index(&self) -> Result<(), StoreError> {
         self.with_index(Index::clear)

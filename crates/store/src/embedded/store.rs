@@ -21,7 +21,7 @@ use crate::port::{
     BatchAnswers, BatchLookup, CommitLog, CommitMark, FinishedBatch, LostCommit, MaintenanceStore, Mutation,
     ObjectBatch, ObjectInfo, ObjectStore, OperationStore, Questions, Receipt, RefStore, SearchDocument,
     SearchRequest, SearchResult, SearchStore, SessionStore, StepAt, StepCount, StepPage, StepQuery, StepRow,
-    StepStore, Store, StoreUsage, Swept,
+    StepStore, Store, StoreFormat, StoreUsage, Swept,
 };
 
 /// The write-ahead log is checkpointed into the database when it has grown beyond this many pages.
@@ -363,6 +363,11 @@ impl MaintenanceStore for EmbeddedStore {
         let mut problems: Vec<String> = self.lost_commits()?.iter().map(ToString::to_string).collect();
         problems.extend(self.check_structures()?);
         Ok(problems)
+    }
+
+    fn format(&self) -> Result<Option<StoreFormat>, StoreError> {
+        let found = schema::check_format(&self.reader(), &self.dir)?;
+        Ok(Some(StoreFormat { found, known: super::FORMAT }))
     }
 
     fn check_writable(&self) -> Result<(), StoreError> {

@@ -22,6 +22,10 @@ pub trait MaintenanceStore {
     fn usage(&self) -> Result<StoreUsage, StoreError>;
     /// Checks the backend's own structures (not object contents) and returns a description of each problem.
     fn check(&self) -> Result<Vec<String>, StoreError>;
+    /// The format of the store, for a backend that has one; another program may have raised it since the store was opened.
+    fn format(&self) -> Result<Option<StoreFormat>, StoreError> {
+        Ok(None)
+    }
     /// Fails if a commit would be refused whatever it contains: because the store was deleted or replaced while this process
     /// had it open, because it lacks acknowledged commits, or because it cannot be written to. Writes nothing.
     fn check_writable(&self) -> Result<(), StoreError> {
@@ -56,6 +60,15 @@ pub struct StoreUsage {
     pub stored_bytes: u64,
     /// Bytes the store occupies in all, including its log and space not yet reclaimed.
     pub total_bytes: u64,
+}
+
+/// The format of a store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StoreFormat {
+    /// The format of what is stored.
+    pub found: u32,
+    /// The newest format that this program reads and writes.
+    pub known: u32,
 }
 
 /// What a sweep freed.
