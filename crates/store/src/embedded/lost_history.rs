@@ -256,7 +256,11 @@ impl EmbeddedStore {
     }
 
     /// The records in a range of a pack.
-    fn locate_records(&self, range: PackRange, found: &mut Vec<(Hash, Location)>) -> Result<(), StoreError> {
+    pub(super) fn locate_records(
+        &self,
+        range: PackRange,
+        found: &mut Vec<(Hash, Location)>,
+    ) -> Result<(), StoreError> {
         let path = pack::path_of(&self.packs, range.pack);
         let is_short = |what: String| StoreError::Corrupt { what: format!("{}: {what}", path.display()) };
         let file = File::open(&path).map_err(|error| is_short(error.to_string()))?;
