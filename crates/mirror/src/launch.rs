@@ -1,6 +1,5 @@
 //! Starts the process that syncs, if a commit finds none: detached, and without waiting for it.
 
-use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
@@ -12,35 +11,36 @@ use crate::settings::MirrorSettings;
 pub const WORD: &str = "mirror-process";
 
 /// Starts the process that syncs the mirrors of one store.
-#[derive(Debug)]
 pub struct MirrorLauncher {
-    /// The path of our own program.
-    pub program: PathBuf,
     /// The directory of the store.
-    pub dir: PathBuf,
-    /// The environment variables that the process gets: those that a client of an object store reads, and no others.
-    pub environment: Vec<(OsString, OsString)>,
+    dir: PathBuf,
+    /// Makes the command that runs our own program, with the environment variables that the process gets.
+    command: Box<dyn Fn() -> Option<Command> + Send + Sync>,
     /// The process that was started last, to be reaped.
-    pub child: Mutex<Option<Child>>,
+    child: Mutex<Option<Child>>,
+}
+
+impl std::fmt::Debug for MirrorLauncher {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("MirrorLauncher").field("dir", &self.dir).finish_non_exhaustive()
+    }
 }
 
 impl MirrorLauncher {
-    /// Makes sure that a process syncs. Without mirrors it is one system call; with a running process three. A failure is
+    /// A launcher for the store in `dir`. `command` is only called to start a process.
+    pub fn new(dir: PathBuf, command: impl Fn() -> Option<Command> + Send + Sync + 'static) -> Self {
+        Self { dir, command: Box::new(command), child: Mutex::new(None) }
+    }
+
+    /// Makes sure that a process syncs. Without mirrors it is one system call; with a running process a few. A failure is
     /// ignored: the next commit tries again, and `stepback mirror status` shows how far the mirrors are.
     pub fn wake(&self) {
         if !MirrorSettings::exist(&self.dir) || service::is_running(&self.dir) {
             return;
         }
-        let started = Command::new(&self.program)
-            .arg(WORD)
-            .arg(&self.dir)
-            .env_clear()
-            .envs(self.environment.iter().map(|(name, value)| (name, value)))
-            .current_dir("/")
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn();
+        let Some(mut command) = (self.command)() else { return };
+        command.arg(WORD).arg(&self.dir).current_dir("/");
+        let started = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
         let mut child = self.child.lock().unwrap_or_else(PoisonError::into_inner);
         // One that found another process running has exited.
         if let Some(mut before) = child.take() {

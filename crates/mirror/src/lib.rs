@@ -9,7 +9,7 @@
 //!
 //! - [`item`], [`segment`]: the bytes: what a mirror consists of, and the files that it grows by.
 //! - [`storage`], [`address`]: where these files are: a directory, or a bucket of an object store.
-//! - [`archive`]: a mirror as a whole: whose it is, where it ends, and how it grows.
+//! - [`archive`], [`join`]: a mirror as a whole: whose it is, where it ends, how it grows, and which store continues it.
 //! - [`sync`], [`tally`], [`vault`]: bringing a mirror up to date with its store; comparing their steps; git's packs.
 //! - [`replay`], [`survey`], [`restore`]: reading a mirror, what it has, and making a store of it.
 //! - [`settings`], [`service`], [`launch`]: the mirrors of a store, the process that syncs them, and how it is started.
@@ -18,6 +18,7 @@ pub mod address;
 pub mod archive;
 pub mod error;
 pub mod item;
+pub mod join;
 pub mod launch;
 pub mod replay;
 pub mod restore;

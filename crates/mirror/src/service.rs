@@ -45,7 +45,15 @@ pub struct MirrorService<'a> {
     pub stop: &'a AtomicBool,
     /// After this long without a commit it ends by itself; `None`: never.
     pub idle: Option<Duration>,
+    /// These mirrors, instead of those in the store's list: then nothing is written into the store's directory, and there may
+    /// be any number of services. For a user other than the store's owner.
+    pub mirrors: Option<MirrorSettings>,
+    /// Called after every sync that did something or failed, with the address of the mirror.
+    pub observer: Option<&'a SyncObserver<'a>>,
 }
+
+/// Gets the address of a mirror, and the outcome of a sync.
+pub type SyncObserver<'a> = dyn Fn(&str, &Result<SyncReport, MirrorError>) + Sync + 'a;
 
 /// Why the service ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -76,6 +84,9 @@ struct SharedState {
 impl MirrorService<'_> {
     /// Runs until it ends.
     pub fn run(&self) -> Result<ServiceEnd, MirrorError> {
+        if self.mirrors.is_some() {
+            return self.run_locked().map(|_| ServiceEnd::Finished);
+        }
         loop {
             let Some(lock) = self.lock()? else { return Ok(ServiceEnd::AlreadyRunning) };
             let seen = self.run_locked()?;
@@ -109,7 +120,11 @@ impl MirrorService<'_> {
     fn run_locked(&self) -> Result<RecordState, MirrorError> {
         let mut last_change = (record_state(self.dir), Instant::now());
         loop {
-            let Some(settings) = MirrorSettings::load(self.dir)? else { return Ok(last_change.0) };
+            let settings = match &self.mirrors {
+                Some(mirrors) => Some(mirrors.clone()),
+                None => MirrorSettings::load(self.dir)?,
+            };
+            let Some(settings) = settings else { return Ok(last_change.0) };
             let store = EmbeddedStore::open_existing(self.dir)?;
             let database = database_id(self.dir);
             let shared = SharedState { stop: AtomicBool::new(false), failing: AtomicU64::new(0) };
@@ -157,7 +172,7 @@ impl MirrorService<'_> {
             if idle.is_some_and(|idle| last_change.1.elapsed() >= idle) {
                 return true;
             }
-            if settings_read.elapsed() >= SETTINGS_INTERVAL {
+            if self.mirrors.is_none() && settings_read.elapsed() >= SETTINGS_INTERVAL {
                 settings_read = Instant::now();
                 match MirrorSettings::load(self.dir) {
                     Ok(Some(now)) if now != *settings => return false,
@@ -205,6 +220,10 @@ impl MirrorWorker<'_> {
         while !self.is_stopped() {
             let before = record_state(self.service.dir);
             let outcome = self.sync(&mut connection);
+            let is_eventful = outcome.as_ref().map_or(true, |report| *report != SyncReport::default());
+            if let Some(observer) = self.service.observer.filter(|_| is_eventful) {
+                observer(&self.mirror.address, &outcome);
+            }
             self.save(&outcome, connection.as_ref());
             let is_failing = outcome.is_err();
             match (was_failing, is_failing) {
@@ -252,7 +271,7 @@ impl MirrorWorker<'_> {
     fn save(&self, outcome: &Result<SyncReport, MirrorError>, connection: Option<&MirrorSync<'_>>) {
         let (dir, address) = (self.service.dir, &self.mirror.address);
         // A store that was removed must not be created again.
-        if database_id(dir).is_none() {
+        if self.service.mirrors.is_some() || database_id(dir).is_none() {
             return;
         }
         let archive = connection.map(MirrorSync::archive);
@@ -262,7 +281,7 @@ impl MirrorWorker<'_> {
     }
 }
 
-/// Opens a configured mirror, which must be there and be that of the store.
+/// Opens a configured mirror, which must be there and be that of the store. An empty `id` is that of any.
 pub fn open_mirror(address: &str, id: &str) -> Result<MirrorArchive, MirrorError> {
     let address = MirrorAddress::parse(address, Path::new("/"))?;
     let storage = address.open(CreateDirectory::No)?;
@@ -271,7 +290,7 @@ pub fn open_mirror(address: &str, id: &str) -> Result<MirrorArchive, MirrorError
         let reason = "it was removed, or its disk is not mounted".to_owned();
         return Err(MirrorError::NotAMirror { place, reason });
     };
-    if archive.id != id {
+    if !id.is_empty() && archive.id != id {
         let reason = "its id is not that of this store's mirrors".to_owned();
         return Err(MirrorError::OtherStore { place, reason });
     }

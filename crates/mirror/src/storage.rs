@@ -33,6 +33,8 @@ pub trait MirrorStorage: Send + Sync {
     fn create(&self, name: &str, bytes: &[u8]) -> Result<CreateOutcome, MirrorError>;
     /// The bytes of a file; `None` if it does not exist.
     fn read(&self, name: &str) -> Result<Option<Vec<u8>>, MirrorError>;
+    /// Whether there is nothing at the place, so that a mirror can be created there.
+    fn is_empty(&self) -> Result<bool, MirrorError>;
     /// The files in a folder whose names are after `after`, in order of their names. A missing folder is empty.
     fn list(&self, folder: &str, after: &str) -> Result<Vec<ListedFile>, MirrorError>;
 }

@@ -114,6 +114,17 @@ impl MirrorStorage for DirectoryStorage {
         read().map_err(MirrorError::io("read", self.shown(name)))
     }
 
+    fn is_empty(&self) -> Result<bool, MirrorError> {
+        let failed = |error| MirrorError::io("list", self.root.display())(error);
+        for entry in fs::read_dir(&self.root).map_err(failed)? {
+            // Every new file system has this one.
+            if entry.map_err(failed)?.file_name() != "lost+found" {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     fn list(&self, folder: &str, after: &str) -> Result<Vec<ListedFile>, MirrorError> {
         let path = self.root.join(folder);
         let list = || -> io::Result<Vec<ListedFile>> {
