@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::error::MirrorError;
-use crate::storage::MirrorStorage;
+use crate::storage::bucket::BucketStorage;
 use crate::storage::directory::DirectoryStorage;
+use crate::storage::{MirrorStorage, StorageAccess};
 
 /// Where a mirror is.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -74,14 +75,22 @@ impl MirrorAddress {
     }
 
     /// Connects to the place.
-    pub fn open(&self, create: CreateDirectory) -> Result<Arc<dyn MirrorStorage>, MirrorError> {
+    pub fn open(
+        &self,
+        create: CreateDirectory,
+        access: &StorageAccess,
+    ) -> Result<Arc<dyn MirrorStorage>, MirrorError> {
         match (self, create) {
             (Self::Directory(path), CreateDirectory::Yes) => Ok(Arc::new(DirectoryStorage::create(path)?)),
             (Self::Directory(path), CreateDirectory::No) => Ok(Arc::new(DirectoryStorage::open(path)?)),
-            (Self::Bucket { .. }, _) => Err(MirrorError::Address {
-                address: self.to_string(),
-                reason: "this version of stepback has no client for object stores".into(),
-            }),
+            (Self::Bucket { bucket, prefix }, _) => match &access.bucket {
+                Some(access) => Ok(Arc::new(BucketStorage::new(access.clone(), bucket, prefix)?)),
+                None => Err(MirrorError::Storage {
+                    what: "connect to",
+                    place: self.to_string(),
+                    why: "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY are not set".into(),
+                }),
+            },
         }
     }
 }

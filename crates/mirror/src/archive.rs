@@ -90,6 +90,11 @@ impl MirrorArchive {
             CreateOutcome::Created => {}
             CreateOutcome::Exists => return Err(MirrorError::Conflict { place: storage.place() }),
         }
+        if storage.create(IDENTITY, &text)? == CreateOutcome::Created {
+            let reason =
+                "the service ignores \"If-None-Match\", so two writers could overwrite each other".into();
+            return Err(MirrorError::NotAMirror { place: storage.place(), reason });
+        }
         match Self::open(storage.clone())? {
             Some(archive) => Ok(archive),
             None => Err(MirrorError::Unverified { place: storage.place(), name: IDENTITY.into() }),

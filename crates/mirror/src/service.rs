@@ -20,6 +20,7 @@ use crate::address::{CreateDirectory, MirrorAddress};
 use crate::archive::MirrorArchive;
 use crate::error::MirrorError;
 use crate::settings::{self, ConfiguredMirror, MirrorSettings, MirrorState};
+use crate::storage::StorageAccess;
 use crate::sync::{MirrorSync, SyncReport};
 
 /// How often the record of commits is looked at.
@@ -48,6 +49,8 @@ pub struct MirrorService<'a> {
     /// These mirrors, instead of those in the store's list: then nothing is written into the store's directory, and there may
     /// be any number of services. For a user other than the store's owner.
     pub mirrors: Option<MirrorSettings>,
+    /// How places other than directories are reached.
+    pub access: StorageAccess,
     /// Called after every sync that did something or failed, with the address of the mirror.
     pub observer: Option<&'a SyncObserver<'a>>,
 }
@@ -259,7 +262,7 @@ impl MirrorWorker<'_> {
         if let Some(connected) = connection {
             return connected.sync();
         }
-        let archive = open_mirror(&self.mirror.address, self.id)?;
+        let archive = open_mirror(&self.mirror.address, self.id, &self.service.access)?;
         let connected = connection.insert(MirrorSync::new(self.store, archive, &*self.service.env));
         // Once for each process: it reads all steps of the store.
         let contradiction = connected.compare()?;
@@ -282,9 +285,9 @@ impl MirrorWorker<'_> {
 }
 
 /// Opens a configured mirror, which must be there and be that of the store. An empty `id` is that of any.
-pub fn open_mirror(address: &str, id: &str) -> Result<MirrorArchive, MirrorError> {
+pub fn open_mirror(address: &str, id: &str, access: &StorageAccess) -> Result<MirrorArchive, MirrorError> {
     let address = MirrorAddress::parse(address, Path::new("/"))?;
-    let storage = address.open(CreateDirectory::No)?;
+    let storage = address.open(CreateDirectory::No, access)?;
     let place = storage.place();
     let Some(archive) = MirrorArchive::open(storage)? else {
         let reason = "it was removed, or its disk is not mounted".to_owned();

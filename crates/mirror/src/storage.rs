@@ -5,7 +5,19 @@
 
 use crate::error::MirrorError;
 
+pub mod bucket;
 pub mod directory;
+mod listing;
+pub mod signature;
+
+use self::bucket::BucketAccess;
+
+/// What is needed to reach places other than directories.
+#[derive(Clone, Debug, Default)]
+pub struct StorageAccess {
+    /// For buckets; `None` without credentials.
+    pub bucket: Option<BucketAccess>,
+}
 
 /// What [`MirrorStorage::create`] did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -11,6 +11,9 @@ use std::time::Duration;
 use stepback_mirror::launch::{MirrorLauncher, WORD};
 use stepback_mirror::service::{MirrorService, ServiceEnd};
 use stepback_mirror::settings::MirrorSettings;
+use stepback_mirror::storage::StorageAccess;
+use stepback_mirror::storage::bucket::BucketAccess;
+use stepback_mirror::storage::signature::BucketCredentials;
 use stepback_store::embedded::EmbeddedStore;
 
 use crate::context;
@@ -34,6 +37,24 @@ pub fn observe_commits(store: EmbeddedStore, dir: &Path) -> EmbeddedStore {
         Some(command)
     });
     store.with_commit_observer(Box::new(move || launcher.wake()))
+}
+
+/// Returns how places other than directories are reached, according to the variables that AWS tools use.
+pub fn storage_access() -> StorageAccess {
+    let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+    let credentials = variable("AWS_ACCESS_KEY_ID").zip(variable("AWS_SECRET_ACCESS_KEY"));
+    let region = variable("AWS_REGION").or_else(|| variable("AWS_DEFAULT_REGION"));
+    let endpoint = variable("AWS_ENDPOINT_URL_S3").or_else(|| variable("AWS_ENDPOINT_URL"));
+    let bucket = credentials.map(|(access_key, secret_key)| BucketAccess {
+        credentials: BucketCredentials {
+            access_key,
+            secret_key,
+            session_token: variable("AWS_SESSION_TOKEN"),
+        },
+        region: region.unwrap_or_else(|| "us-east-1".to_owned()),
+        endpoint,
+    });
+    StorageAccess { bucket }
 }
 
 /// Returns the environment variables that a client of an object store needs.
@@ -60,6 +81,7 @@ pub fn run_if_asked(arguments: &[OsString]) -> Option<u8> {
         stop: &stop,
         idle: Some(idle),
         mirrors: None,
+        access: storage_access(),
         observer: None,
     };
     // What failed is in the states of the mirrors; this process has no other output.
@@ -87,6 +109,7 @@ impl MirrorThread {
                         stop: &stop_flag,
                         idle: None,
                         mirrors: None,
+                        access: storage_access(),
                         observer: None,
                     };
                     // Another process may sync already; it exits when it is idle, and this thread takes over.

@@ -18,7 +18,9 @@ use stepback_store::embedded::EmbeddedStore;
 use super::{CommandResult, DONE};
 use crate::args::Arguments;
 use crate::args::mirror::MirrorCommand;
+use crate::context::Context;
 use crate::failure::{CommandFailure, FailureKind};
+use crate::mirroring::storage_access;
 use crate::output::{self, Paint, Progress};
 use crate::store_location::StoreLocation;
 use crate::system;
@@ -105,9 +107,9 @@ impl<'a> MirrorableStore<'a> {
     fn connect(&self, address: &MirrorAddress, is_known: bool) -> Result<MirrorArchive, MirrorError> {
         if is_known {
             let id = MirrorSettings::load(&self.dir)?.map(|settings| settings.id).unwrap_or_default();
-            return open_mirror(&address.to_string(), &id);
+            return open_mirror(&address.to_string(), &id, &storage_access());
         }
-        let storage = address.open(CreateDirectory::Yes)?;
+        let storage = address.open(CreateDirectory::Yes, &storage_access())?;
         join(&self.store, storage, None, AcceptOther::No, &*self.env)
     }
 
@@ -117,12 +119,15 @@ impl<'a> MirrorableStore<'a> {
         let settings = self.settings()?;
         let name = address.to_string();
         if settings.iter().flat_map(|known| &known.mirrors).any(|mirror| mirror.address == name) {
-            return Err(CommandFailure::new(FailureKind::Usage, format!("{name} is a mirror of this store already"))
-                .with_hint("\"stepback mirror sync\" brings it up to date"));
+            return Err(CommandFailure::new(
+                FailureKind::Usage,
+                format!("{name} is a mirror of this store already"),
+            )
+            .with_hint("\"stepback mirror sync\" brings it up to date"));
         }
         let accept = if adopt { AcceptOther::Yes } else { AcceptOther::No };
         let id = settings.as_ref().map(|settings| settings.id.as_str());
-        let storage = address.open(CreateDirectory::Yes)?;
+        let storage = address.open(CreateDirectory::Yes, &storage_access())?;
         let archive = join(&self.store, storage, id, accept, &*self.env)?;
         let id = archive.id.clone();
         let (report, state) = self.sync_once(archive, MirrorState::default())?;
@@ -248,12 +253,16 @@ impl<'a> MirrorableStore<'a> {
 
     fn remove(&self, place: &str) -> CommandResult {
         let name = parse_address(self.arguments, place)?.to_string();
-        let mut settings = self.settings()?.unwrap_or(MirrorSettings { id: String::new(), mirrors: Vec::new() });
+        let mut settings =
+            self.settings()?.unwrap_or(MirrorSettings { id: String::new(), mirrors: Vec::new() });
         let before = settings.mirrors.len();
         settings.mirrors.retain(|mirror| mirror.address != name);
         if settings.mirrors.len() == before {
-            return Err(CommandFailure::new(FailureKind::Nothing, format!("{name} is not a mirror of this store"))
-                .with_hint("\"stepback mirror status\" lists the mirrors"));
+            return Err(CommandFailure::new(
+                FailureKind::Nothing,
+                format!("{name} is not a mirror of this store"),
+            )
+            .with_hint("\"stepback mirror status\" lists the mirrors"));
         }
         settings.save(&self.dir)?;
         MirrorState::remove(&self.dir, &name);
@@ -264,6 +273,27 @@ impl<'a> MirrorableStore<'a> {
             output::print_line(format!("Nothing is copied to {name} from now on. Its files are unchanged."));
         }
         DONE
+    }
+}
+
+/// Brings the mirrors up to date before objects are freed. One that cannot be synced is named, and does not keep the user from
+/// freeing space.
+pub fn sync_before_prune(context: &Context) {
+    let StoreLocation::Directory(dir) = context.store_location() else { return };
+    let Ok(Some(settings)) = MirrorSettings::load(dir) else { return };
+    let env = system::environment();
+    for mirror in &settings.mirrors {
+        let address = &mirror.address;
+        let synced = EmbeddedStore::open_existing(dir).map_err(MirrorError::from).and_then(|store| {
+            let archive = open_mirror(address, &settings.id, &storage_access())?;
+            MirrorSync::new(&store, archive, &*env).sync()
+        });
+        if let Err(error) = synced {
+            output::print_status(format!(
+                "{} {error}; what is freed now and was not copied to {address} yet cannot be restored from it",
+                Paint::stderr().note("Warning:")
+            ));
+        }
     }
 }
 
@@ -320,7 +350,9 @@ impl From<MirrorError> for CommandFailure {
             MirrorError::NoGeneration { .. } => {
                 hinted(FailureKind::Usage, "\"stepback mirror status --verify PLACE\" lists them")
             }
-            MirrorError::NotEmpty { .. } => hinted(FailureKind::Usage, "choose a directory that does not exist"),
+            MirrorError::NotEmpty { .. } => {
+                hinted(FailureKind::Usage, "choose a directory that does not exist")
+            }
             MirrorError::Address { .. } => CommandFailure::new(FailureKind::Usage, message),
             MirrorError::Settings { .. } => hinted(
                 FailureKind::System,

@@ -286,11 +286,15 @@ pub(super) fn append(dir: &Path, bytes: &[u8], name: ChainLink, is_folded: bool)
 
 /// Whether a mirror still needs entries of the record before this one, which would be removed.
 fn is_needed_by_mirror(dir: &Path) -> bool {
-    let Ok(text) = fs::read_to_string(dir.join(MIRRORED)) else { return false };
-    let Ok(mirrored) = text.trim().parse::<u64>() else { return false };
+    let Some(mirrored) = mirrored_commit(dir) else { return false };
     let before =
         File::open(dir.join(RECORD_BEFORE)).and_then(|file| newest_of(&file, file.metadata()?.len()));
     before.ok().flatten().is_some_and(|newest| newest.commit > mirrored)
+}
+
+/// The newest commit that every mirror has; `None` if there is no mirror.
+pub(super) fn mirrored_commit(dir: &Path) -> Option<u64> {
+    fs::read_to_string(dir.join(MIRRORED)).ok()?.trim().parse().ok()
 }
 
 /// Says up to which commit every mirror has the store; entries after it are kept. `None`: there is no mirror.

@@ -10,12 +10,13 @@ use stepback_mirror::{MirrorError, restore as restoring};
 
 use crate::commands::{CommandResult, DONE};
 use crate::failure::FailureKind;
+use crate::mirroring::storage_access;
 use crate::output::{self, Paint, Progress};
 use crate::system;
 
 /// Runs `stepback mirror restore`.
 pub fn restore(address: &MirrorAddress, into: &Path, generation: Option<u64>, json: bool) -> CommandResult {
-    let storage = address.open(CreateDirectory::No)?;
+    let storage = address.open(CreateDirectory::No, &storage_access())?;
     let place = storage.place();
     let Some(archive) = MirrorArchive::open(storage)? else {
         return Err(MirrorError::NotAMirror { place, reason: format!("it has no {IDENTITY}") }.into());

@@ -11,6 +11,7 @@ use stepback_mirror::sync::SyncReport;
 use super::MirrorableStore;
 use crate::commands::serve::register_stop_flag;
 use crate::commands::{CommandResult, DONE};
+use crate::mirroring::storage_access;
 use crate::output;
 
 /// The pause after the service ended by itself: the store was removed, or another process syncs.
@@ -43,6 +44,7 @@ pub fn run(store: &MirrorableStore<'_>, places: &[String]) -> CommandResult {
         stop: &stop,
         idle: None,
         mirrors,
+        access: storage_access(),
         observer: Some(&observer),
     };
     while !stop.load(Ordering::Relaxed) {
@@ -66,7 +68,9 @@ fn report(place: &str, outcome: &Result<SyncReport, MirrorError>) {
     match outcome {
         Ok(report) => {
             if let Some(contradiction) = &report.contradiction {
-                output::print_status(format!("Warning: {place}: the store contradicts the mirror: {contradiction}"));
+                output::print_status(format!(
+                    "Warning: {place}: the store contradicts the mirror: {contradiction}"
+                ));
             }
             for problem in &report.problems {
                 output::print_status(format!("Warning: {place}: not mirrored: {problem}"));

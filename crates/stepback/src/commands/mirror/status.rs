@@ -15,6 +15,7 @@ use super::MirrorableStore;
 use crate::commands::{CommandResult, DONE};
 use crate::context::Context;
 use crate::failure::{CommandFailure, FailureKind};
+use crate::mirroring::storage_access;
 use crate::output::{self, Paint};
 
 /// Number of differences that are listed.
@@ -82,7 +83,7 @@ fn examine(
         survey: None,
         has_vault_files: 0,
     };
-    let archive = match service::open_mirror(&name, &id) {
+    let archive = match service::open_mirror(&name, &id, &storage_access()) {
         Ok(archive) => archive,
         Err(error) => {
             found.unreachable = Some(error.to_string());
@@ -93,7 +94,9 @@ fn examine(
     match verify {
         false => {
             found.contradictions.extend(sync::compare_with_store(&store.store, &archive.cursor)?);
-            found.problems.extend(archive.unreadable.iter().map(|number| format!("segment {number} is damaged")));
+            found
+                .problems
+                .extend(archive.unreadable.iter().map(|number| format!("segment {number} is damaged")));
         }
         true => match MirrorSurvey::take(&archive, true) {
             Ok(survey) => found.take_survey(store, &archive, survey)?,
@@ -130,10 +133,8 @@ impl MirrorFindings {
         let newest = archive.cursor.generation;
         self.contradictions = survey.differences(&store.store, newest, MAX_DIFFERENCES)?;
         for other in survey.contradictions(newest) {
-            self.contradictions.push(format!(
-                "generation {newest} lacks steps of {}",
-                survey.describe(other)
-            ));
+            self.contradictions
+                .push(format!("generation {newest} lacks steps of {}", survey.describe(other)));
         }
         if self.contradictions.is_empty() {
             self.contradictions.extend(sync::compare_with_store(&store.store, &archive.cursor)?);
