@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -11,6 +11,7 @@ use std::time::Duration;
 use stepback_faults::{Fault, arm, disarm, was_reached};
 use stepback_mirror::archive::{IDENTITY, MirrorArchive};
 use stepback_mirror::error::MirrorError;
+use stepback_mirror::restore::restore;
 use stepback_mirror::service::MirrorService;
 use stepback_mirror::settings::{ConfiguredMirror, MirrorSettings, MirrorState};
 use stepback_mirror::storage::StorageAccess;
@@ -128,12 +129,16 @@ fn an_interrupted_restore_leaves_no_store_that_opens() {
     let mut refused = 0;
     for nth in 1..400 {
         let name = format!("copy{nth}");
+        let archive = place.archive();
         arm(Fault::Once, nth);
-        let restored = place.restore(&name);
+        let restored = restore(&archive, &place.path(&name), None, &place.env, &AtomicU64::new(0));
         let is_over = !was_reached();
         disarm();
         match restored {
-            Ok((_, copy)) => assert_same(&store, &copy),
+            Ok(report) => {
+                assert_eq!(report.missing, Vec::<String>::new());
+                assert_same(&store, &EmbeddedStore::open_existing(&place.path(&name)).unwrap());
+            }
             Err(_) => {
                 refused += 1;
                 if let Ok(opened) = EmbeddedStore::open_existing(&place.path(&name)) {

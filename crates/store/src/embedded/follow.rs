@@ -77,7 +77,14 @@ impl EmbeddedStore {
                 Ok(entries) => {
                     let commits =
                         entries.into_iter().take(most).map(|(link, entry)| self.followed(link, entry));
-                    return Ok(CommitsAfter::Linked(commits.collect::<Result<_, _>>()?));
+                    return match commits.collect::<Result<_, _>>() {
+                        Ok(commits) => Ok(CommitsAfter::Linked(commits)),
+                        // A collection since has removed the pack, and moved what is alive in it.
+                        Err(StoreError::Corrupt { .. }) => {
+                            Ok(CommitsAfter::Unlinked(LinkFailure::OutOfReach))
+                        }
+                        Err(error) => Err(error),
+                    };
                 }
             }
         }
@@ -120,11 +127,7 @@ impl EmbeddedStore {
         let mut objects = Vec::new();
         for range in &entry.ranges {
             let mut located = Vec::new();
-            // A collection since may have removed the pack with everything in it.
-            match self.locate_records(*range, &mut located) {
-                Ok(()) | Err(StoreError::Corrupt { .. }) => {}
-                Err(error) => return Err(error),
-            }
+            self.locate_records(*range, &mut located)?;
             objects.extend(located.into_iter().map(|(hash, location)| ObjectInfo {
                 kind: location.kind,
                 hash,
