@@ -11,6 +11,7 @@ pub mod find;
 pub mod groups;
 pub mod live;
 pub mod mcp;
+pub mod mirror;
 pub mod proxy;
 mod rewind;
 pub mod seal;
@@ -386,6 +387,9 @@ pub enum Command {
     /// Write a signed list of what is recorded, or compare the store with one
     #[command(after_help = seal::SEAL)]
     Seal(seal::SealArgs),
+    /// Keep append-only copies of the store in other places, and restore from them
+    #[command(subcommand, after_help = mirror::MIRROR)]
+    Mirror(mirror::MirrorCommand),
     /// Show statistics of the store
     #[command(after_help = "Examples:\n  stepback stats")]
     Stats,

@@ -25,6 +25,7 @@ mod history;
 mod inspect;
 mod maintenance;
 mod mcp;
+pub mod mirror;
 mod moves;
 mod proxy;
 mod reference;
@@ -139,6 +140,7 @@ pub fn run(arguments: Arguments) -> CommandResult {
         Command::Prune(arguments) => maintenance::prune(&open_existing("objects")?, arguments),
         Command::Fsck(wanted) => fsck::fsck(&arguments, wanted),
         Command::Seal(wanted) => seal::seal(&open_existing("")?, wanted),
+        Command::Mirror(wanted) => mirror::mirror(&arguments, wanted),
         Command::Stats => maintenance::stats(&open_existing("")?),
         Command::Store(StoreCommand::Copy { from, to, accept_breaks }) => {
             store::copy(from, to, *accept_breaks, arguments.json)

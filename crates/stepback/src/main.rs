@@ -3,7 +3,7 @@
 //! This crate is only the interface: it reads arguments and the environment, asks for confirmation, prints, and leaves
 //! everything else to the engine. It is the only place that knows where the user's files, settings and store are.
 //!
-//! `main` first asks whether this process is a hook, a watcher or the inside of a sandbox, in this order, because a
+//! `main` first asks whether this process is a hook, a watcher, syncs mirrors, or is the inside of a sandbox, because a
 //! hook must not pay for the definitions of sixty commands. Everything else starts at `commands::run`: one function per
 //! command.
 //!
@@ -16,6 +16,7 @@
 //!   they print as JSON, `commands::titles` formats steps and changes as lines.
 //! - `context`, `store_location`, `protection`, `settings`, `watcher`: what a command starts from: the workspace, the store
 //!   and how it is protected, a few numbers, and whether a watcher is asked or started.
+//! - `mirroring`: the process that syncs mirrors, how commits start it, and the thread of a server that does the same.
 //! - `output`, `failure`: data on stdout, narration on stderr, questions; kinds of failure, exit codes, hints.
 //! - `diff_view`: differences on a terminal.
 //! - `demo`: the story that `stepback demo` tells.
@@ -32,6 +33,7 @@ mod demo;
 mod diff_view;
 mod failure;
 mod hook;
+mod mirroring;
 mod output;
 mod protection;
 mod settings;
@@ -50,6 +52,9 @@ fn main() -> ExitCode {
         return code;
     }
     if let Some(code) = stepback_watcher::process::run_if_asked(&words) {
+        return ExitCode::from(code);
+    }
+    if let Some(code) = mirroring::run_if_asked(&words) {
         return ExitCode::from(code);
     }
     if let Some(error) = stepback_rerun::sandbox::run_sandbox_child(&words) {

@@ -11,6 +11,7 @@ use stepback_store::{Store, StoreError};
 
 use crate::context::{self, CreateStore};
 use crate::failure::{CommandFailure, FailureKind};
+use crate::mirroring::observe_commits;
 
 /// The name of the directory, in the user's data directory, for what must stay on this machine although the store is a
 /// database.
@@ -85,9 +86,11 @@ impl StoreLocation {
                 let store = EmbeddedStore::open(dir)?;
                 // The directory holds secrets; the user or another process may have relaxed its permissions.
                 store.tighten_permissions()?;
-                Arc::new(store)
+                Arc::new(observe_commits(store, dir))
             }
-            (Self::Directory(dir), CreateStore::No) => Arc::new(EmbeddedStore::open_existing(dir)?),
+            (Self::Directory(dir), CreateStore::No) => {
+                Arc::new(observe_commits(EmbeddedStore::open_existing(dir)?, dir))
+            }
             (Self::Server { url, local }, CreateStore::Yes) => {
                 Arc::new(PostgresStore::connect(&database_access(url, local))?)
             }
@@ -101,7 +104,9 @@ impl StoreLocation {
     /// Opens the store, creating it if needed, for a caller that waits for other processes at most for `patience`.
     pub fn open_with_timeout(&self, patience: Duration) -> Result<Arc<dyn Store>, StoreError> {
         let store: Arc<dyn Store> = match self {
-            Self::Directory(dir) => Arc::new(EmbeddedStore::open_impatiently(dir, patience)?),
+            Self::Directory(dir) => {
+                Arc::new(observe_commits(EmbeddedStore::open_impatiently(dir, patience)?, dir))
+            }
             Self::Server { url, local } => {
                 let access = Access { patience: Some(patience), ..database_access(url, local) };
                 Arc::new(PostgresStore::connect(&access)?)

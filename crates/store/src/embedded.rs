@@ -29,6 +29,7 @@ mod commit_record;
 mod damage;
 mod error;
 mod find;
+mod follow;
 mod index;
 mod log;
 mod lost_history;
@@ -42,6 +43,9 @@ mod size;
 mod step_chain;
 mod store;
 mod sweep;
+
+pub use self::commit_record::ChainLink;
+pub use self::follow::{CommitsAfter, FollowedCommit, LinkFailure};
 
 /// The store format that this program reads and writes. Raise it when bytes on disk gain a new meaning.
 pub const FORMAT: u32 = 4;
@@ -84,7 +88,12 @@ pub struct EmbeddedStore {
     record_tail: Mutex<Option<commit_record::RecordTail>>,
     /// How long to wait for other processes; `None` for the default.
     patience: Option<Duration>,
+    /// Called after every commit of this process.
+    after_commit: Option<CommitObserver>,
 }
+
+/// Called after each acknowledged commit of this process.
+pub type CommitObserver = Box<dyn Fn() + Send + Sync>;
 
 impl std::fmt::Debug for EmbeddedStore {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -185,7 +194,13 @@ impl EmbeddedStore {
             files: open_files::OpenFiles::find(dir),
             record_tail: Mutex::new(None),
             patience,
+            after_commit: None,
         })
+    }
+
+    /// Calls `observer` after each commit of this process that is acknowledged. The caller of the commit waits for it.
+    pub fn with_commit_observer(self, observer: CommitObserver) -> Self {
+        Self { after_commit: Some(observer), ..self }
     }
 
     fn connection(&self) -> MutexGuard<'_, Connection> {

@@ -71,7 +71,8 @@ fn run(dir: &Path, root: PathBuf, idle: Duration) -> u8 {
 }
 
 /// Detaches from everything that belongs to the process that started this one. Its input and output are empty already.
-fn detach() {
+/// Call it before any other thread runs or a file is opened.
+pub fn detach() {
     close_inherited_files();
     // Signals for the agent's terminal or process group must not reach us. Fails only for the leader of a group.
     let _ = rustix::process::setsid();

@@ -36,7 +36,7 @@ const MARKS: [&str; 20] = [
 const FREE: [&str; 8] = ["worktree", "store", "postgres", "bench", "faults", "powerloss", "testkit", "xtask"];
 
 /// The other modules that write, and where.
-const WRITERS: [(&str, &str); 33] = [
+const WRITERS: [(&str, &str); 37] = [
     ("crates/agents/src/fork/run.rs", "conversations of agents, in the user's home"),
     ("crates/agents/src/hook.rs", "the store's directory"),
     ("crates/agents/src/inbox.rs", "the store's directory"),
@@ -52,6 +52,13 @@ const WRITERS: [(&str, &str); 33] = [
         "crates/history/src/bisect/scratch.rs",
         "clears the scratch directory of a bisect; `remove_dir_all` follows no link",
     ),
+    ("crates/mirror/src/service.rs", "a lock in the store's directory"),
+    ("crates/mirror/src/settings.rs", "the store's directory"),
+    (
+        "crates/mirror/src/storage/directory.rs",
+        "the directory of a mirror, in which nothing is changed or removed",
+    ),
+    ("crates/mirror/src/vault.rs", "the vault of a store that is being restored"),
     ("crates/rerun/src/agent.rs", "the home of a rerun"),
     ("crates/rerun/src/builtin.rs", "the private directory of a rerun, beside its files"),
     ("crates/rerun/src/history.rs", "the home of a rerun"),

@@ -7,7 +7,7 @@ use stepback_api::maintenance::PruneReportDocument;
 use stepback_engine::prune::{PrunePlan, Pruned, Rules};
 use stepback_store::port::StepQuery;
 
-use super::{CommandResult, DONE, titles};
+use super::{CommandResult, DONE, mirror, titles};
 use crate::args::PruneArgs;
 use crate::context::Context;
 use crate::output::{self, Paint};
@@ -33,6 +33,8 @@ pub fn prune(context: &Context, arguments: &PruneArgs) -> CommandResult {
         return DONE;
     }
     let size_before = plan.size_before;
+    // What is freed now cannot be mirrored later.
+    mirror::sync_before_prune(context);
     let pruned = workspace.prune(plan)?;
     if context.json {
         let mut value = json!(document.with_result(workspace.store(), &pruned)?);

@@ -21,8 +21,10 @@ use super::{CommandResult, DONE};
 use crate::args::proxy::ServeArgs;
 use crate::context::{self, Context};
 use crate::failure::{CommandFailure, FailureKind};
+use crate::mirroring::MirrorThread;
 use crate::output::{self, Paint};
 use crate::settings::Settings;
+use crate::store_location::StoreLocation;
 
 /// The default limit of requests per second from one remote address.
 const DEFAULT_REMOTE_RATE: u32 = 100;
@@ -64,6 +66,8 @@ pub(super) struct RunningServer {
     /// Publishes the server's address for as long as it runs.
     _notice: ServerFile,
     _watcher: Option<Watcher>,
+    /// Syncs the mirrors of a store in a directory.
+    _mirrors: Option<MirrorThread>,
 }
 
 /// Returns a flag that becomes true on the first terminating signal; the second one ends the process at once.
@@ -125,7 +129,11 @@ pub(super) fn listen(context: &Context, arguments: &ServeArgs) -> Result<Running
         }
     })?;
     let _notice = ServerFile::create(context.store_location().local_dir(), &server.url());
-    Ok(RunningServer { server, token_file, _notice, _watcher: watcher })
+    let _mirrors = match context.store_location() {
+        StoreLocation::Directory(dir) => Some(MirrorThread::start(dir.clone())),
+        StoreLocation::Server { .. } => None,
+    };
+    Ok(RunningServer { server, token_file, _notice, _watcher: watcher, _mirrors })
 }
 
 /// Runs `stepback serve`.

@@ -20,6 +20,7 @@ use stepback_model::tree::{SkipReason, TreeNode};
 use stepback_store::port::{StepQuery, StepRow};
 use stepback_watcher::client::SLOW_SCAN;
 
+use super::mirror;
 use super::watcher::WatcherState;
 use super::{CommandResult, DONE, documents, titles};
 use crate::context::Context;
@@ -105,6 +106,7 @@ impl StatusReport {
             "warnings": self.head_warnings,
             "watcher": self.watcher.document(Some(&self.workspace.root)),
             "not_watched": self.watcher.unavailable_reason(),
+            "mirrors": mirror::overview_document(context),
         });
         if let Some(excluded) = &self.excluded {
             let excluded = excluded.iter();
@@ -149,6 +151,7 @@ impl StatusReport {
                 output::count(gaps, "event")
             ));
         }
+        mirror::print_warnings(context);
         for warning in &self.head_warnings {
             output::print_status(format!("{} {warning}.", paint.note("Warning:")));
         }

@@ -32,6 +32,7 @@ mod mcp_client;
 mod mcp_http;
 mod mcp_listen;
 mod mcp_wire;
+mod mirrors;
 
 mod postgres;
 mod private;

@@ -32,18 +32,27 @@ const RANGE: usize = 24;
 /// A record that has grown beyond this many bytes starts anew as soon as the database has everything in it.
 const MAX_RECORD_BYTES: u64 = 256 << 10;
 
+/// A record that is kept for a mirror grows at most to this many bytes; a mirror that is further behind reads the database.
+const MAX_KEPT_RECORD_BYTES: u64 = 64 << 20;
+/// File name, inside the store's directory, of the number of the newest commit that every mirror has.
+const MIRRORED: &str = "commits.mirrored";
+
 /// Names an entry of the record: the number of its commit and its hash. The database holds that of its newest commit.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct ChainLink {
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Serialize, serde::Deserialize)]
+pub struct ChainLink {
+    /// The number of the commit, which grows with every commit; numbers may be left out.
     pub commit: u64,
+    /// The hash of its entry in the commit record.
     pub hash: Hash,
 }
 
 impl ChainLink {
-    const LEN: usize = 40;
+    /// Length of its bytes.
+    pub const LEN: usize = 40;
     /// Stands for the time before the first entry.
     pub const NONE: Self = Self { commit: 0, hash: Hash::from_bytes([0; 32]) };
 
+    /// The number in eight bytes, and the hash.
     pub fn to_bytes(self) -> [u8; Self::LEN] {
         let mut bytes = [0; Self::LEN];
         bytes[..8].copy_from_slice(&self.commit.to_le_bytes());
@@ -51,6 +60,7 @@ impl ChainLink {
         bytes
     }
 
+    /// Reads the bytes; `None` unless there are exactly so many.
     pub fn from_slice(bytes: &[u8]) -> Option<Self> {
         let (commit, hash) = bytes.split_first_chunk::<8>()?;
         Some(Self { commit: u64::from_le_bytes(*commit), hash: Hash::from_slice(hash)? })
@@ -256,7 +266,8 @@ fn newest_of(file: &File, len: u64) -> io::Result<Option<ChainLink>> {
 /// The commit is durable already, so a failure must not fail it: the record then lacks an entry, which proves nothing.
 pub(super) fn append(dir: &Path, bytes: &[u8], name: ChainLink, is_folded: bool) -> io::Result<RecordTail> {
     let path = dir.join(RECORD);
-    if is_folded && fs::metadata(&path).is_ok_and(|metadata| metadata.len() > MAX_RECORD_BYTES) {
+    let len = fs::metadata(&path).map_or(0, |metadata| metadata.len());
+    if is_folded && len > MAX_RECORD_BYTES && (len > MAX_KEPT_RECORD_BYTES || !is_needed_by_mirror(dir)) {
         faults::point()?;
         fs::rename(&path, dir.join(RECORD_BEFORE))?;
     }
@@ -270,6 +281,33 @@ pub(super) fn append(dir: &Path, bytes: &[u8], name: ChainLink, is_folded: bool)
             let id = (metadata.dev(), metadata.ino());
             return Ok(RecordTail { file: id, len: metadata.len(), newest: Some(name) });
         }
+    }
+}
+
+/// Whether a mirror still needs entries of the record before this one, which would be removed.
+fn is_needed_by_mirror(dir: &Path) -> bool {
+    let Some(mirrored) = mirrored_commit(dir) else { return false };
+    let before =
+        File::open(dir.join(RECORD_BEFORE)).and_then(|file| newest_of(&file, file.metadata()?.len()));
+    before.ok().flatten().is_some_and(|newest| newest.commit > mirrored)
+}
+
+/// The newest commit that every mirror has; `None` if there is no mirror.
+pub(super) fn mirrored_commit(dir: &Path) -> Option<u64> {
+    fs::read_to_string(dir.join(MIRRORED)).ok()?.trim().parse().ok()
+}
+
+/// Says up to which commit every mirror has the store; entries after it are kept. `None`: there is no mirror.
+pub(super) fn note_mirrored(dir: &Path, commit: Option<u64>) -> io::Result<()> {
+    use crate::new_file::{Durability, replace_file};
+    let path = dir.join(MIRRORED);
+    match commit {
+        // Lost in a power failure, an older number keeps more of the record.
+        Some(commit) => replace_file(&path, format!("{commit}\n").as_bytes(), 0o600, Durability::Unsynced),
+        None => match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        },
     }
 }
 
@@ -384,5 +422,33 @@ mod tests {
         restart(dir.path(), &bytes).unwrap();
         assert!(!dir.path().join(RECORD_BEFORE).exists());
         assert_eq!(RecordTail::read(dir.path(), None).unwrap().unwrap().newest(), Some(third));
+    }
+
+    #[test]
+    fn entries_that_a_mirror_needs_stay() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut before = ChainLink::NONE;
+        let mut append_large = |commit| {
+            let large = CommitEntry { mutations: vec![b' '; 300 << 10], ..entry(commit, before) };
+            let (bytes, name) = large.encode();
+            append(dir.path(), &bytes, name, true).unwrap();
+            before = name;
+        };
+        let commits = || -> Vec<u64> {
+            read_entries(dir.path()).unwrap().entries.iter().map(|(entry, _)| entry.commit).collect()
+        };
+        append_large(1);
+        append_large(2);
+        note_mirrored(dir.path(), Some(0)).unwrap();
+        append_large(3);
+        append_large(4);
+        assert_eq!(commits(), [1, 2, 3, 4], "the mirror has none of them");
+        note_mirrored(dir.path(), Some(1)).unwrap();
+        append_large(5);
+        assert_eq!(commits(), [2, 3, 4, 5]);
+        note_mirrored(dir.path(), None).unwrap();
+        note_mirrored(dir.path(), None).unwrap();
+        append_large(6);
+        assert_eq!(commits(), [5, 6]);
     }
 }

@@ -112,10 +112,13 @@ impl EmbeddedStore {
         Ok((bytes, name))
     }
 
-    /// Drops the entries before `commit` from the record, after a collection: they refer to objects that may be gone.
+    /// Drops the entries before `commit` from the record, after a collection: they refer to objects that may be gone. Those
+    /// that a mirror does not have yet stay.
     pub(super) fn restart_record(&self, commit: u64) {
+        let mirrored = commit_record::mirrored_commit(&self.dir).unwrap_or(u64::MAX);
         let kept = commit_record::read_entries(&self.dir).map(|read| {
-            let kept = read.entries.into_iter().filter(|(entry, _)| entry.commit >= commit);
+            let is_kept = |entry: &CommitEntry| entry.commit >= commit || entry.commit > mirrored;
+            let kept = read.entries.into_iter().filter(|(entry, _)| is_kept(entry));
             kept.flat_map(|(entry, _)| entry.encode().0).collect::<Vec<u8>>()
         });
         // A longer record does no harm.
@@ -256,7 +259,11 @@ impl EmbeddedStore {
     }
 
     /// The records in a range of a pack.
-    fn locate_records(&self, range: PackRange, found: &mut Vec<(Hash, Location)>) -> Result<(), StoreError> {
+    pub(super) fn locate_records(
+        &self,
+        range: PackRange,
+        found: &mut Vec<(Hash, Location)>,
+    ) -> Result<(), StoreError> {
         let path = pack::path_of(&self.packs, range.pack);
         let is_short = |what: String| StoreError::Corrupt { what: format!("{}: {what}", path.display()) };
         let file = File::open(&path).map_err(|error| is_short(error.to_string()))?;
@@ -326,7 +333,9 @@ pub(super) fn has_entries(dir: &std::path::Path) -> bool {
 pub(super) fn all_commits(dir: &std::path::Path) -> Option<Vec<LostCommit>> {
     let entries = commit_record::read_entries(dir).ok()?.entries;
     let (first, _) = entries.first()?;
-    if first.before != ChainLink::NONE || first.commit != 1 {
+    // Entries from before a collection, which are kept for a mirror, refer to objects that may be gone.
+    let is_collected = entries.iter().any(|(entry, _)| entry.epoch != first.epoch);
+    if first.before != ChainLink::NONE || first.commit != 1 || is_collected {
         return None;
     }
     let describe = |entry: &CommitEntry| {

@@ -232,6 +232,10 @@ impl CommitLog for EmbeddedStore {
         // Only now may another writer append to the packs of this batch.
         drop(batch);
         self.shorten_log(&connection);
+        drop(connection);
+        if let Some(observer) = &self.after_commit {
+            observer();
+        }
         Ok(receipt)
     }
 
