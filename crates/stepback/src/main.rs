@@ -14,8 +14,8 @@
 //!   orders commands in the help, `args::fast_parse` parses a typical command line with only the command it names.
 //! - `commands`: one module per command or per group of commands that share code; `commands::documents` is what
 //!   they print as JSON, `commands::titles` formats steps and changes as lines.
-//! - `context`, `store_location`, `settings`, `watcher`: what a command starts from: the workspace, the store, a few
-//!   numbers, and whether a watcher is asked or started.
+//! - `context`, `store_location`, `guard_status`, `settings`, `watcher`: what a command starts from: the workspace, the store
+//!   and whether a server guards it, a few numbers, and whether a watcher is asked or started.
 //! - `output`, `failure`: data on stdout, narration on stderr, questions; kinds of failure, exit codes, hints.
 //! - `diff_view`: differences on a terminal.
 //! - `demo`: the story that `stepback demo` tells.
@@ -31,6 +31,7 @@ mod context;
 mod demo;
 mod diff_view;
 mod failure;
+mod guard_status;
 mod hook;
 mod output;
 mod settings;

@@ -18,7 +18,7 @@ const GROUPS: [(&str, &[&str]); 9] = [
     ("Run again", &["replay", "rerun", "compare", "bisect"]),
     ("Reason", &["board"]),
     ("Open", &["tui", "studio", "serve", "mcp"]),
-    ("Maintain", &["settings", "doctor", "watcher", "stats", "prune", "fsck", "seal", "store"]),
+    ("Maintain", &["settings", "doctor", "watcher", "stats", "prune", "fsck", "seal", "guard", "store"]),
     ("Learn", &["demo", "points", "completions", "man", "help"]),
 ];
 

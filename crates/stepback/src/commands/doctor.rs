@@ -45,6 +45,7 @@ pub fn doctor(context: &Context) -> CommandResult {
         new_finding("store", Verdict::Good, format!("{} opens", context.store_path())),
         check_settings(context),
     ];
+    findings.extend(check_store_guard(context));
     check_workspace(context, &mut findings)?;
     let state = WatcherState::find(context);
     findings.push(check_watcher(&state, context.now()));
@@ -87,6 +88,24 @@ pub fn doctor(context: &Context) -> CommandResult {
         }
     }
     DONE
+}
+
+/// Whether a server guards the store.
+fn check_store_guard(context: &Context) -> Option<Finding> {
+    let status = crate::guard_status::check_guard(context.store_location())?;
+    let at = format!("{} ({})", status.address, status.kind);
+    Some(match &status.role {
+        Err(why) => new_finding("guard", Verdict::Bad, why.clone()),
+        Ok(_) if status.is_protected() => new_finding(
+            "guard",
+            Verdict::Good,
+            format!("{at}: this user can append to the store and read it"),
+        ),
+        Ok(_) => {
+            new_finding("guard", Verdict::Note, format!("{at}: this user can do everything with the store"))
+                .with_hint("an agent of this user can, too: remove STEPBACK_TOKEN and the token file")
+        }
+    })
 }
 
 fn check_settings(context: &Context) -> Finding {

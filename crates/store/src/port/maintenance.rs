@@ -46,7 +46,7 @@ pub trait MaintenanceStore {
 }
 
 /// Size of a store.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct StoreUsage {
     /// Number of objects.
     pub objects: u64,
@@ -59,7 +59,7 @@ pub struct StoreUsage {
 }
 
 /// What a sweep freed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Swept {
     /// Number of objects deleted.
     pub objects: u64,
@@ -68,7 +68,7 @@ pub struct Swept {
 }
 
 /// An acknowledged commit that the log lacks.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct LostCommit {
     /// Its number in the sequence of commits.
     pub commit: u64,
