@@ -92,11 +92,12 @@ pub(crate) fn check_append(store: &dyn Store, mutations: &[Mutation]) -> Result<
     Ok(())
 }
 
-/// A session's info is replaced as a whole by design. What identifies a session, and where it came from, stays.
+/// A session's info is replaced as a whole by design. What identifies a session, and that it came from another one, stays. A
+/// rerun says where its session came from after an agent may have said it.
 fn check_session_info(known: &SessionInfo, new: &SessionInfo) -> Result<(), StoreError> {
     let keeps = |is_set: bool, is_same: bool| !is_set || is_same;
     let is_kept = keeps(known.external.is_some(), known.external == new.external)
-        && keeps(known.forked_from.is_some(), known.forked_from == new.forked_from)
+        && keeps(known.forked_from.is_some(), new.forked_from.is_some())
         && keeps(known.imported, new.imported);
     if is_kept { Ok(()) } else { forbidden("another identity or origin for a session") }
 }

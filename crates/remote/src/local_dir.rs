@@ -11,14 +11,13 @@ use stepback_store::new_file::{Durability, replace_file};
 
 /// The file that holds the id of the store that the directory belongs to.
 const STORE_ID: &str = "store-id";
-/// The directory with one directory per workspace, and the one with the files by which a hook finds them.
+/// The directory with one directory per workspace.
 const WORKSPACES: &str = "workspaces";
-const ROOTS: &str = "roots";
 /// A cache of what is stored; for another store it would list content as stored which is not, and that content would be lost.
 const STAT_CACHE: &str = "statcache";
 
 /// Creates the directory. If the address led to another store before, what was cached about that one is removed; events that
-/// wait in an inbox stay.
+/// wait in an inbox stay, and are recorded in the store that is there now.
 pub(crate) fn prepare(local: &Path, id: &str) -> Result<(), StoreError> {
     let file = local.join(STORE_ID);
     if fs::read_to_string(&file).is_ok_and(|found| found == id) {
@@ -36,8 +35,6 @@ pub(crate) fn prepare(local: &Path, id: &str) -> Result<(), StoreError> {
         let cache = entry.path().join(STAT_CACHE);
         absent_is_fine(fs::remove_file(&cache)).map_err(StoreError::io("remove", &cache))?;
     }
-    let roots = local.join(ROOTS);
-    absent_is_fine(fs::remove_dir_all(&roots)).map_err(StoreError::io("remove", &roots))?;
     faults::point()
         .and_then(|()| replace_file(&file, id.as_bytes(), 0o600, Durability::Unsynced))
         .map_err(StoreError::io("write", &file))
@@ -54,14 +51,13 @@ mod tests {
         prepare(&local, "one").unwrap();
         let workspace = local.join("workspaces/ab");
         fs::create_dir_all(&workspace).unwrap();
-        fs::create_dir(local.join("roots")).unwrap();
         for name in ["statcache", "inbox.jsonl"] {
             fs::write(workspace.join(name), "x").unwrap();
         }
         prepare(&local, "one").unwrap();
         assert!(workspace.join("statcache").exists());
         prepare(&local, "two").unwrap();
-        assert!(!workspace.join("statcache").exists() && !local.join("roots").exists());
+        assert!(!workspace.join("statcache").exists());
         assert!(workspace.join("inbox.jsonl").exists());
     }
 }

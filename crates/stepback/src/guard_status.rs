@@ -16,16 +16,11 @@ pub struct GuardStatus {
     pub kind: &'static str,
     /// The address.
     pub address: String,
-    /// What this user may do; an error says why the server cannot be used.
+    /// What this user may do, if the server answers; an error says why it cannot be used.
     pub role: Result<AccessRole, String>,
 }
 
 impl GuardStatus {
-    /// Whether the server answers.
-    pub fn is_reachable(&self) -> bool {
-        self.role.is_ok()
-    }
-
     /// Whether this user cannot take anything away from the store.
     pub fn is_protected(&self) -> bool {
         self.role == Ok(AccessRole::Append)
@@ -53,7 +48,7 @@ mod tests {
         let socket = format!("unix:{}", dir.path().join("none.sock").display());
         let location = StoreLocation::parse(Path::new(&socket)).unwrap();
         let status = check_guard(&location).unwrap();
-        assert!(status.kind == "unix" && !status.is_reachable() && !status.is_protected());
+        assert!(status.kind == "unix" && !status.is_protected());
         assert!(status.role.unwrap_err().contains("not running"));
     }
 }

@@ -14,6 +14,7 @@ mod damage;
 mod demo;
 mod described;
 mod faults;
+mod guarded;
 mod hooks_branches;
 mod hooks_control;
 mod hooks_crowd;
