@@ -4,8 +4,12 @@
 //! can do everything that recording, rewinding, undoing and branching need, and nothing that takes away what is recorded:
 //! steps, operations, objects and annotations stay, whatever the client sends.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path, PathBuf};
+
 use stepback_model::ids::StepId;
-use stepback_model::record::{Annotation, OpStatus, OperationAction, SessionInfo};
+use stepback_model::record::{Annotation, OpStatus, OperationAction, SessionInfo, WorkspaceRecord};
 use stepback_store::port::{Mutation, Store};
 use stepback_store::{StoreError, copy};
 
@@ -53,8 +57,8 @@ fn forbidden<T>(what: impl Into<String>) -> Result<T, StoreError> {
 pub(crate) fn check_append(store: &dyn Store, mutations: &[Mutation]) -> Result<(), StoreError> {
     for mutation in mutations {
         match mutation {
-            Mutation::AddWorkspace(_)
-            | Mutation::AddSession(_)
+            Mutation::AddWorkspace(workspace) => check_root(store, &workspace.root)?,
+            Mutation::AddSession(_)
             | Mutation::AppendStep { .. }
             | Mutation::AppendOp(_)
             | Mutation::SetOpUndone { .. } => {}
@@ -90,6 +94,30 @@ pub(crate) fn check_append(store: &dyn Store, mutations: &[Mutation]) -> Result<
         }
     }
     Ok(())
+}
+
+/// A workspace must not overlap with the store. Whoever opens a workspace finishes an operation that is recorded in it as
+/// unfinished, so a client could otherwise have the owner's next command change the store's own files.
+fn check_root(store: &dyn Store, root: &[u8]) -> Result<(), StoreError> {
+    if root.starts_with(WorkspaceRecord::REMOTE) {
+        return Ok(());
+    }
+    let root = Path::new(OsStr::from_bytes(root));
+    let is_plain = root.components().enumerate().all(|(at, component)| match component {
+        Component::RootDir => at == 0,
+        Component::Normal(_) => at > 0,
+        _ => false,
+    });
+    // Components skip what a path says twice.
+    let is_canonical = is_plain && root.components().collect::<PathBuf>().as_os_str() == root.as_os_str();
+    if !is_canonical {
+        return forbidden("a workspace whose root is not a plain absolute path");
+    }
+    let overlaps = |dir: &Path| dir.starts_with(root) || root.starts_with(dir);
+    let is_store = store
+        .local_dir()
+        .is_some_and(|dir| overlaps(dir) || dir.canonicalize().is_ok_and(|dir| overlaps(&dir)));
+    if is_store { forbidden("a workspace that contains the store") } else { Ok(()) }
 }
 
 /// A session's info is replaced as a whole by design. What identifies a session, and that it came from another one, stays. A

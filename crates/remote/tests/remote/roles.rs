@@ -191,6 +191,23 @@ fn references_lead_to_steps_and_never_mark_the_store() {
     recorded.allowed(&[recorded.set("head/WS", None, value), append(step)]);
 }
 
+/// Opening a workspace finishes what is recorded as unfinished in it: it must not reach the store.
+#[test]
+fn a_workspace_never_contains_the_store() {
+    let recorded = record();
+    let store = recorded.server.dir.path().join("store");
+    let parent = recorded.server.dir.path().to_path_buf();
+    let roundabout = recorded.server.dir.path().join("x/../store");
+    for root in
+        [store.join("packs"), store, parent, roundabout, "/".into(), "work".into(), "//w".into(), "".into()]
+    {
+        let root = root.to_str().unwrap().as_bytes();
+        recorded.refused(&[Mutation::AddWorkspace(recorded.sample.workspace(root))]);
+    }
+    recorded.allowed(&[Mutation::AddWorkspace(recorded.sample.workspace(b"remote:one:/x/../y"))]);
+    recorded.allowed(&[Mutation::AddWorkspace(recorded.sample.workspace(b"/somewhere/else"))]);
+}
+
 #[test]
 fn a_session_keeps_its_identity_and_origin() {
     let recorded = record();
@@ -205,7 +222,8 @@ fn a_session_keeps_its_identity_and_origin() {
     recorded.allowed(&set(SessionInfo { title: None, iteration: 4, ..info.clone() }));
     recorded.refused(&set(SessionInfo { external: None, ..info.clone() }));
     recorded.refused(&set(SessionInfo { external: Some("s-2".into()), ..info.clone() }));
-    recorded.refused(&set(SessionInfo { forked_from: None, ..info }));
+    recorded.refused(&set(SessionInfo { forked_from: None, ..info.clone() }));
+    recorded.allowed(&set(SessionInfo { forked_from: Some((recorded.session, recorded.second)), ..info }));
 }
 
 #[test]

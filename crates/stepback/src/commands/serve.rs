@@ -209,7 +209,10 @@ pub fn serve(context: &Context, arguments: &ServeArgs) -> CommandResult {
         let _ = std::io::stdout().flush();
     } else {
         output::print_line(format!("Serving at {}", Paint::stdout().strong(&url)));
-        output::print_line(format!("Studio (one-time link): {}", server.sign_in_url()?));
+        // What a service prints goes into a log that others may read, and the link opens everything.
+        if listening.guard.is_none() {
+            output::print_line(format!("Studio (one-time link): {}", server.sign_in_url()?));
+        }
         output::print_line(format!("API token: {}", token_file.display()));
         if let Some(guard) = &listening.guard {
             let guard_token = token_file.with_file_name(GUARD_TOKEN);

@@ -318,6 +318,26 @@ fn a_store_is_copied_to_a_guarded_one_by_its_owner() {
     }
 }
 
+/// A service writes what it prints into a log, which the users of agents may be able to read.
+#[test]
+fn a_server_that_guards_prints_no_link_that_opens_everything() {
+    let world = Sandbox::new();
+    let socket = world.root().join("g.sock");
+    let mut child = world
+        .command(["serve", "--listen", "127.0.0.1:0", "--guard", "--socket"])
+        .arg(&socket)
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    crate::wire::until("the socket", || socket.exists());
+    crate::wire::send(&child, Signal::TERM);
+    let mut printed = String::new();
+    std::io::Read::read_to_string(&mut child.stdout.take().unwrap(), &mut printed).unwrap();
+    child.wait().unwrap();
+    assert!(printed.contains("--store unix:") && !printed.contains("sign-in"), "{printed}");
+    assert!(!socket.exists(), "the socket goes with the server");
+}
+
 #[test]
 fn the_setup_is_printed_and_changes_nothing() {
     let world = Sandbox::new();
