@@ -33,12 +33,18 @@ pub(crate) fn router(service: StoreService, stopped: watch::Receiver<bool>) -> R
 }
 
 async fn connect(State(endpoint): State<StoreEndpoint>, mut request: Request) -> Response {
-    let role = match find_role(&endpoint.service, request.headers()) {
-        Ok(role) => role,
-        Err(refusal) => return refusal,
-    };
+    let found = find_role(&endpoint.service, request.headers());
     // HTTP/2 has no upgrades.
-    let Some(upgrade) = request.extensions_mut().remove::<OnUpgrade>() else { return upgrade_required() };
+    let upgrade = request.extensions_mut().remove::<OnUpgrade>().ok_or_else(upgrade_required);
+    let (role, upgrade) = match found.and_then(|role| Ok((role, upgrade?))) {
+        Ok(found) => found,
+        Err(problem) => {
+            let mut response = problem.into_response();
+            // Tells a client of another version which one is spoken here.
+            response.headers_mut().insert(header::UPGRADE, HeaderValue::from_static(PROTOCOL));
+            return response;
+        }
+    };
     let mut response = StatusCode::SWITCHING_PROTOCOLS.into_response();
     let headers = response.headers_mut();
     headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
@@ -67,12 +73,11 @@ async fn connect(State(endpoint): State<StoreEndpoint>, mut request: Request) ->
     response
 }
 
-/// What the client of a request may do, or the answer that refuses it.
-fn find_role(service: &StoreService, headers: &HeaderMap) -> Result<AccessRole, Response> {
+/// What the client of a request may do.
+fn find_role(service: &StoreService, headers: &HeaderMap) -> Result<AccessRole, Problem> {
     let text = |name: header::HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
     if headers.contains_key(header::ORIGIN) {
-        let problem = Problem::new(StatusCode::FORBIDDEN, "refused", "this is not for pages of a browser");
-        return Err(problem.into_response());
+        return Err(Problem::new(StatusCode::FORBIDDEN, "refused", "this is not for pages of a browser"));
     }
     if !is_upgrade_request(text(header::CONNECTION), text(header::UPGRADE)) {
         return Err(upgrade_required());
@@ -80,21 +85,18 @@ fn find_role(service: &StoreService, headers: &HeaderMap) -> Result<AccessRole, 
     let token = text(header::AUTHORIZATION).and_then(|value| value.strip_prefix("Bearer "));
     let Some(role) = token.and_then(|token| service.find_role(token.trim())) else {
         let problem = Problem::new(StatusCode::UNAUTHORIZED, "refused", "the token is missing or wrong");
-        return Err(problem.with_hint("use the token in guard.token of the server's store").into_response());
+        return Err(problem.with_hint("use the token in guard.token of the server's store"));
     };
     match service.has_room() {
         true => Ok(role),
-        false => Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "busy", "there are too many connections")
-            .into_response()),
+        false => Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "busy", "there are too many connections")),
     }
 }
 
-fn upgrade_required() -> Response {
-    let problem =
-        Problem::new(StatusCode::UPGRADE_REQUIRED, "usage", "this address is for other stepback programs");
-    let mut response = problem.with_hint("use it as a store: --store https://HOST:PORT").into_response();
-    response.headers_mut().insert(header::UPGRADE, HeaderValue::from_static(PROTOCOL));
-    response
+fn upgrade_required() -> Problem {
+    let what = "this address is for other stepback programs";
+    Problem::new(StatusCode::UPGRADE_REQUIRED, "usage", what)
+        .with_hint("use it as a store: --store https://HOST:PORT")
 }
 
 /// A connection that was HTTP, as a stream that blocks.

@@ -164,8 +164,7 @@ fn cut_first_commit_answer(server: &TestServer, name: &str) -> std::path::PathBu
             let (mut client, mut upstream) = (stream.unwrap(), UnixStream::connect(&real).unwrap());
             let mut buffer = vec![0; 1 << 20];
             // One request at a time: read it, pass it on, pass the answer back.
-            loop {
-                let Ok(read) = client.read(&mut buffer) else { break };
+            while let Ok(read) = client.read(&mut buffer) {
                 if read == 0 {
                     break;
                 }
