@@ -19,6 +19,7 @@ use stepback_engine::recorder::{RecordedStep, ScanPolicy, SessionMilestone};
 use stepback_engine::{Engine, EngineError, Workspace, workspace_index};
 use stepback_model::env::Env;
 use stepback_model::record::{LaunchCommand, Session, StepKind, Trigger};
+use stepback_store::StoreError;
 
 use crate::agent::Agent;
 use crate::answer::HookAnswer;
@@ -166,6 +167,13 @@ impl Hook<'_> {
             Err(error) => {
                 // The event is recorded later, from the inbox, without a scan of the files.
                 let missed = (!is_recorded.get()).then_some(&value);
+                let reserved = match (&error, dir) {
+                    (EngineError::Store(StoreError::Server { .. }), None) => {
+                        workspace_index::reserve(self.store, &root, self.env.fresh_id()).ok()
+                    }
+                    _ => None,
+                };
+                let dir = dir.or(reserved.as_deref());
                 self.report_failure(dir, event.point, &event.name, &error.to_string(), missed)
             }
         }

@@ -2,6 +2,7 @@
 
 mod bisect;
 pub mod files;
+mod guard_server;
 mod hook;
 mod mind;
 mod proxy;

@@ -152,8 +152,19 @@ impl Engine {
     }
 
     fn register_workspace(&self, root: &Path) -> Result<Workspace, EngineError> {
+        // A hook may have chosen the id while the store could not be reached; events wait in the inbox of that id.
+        let reserved = self.store.local_dir().and_then(|dir| crate::workspace_index::marked_id(dir, root));
+        if let Some(id) = reserved {
+            match self.register_workspace_as(root, id) {
+                Err(EngineError::Store(StoreError::Exists { .. })) => {}
+                registered => return registered,
+            }
+        }
+        self.register_workspace_as(root, WorkspaceId::from_bytes(self.env.fresh_id()))
+    }
+
+    fn register_workspace_as(&self, root: &Path, id: WorkspaceId) -> Result<Workspace, EngineError> {
         let now = self.env.now();
-        let id = WorkspaceId::from_bytes(self.env.fresh_id());
         let record =
             record::WorkspaceRecord { id, root: root.as_os_str().as_bytes().to_vec(), created_at: now };
         let session = Session {

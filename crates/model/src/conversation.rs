@@ -49,6 +49,11 @@ impl ConversationMessage {
     }
 }
 
+/// The hash of the message before the one with these bytes; `None` if it is the first, or is not a message.
+pub fn previous(bytes: &[u8]) -> Option<Hash> {
+    minicbor::decode::<ConversationMessage>(bytes).ok()?.previous
+}
+
 /// The number of messages in the conversation that ends in `tip`.
 pub fn len(source: &(impl ObjectSource + ?Sized), tip: Option<Hash>) -> Result<u64, ObjectError> {
     tip.map_or(Ok(0), |tip| ConversationMessage::load(source, tip).map(|message| message.count))

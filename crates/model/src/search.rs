@@ -58,7 +58,7 @@ impl TextField {
 pub type Texts = BTreeMap<TextField, String>;
 
 /// Consecutive words.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Phrase {
     /// The words, folded; at least one.
     pub words: Vec<String>,
@@ -67,7 +67,7 @@ pub struct Phrase {
 }
 
 /// What a search looks for.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Pattern {
     /// Every phrase of the first list, and none of the second. The first is not empty.
     Words {

@@ -15,7 +15,8 @@
 //! - `state`, `extract`, `strict`, `problem`, `pagination`: what operations share: the engine on a blocking thread,
 //!   typed input, refusal of unknown names, errors as RFC 9457 documents, pages.
 //! - `live`, `ingest`: followers of the log, and steps that remote agents report.
-//! - `mcp`, `watching`, `static_files`: MCP at `/mcp`, the watcher of a server, and the Studio's files.
+//! - `mcp`, `watching`, `static_files`, `store_endpoint`: MCP at `/mcp`, the watcher of a server, the Studio's files, and the
+//!   store's own port at `/store` for clients that use a guarded store.
 //!
 //! A new operation is a function with a `utoipa::path` attribute in a module of [`api`], a line in `api::operations`, its
 //! documents in [`stepback_api`], tests in `tests/api`, a regenerated `docs/openapi.json`, and a row in
@@ -38,6 +39,7 @@ mod signin;
 mod single_flight;
 mod state;
 mod static_files;
+mod store_endpoint;
 mod strict;
 mod tls;
 mod watching;

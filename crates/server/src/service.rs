@@ -11,7 +11,8 @@ use axum::http::header;
 use axum::routing::get;
 use axum::{Router, middleware};
 use stepback_proxy::ConnectionLimits;
-use tokio::sync::oneshot;
+use stepback_remote::StoreService;
+use tokio::sync::{oneshot, watch};
 
 use crate::auth::{AuthToken, Guard};
 use crate::browser_session::BrowserSessions;
@@ -20,7 +21,7 @@ use crate::metrics::{self, Observer};
 use crate::signin::SignIn;
 use crate::state::AppState;
 use crate::tls::Tls;
-use crate::{accept, api, mcp, static_files};
+use crate::{accept, api, mcp, static_files, store_endpoint};
 
 /// Largest body of a request that is not ingest, in bytes.
 const LARGEST: usize = 8 << 20;
@@ -49,6 +50,8 @@ pub struct ServerConfig {
     pub connections: ConnectionLimits,
     /// Whether checks that agents request over MCP may run commands.
     pub allow_commands: bool,
+    /// The store's own port, for clients with a token of it; `None` if this server does not offer it.
+    pub store_service: Option<StoreService>,
 }
 
 impl ServerConfig {
@@ -65,6 +68,7 @@ impl ServerConfig {
             write_timeout: DEFAULT_WRITE_TIMEOUT,
             connections: accept::LIMITS,
             allow_commands: false,
+            store_service: None,
         }
     }
 }
@@ -102,8 +106,14 @@ pub fn serve(state: AppState, config: ServerConfig) -> io::Result<HttpServer> {
         .merge(sign_in.clone().router())
         .merge(mcp::router(state.clone(), config.allow_commands))
         .layer(DefaultBodyLimit::max(LARGEST));
-    let router = guard
-        .protect(router)
+    let (stop_clients, clients_stopped) = watch::channel(false);
+    let router = guard.protect(router);
+    // It has tokens of its own.
+    let router = match config.store_service {
+        Some(service) => router.merge(store_endpoint::router(service, clients_stopped)),
+        None => router,
+    };
+    let router = router
         .layer(middleware::from_fn(api::otlp::translate_errors))
         .layer(middleware::from_fn_with_state(Limits::new(config.rate), limits::enforce_limits))
         .layer(middleware::from_fn_with_state(observer, metrics::measure_request));
@@ -118,7 +128,10 @@ pub fn serve(state: AppState, config: ServerConfig) -> io::Result<HttpServer> {
     let thread = std::thread::Builder::new().name("stepback-serve".into()).spawn(move || {
         runtime.block_on(async move {
             let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { return };
-            let close = || live.live().close();
+            let close = || {
+                live.live().close();
+                stop_clients.send_replace(true);
+            };
             accept::serve(listener, router, tls, patience, connections, stopped, close).await;
         });
         // Reruns that this server started end with it.

@@ -32,7 +32,7 @@ pub struct Arguments {
     /// Use this workspace of the store, by the beginning of its id
     #[arg(long, value_name = "ID", global = true, help_heading = GLOBAL, conflicts_with = "directory")]
     pub workspace: Option<String>,
-    /// Use the store in DIR or at postgres://… [default: $STEPBACK_HOME, else the user's data directory]
+    /// Use the store in DIR, or at postgres://…, unix:/… or https://… [default: $STEPBACK_HOME, else the user's data directory]
     #[arg(long, value_name = "DIR", global = true, help_heading = GLOBAL)]
     pub store: Option<PathBuf>,
     /// Print one JSON document on stdout
@@ -205,6 +205,9 @@ pub enum Command {
     /// Serve the store over HTTP, for the Studio, scripts and teams
     #[command(after_help = proxy::SERVE)]
     Serve(proxy::ServeArgs),
+    /// Let another user of this machine hold the store, so that agents cannot destroy it
+    #[command(subcommand)]
+    Guard(store::GuardCommand),
     /// Open the Studio in a browser, already signed in
     #[command(after_help = proxy::STUDIO)]
     Studio(proxy::StudioArgs),

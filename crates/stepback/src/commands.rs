@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use crate::args::store::{self as store_args, StoreCommand};
+use crate::args::store::{self as store_args, GuardCommand, StoreCommand};
 use crate::args::{Arguments, CheckpointCommand, Command, OpCommand};
 use crate::context::{Context, CreateStore};
 use crate::failure::{CommandFailure, FailureKind};
@@ -21,6 +21,7 @@ mod doctor;
 mod documents;
 mod find;
 pub mod fsck;
+mod guard;
 mod history;
 mod inspect;
 mod maintenance;
@@ -142,6 +143,7 @@ pub fn run(arguments: Arguments) -> CommandResult {
         Command::Seal(wanted) => seal::seal(&open_existing("")?, wanted),
         Command::Mirror(wanted) => mirror::mirror(&arguments, wanted),
         Command::Stats => maintenance::stats(&open_existing("")?),
+        Command::Guard(GuardCommand::Setup(wanted)) => guard::setup(wanted, arguments.json),
         Command::Store(StoreCommand::Copy { from, to, accept_breaks }) => {
             store::copy(from, to, *accept_breaks, arguments.json)
         }

@@ -14,8 +14,8 @@
 //!   orders commands in the help, `args::fast_parse` parses a typical command line with only the command it names.
 //! - `commands`: one module per command or per group of commands that share code; `commands::documents` is what
 //!   they print as JSON, `commands::titles` formats steps and changes as lines.
-//! - `context`, `store_location`, `protection`, `settings`, `watcher`: what a command starts from: the workspace, the store
-//!   and how it is protected, a few numbers, and whether a watcher is asked or started.
+//! - `context`, `store_location`, `protection`, `settings`, `watcher`: what a command starts from: the workspace,
+//!   the store and how it is protected, a few numbers, and whether a watcher is asked or started.
 //! - `mirroring`: the process that syncs mirrors, how commits start it, and the thread of a server that does the same.
 //! - `output`, `failure`: data on stdout, narration on stderr, questions; kinds of failure, exit codes, hints.
 //! - `diff_view`: differences on a terminal.

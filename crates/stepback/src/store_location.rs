@@ -1,4 +1,4 @@
-//! The location of the store: a directory, or a database that other machines can use too.
+//! The location of the store: a directory, a database that other machines can use too, or a server that guards the store.
 
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use stepback_postgres::{Access, PostgresStore};
+use stepback_remote::{ClientConfig, RemoteAddress, RemoteStore};
 use stepback_store::embedded::EmbeddedStore;
 use stepback_store::{Store, StoreError};
 
@@ -16,6 +17,13 @@ use crate::mirroring::observe_commits;
 /// The name of the directory, in the user's data directory, for what must stay on this machine although the store is a
 /// database.
 const POSTGRES_DIR: &str = "postgres";
+
+/// The name of the directory, in the user's data directory, for what must stay on this machine although another process holds
+/// the store.
+const GUARDED_DIR: &str = "guarded";
+
+/// The file with the token for a guarded store, in its local directory.
+pub const TOKEN_FILE: &str = "token";
 
 /// Where a store is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,6 +37,15 @@ pub enum StoreLocation {
         /// The directory for caches, locks, settings and an agent's inbox.
         local: PathBuf,
     },
+    /// A store that a server holds, as another user or on another machine.
+    Guarded {
+        /// How to reach the server.
+        address: RemoteAddress,
+        /// The address, as the user wrote it. It never contains a token.
+        url: String,
+        /// The directory for caches, locks, settings, an agent's inbox and the token.
+        local: PathBuf,
+    },
 }
 
 impl StoreLocation {
@@ -40,8 +57,18 @@ impl StoreLocation {
         }
     }
 
-    /// Interprets `named`: the address of a database, else a directory.
+    /// Interprets `named`: the address of a server or a database, else a directory.
     pub fn parse(named: &Path) -> Result<Self, CommandFailure> {
+        if let Some(url) = named.to_str().filter(|text| stepback_remote::is_address(text)) {
+            let address = RemoteAddress::parse(url).map_err(|error| match error {
+                StoreError::Server { what, why, remedy } => {
+                    CommandFailure::new(FailureKind::Usage, format!("{what}: {why}")).with_hint(remedy)
+                }
+                other => other.into(),
+            })?;
+            let local = context::data_directory()?.join(GUARDED_DIR).join(address.local_name());
+            return Ok(Self::Guarded { address, url: url.to_owned(), local: std::path::absolute(local)? });
+        }
         match named.to_str().filter(|text| stepback_postgres::is_address(text)) {
             Some(url) => {
                 let local =
@@ -59,7 +86,7 @@ impl StoreLocation {
     pub fn local_dir(&self) -> &Path {
         match self {
             Self::Directory(dir) => dir,
-            Self::Server { local, .. } => local,
+            Self::Server { local, .. } | Self::Guarded { local, .. } => local,
         }
     }
 
@@ -68,6 +95,7 @@ impl StoreLocation {
         match self {
             Self::Directory(dir) => dir.display().to_string(),
             Self::Server { url, .. } => stepback_postgres::display_url(url),
+            Self::Guarded { address, .. } => address.to_string(),
         }
     }
 
@@ -75,7 +103,7 @@ impl StoreLocation {
     pub fn argument(&self) -> String {
         match self {
             Self::Directory(dir) => dir.display().to_string(),
-            Self::Server { url, .. } => url.clone(),
+            Self::Server { url, .. } | Self::Guarded { url, .. } => url.clone(),
         }
     }
 
@@ -97,6 +125,10 @@ impl StoreLocation {
             (Self::Server { url, local }, CreateStore::No) => {
                 Arc::new(PostgresStore::connect_existing(&database_access(url, local))?)
             }
+            // The server has created it.
+            (Self::Guarded { address, local, .. }, _) => {
+                Arc::new(RemoteStore::connect(&client_config(address, local))?)
+            }
         };
         Ok(keep_open(store))
     }
@@ -110,6 +142,13 @@ impl StoreLocation {
             Self::Server { url, local } => {
                 let access = Access { patience: Some(patience), ..database_access(url, local) };
                 Arc::new(PostgresStore::connect(&access)?)
+            }
+            Self::Guarded { address, local, .. } => {
+                let config = client_config(address, local);
+                // A hook appends, for which no token is needed on this machine. One that is meant for another server must not
+                // keep it from recording.
+                let token = config.token.clone().filter(|_| address.may_be_elsewhere());
+                Arc::new(RemoteStore::connect(&ClientConfig { token, patience: Some(patience), ..config })?)
             }
         };
         Ok(keep_open(store))
@@ -134,8 +173,17 @@ fn refuse_unknown_scheme(named: &Path) -> Result<(), CommandFailure> {
         return Ok(());
     }
     Err(CommandFailure::new(FailureKind::Usage, format!("unknown kind of store \"{scheme}:\"")).with_hint(format!(
-        "a store is a directory, or a database at postgres://… or postgresql://…; for a directory with that name use ./{scheme}:…"
+        "a store is a directory, a database at postgres://…, or a server at unix:/… or https://…; for a directory with that name use ./{scheme}:…"
     )))
+}
+
+/// Returns how to connect to a guarded store: with the token in STEPBACK_TOKEN, else in the file in its local directory.
+pub fn client_config(address: &RemoteAddress, local: &Path) -> ClientConfig {
+    let text = |text: String| Some(text.trim().to_owned()).filter(|text| !text.is_empty());
+    let file = || std::fs::read_to_string(local.join(TOKEN_FILE)).ok().and_then(text);
+    let token = std::env::var("STEPBACK_TOKEN").ok().and_then(text).or_else(file);
+    let machine = std::env::var("STEPBACK_MACHINE").ok().filter(|name| !name.is_empty());
+    ClientConfig { token, machine, ..ClientConfig::new(address.clone(), local) }
 }
 
 /// Returns how to connect to a database: with the password that PostgreSQL's own programs would use, and the name of this
@@ -177,6 +225,15 @@ mod tests {
                 matches!(StoreLocation::parse(Path::new(directory)), Ok(StoreLocation::Directory(_))),
                 "{directory}"
             );
+        }
+        for guarded in ["unix:/run/stepback/store.sock", "https://guard.example:7171"] {
+            let location = StoreLocation::parse(Path::new(guarded)).unwrap();
+            assert!(matches!(location, StoreLocation::Guarded { .. }));
+            assert_eq!((location.argument(), location.display_text()), (guarded.into(), guarded.into()));
+        }
+        for wrong in ["unix:store.sock", "http://guard.example", "https://a/b"] {
+            let failure = StoreLocation::parse(Path::new(wrong)).unwrap_err();
+            assert!(failure.kind() == FailureKind::Usage && failure.hint_text().is_some(), "{wrong}");
         }
         assert!(matches!(
             StoreLocation::parse(Path::new("postgres://db/x")),

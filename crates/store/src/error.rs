@@ -113,6 +113,12 @@ pub enum StoreError {
         /// What the user can do about it.
         remedy: &'static str,
     },
+    /// The server that holds the store accepts this only from its owner: a client of an agent can append and read.
+    #[error("the server of the store refused {what}: this connection can only append and read")]
+    Forbidden {
+        /// What was refused, as a noun phrase.
+        what: String,
+    },
     /// An object is missing or damaged.
     #[error(transparent)]
     Object(#[from] ObjectError),

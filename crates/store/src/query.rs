@@ -11,7 +11,7 @@ use stepback_model::time::Timestamp;
 use crate::port::StepRow;
 
 /// Which steps to list. A filter that is `None` or empty does not restrict the result.
-#[derive(Clone, PartialEq, Debug, Default)]
+#[derive(Clone, PartialEq, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub struct StepQuery {
     /// Steps of this session.
     pub session: Option<SessionId>,
@@ -62,7 +62,7 @@ pub struct StepQuery {
 }
 
 /// The sort key of a list of steps. Ties are in commit order.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub enum SortKey {
     /// Commit order; within one workspace, this is the order of step numbers.
     #[default]
@@ -87,7 +87,7 @@ pub const ORDERS: [(&str, SortKey, bool); 6] = [
 pub const COUNTED: u64 = 10_000;
 
 /// A place in a list of steps from which the list can be continued. It stays valid when steps are added.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, serde::Serialize, serde::Deserialize)]
 pub struct QueryCursor {
     /// The sort key's value of the last step returned.
     pub value: i64,
@@ -114,7 +114,7 @@ impl FromStr for QueryCursor {
 }
 
 /// A step with its workspace and position.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct StepAt {
     /// The workspace of the step.
     pub workspace: WorkspaceId,
@@ -125,7 +125,7 @@ pub struct StepAt {
 }
 
 /// The number of steps of one agent and one kind.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct StepCount {
     /// The agent's stable name.
     pub agent: String,
@@ -138,7 +138,7 @@ pub struct StepCount {
 }
 
 /// One page of the steps that match a query.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub struct StepPage {
     /// The steps of this page, in the order of the query.
     pub steps: Vec<StepAt>,

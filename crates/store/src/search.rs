@@ -13,7 +13,7 @@ use crate::port::StepRow;
 use crate::query::StepQuery;
 
 /// A step with its texts, to be indexed.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct SearchDocument {
     /// The step as it was when the texts were gathered.
     pub stored: StepRow,
@@ -22,7 +22,7 @@ pub struct SearchDocument {
 }
 
 /// What to search for, and in which steps.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub struct SearchRequest {
     /// The words or the substring to find.
     pub pattern: Pattern,
@@ -46,7 +46,7 @@ impl SearchRequest {
 }
 
 /// A step that matches a search.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct SearchHit {
     /// The workspace of the step.
     pub workspace: WorkspaceId,
@@ -59,7 +59,7 @@ pub struct SearchHit {
 }
 
 /// The result of a search.
-#[derive(Clone, PartialEq, Debug, Default)]
+#[derive(Clone, PartialEq, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub struct SearchResult {
     /// The hits, in the requested order.
     pub hits: Vec<SearchHit>,

@@ -36,7 +36,7 @@ const MARKS: [&str; 20] = [
 const FREE: [&str; 8] = ["worktree", "store", "postgres", "bench", "faults", "powerloss", "testkit", "xtask"];
 
 /// The other modules that write, and where.
-const WRITERS: [(&str, &str); 37] = [
+const WRITERS: [(&str, &str); 39] = [
     ("crates/agents/src/fork/run.rs", "conversations of agents, in the user's home"),
     ("crates/agents/src/hook.rs", "the store's directory"),
     ("crates/agents/src/inbox.rs", "the store's directory"),
@@ -59,6 +59,8 @@ const WRITERS: [(&str, &str); 37] = [
         "the directory of a mirror, in which nothing is changed or removed",
     ),
     ("crates/mirror/src/vault.rs", "the vault of a store that is being restored"),
+    ("crates/remote/src/local_dir.rs", "the local directory of a store that another process holds"),
+    ("crates/remote/src/unix_listener.rs", "the socket that the user named"),
     ("crates/rerun/src/agent.rs", "the home of a rerun"),
     ("crates/rerun/src/builtin.rs", "the private directory of a rerun, beside its files"),
     ("crates/rerun/src/history.rs", "the home of a rerun"),

@@ -150,6 +150,12 @@ fn classify_store_error(error: &StoreError) -> (FailureKind, Option<&'static str
         StoreError::Locked => (FailureKind::Busy, Some("another process is using the store; retry")),
         StoreError::Database { .. } => (FailureKind::System, None),
         StoreError::Server { remedy, .. } => (FailureKind::System, Some(remedy)),
+        StoreError::Forbidden { .. } => (
+            FailureKind::System,
+            Some(
+                "run it where the store is, as the user that owns it, or with the server's own token in STEPBACK_TOKEN",
+            ),
+        ),
         _ => (FailureKind::Internal, None),
     }
 }

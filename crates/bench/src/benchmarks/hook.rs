@@ -3,8 +3,9 @@
 //! Each run is a new process, from start to exit, with the payload on its input and a growing conversation, as Claude
 //! Code runs it. It is compared with a process that does nothing (the minimum cost of starting a process), with Node
 //! (what most hooks pay before their first line runs), and with opencode's snapshot of the same tree in the same state.
-//! All take turns.
+//! The same hooks with a store that a server guards show what the way over a socket costs. All take turns.
 
+use std::ffi::OsString;
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -15,6 +16,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
+use super::guard_server::GuardServer;
 use crate::input::changes::Candidates;
 use crate::input::trees::{SourceTree, remove};
 use crate::measure::clock::{Clock, Cost};
@@ -85,6 +87,18 @@ impl HookResults {
                 "ms",
             ));
         }
+        for tree in trees {
+            for moment in ["before", "after"] {
+                let local = self.wall_percentile(&name_of(moment, tree), 50.0);
+                let guarded = self.wall_percentile(&guarded_name_of(moment, tree), 50.0);
+                let more = guarded.zip(local).map(|(guarded, local)| guarded - local);
+                let what = format!(
+                    "a guarded store, {moment} a tool, {} files, p50: at most 2 ms more than a local one",
+                    tree.files
+                );
+                goals.push(at_most(what, more, 2.0, "ms"));
+            }
+        }
         goals
     }
 
@@ -142,6 +156,10 @@ fn name_of(moment: &str, tree: &SourceTree) -> String {
     format!("hook, {moment} a tool, {} files", tree.files)
 }
 
+fn guarded_name_of(moment: &str, tree: &SourceTree) -> String {
+    format!("{}, guarded store", name_of(moment, tree))
+}
+
 /// An agent at work in its own copy of a tree.
 pub struct HookSession<'a> {
     binary: &'a Path,
@@ -150,6 +168,8 @@ pub struct HookSession<'a> {
     calls: usize,
     /// How its hooks use the watcher.
     watcher: &'static str,
+    /// The store: its own directory, or an address.
+    store: OsString,
 }
 
 impl<'a> HookSession<'a> {
@@ -167,7 +187,8 @@ impl<'a> HookSession<'a> {
         let lines: String =
             (0..MESSAGES / 2).map(|number| exchange_lines(&format!("earlier{number}"))).collect();
         fs::write(&transcript, lines)?;
-        Ok(Self { binary, dirs, transcript, calls: 0, watcher })
+        let store = dirs.store.clone().into();
+        Ok(Self { binary, dirs, transcript, calls: 0, watcher, store })
     }
 
     /// Its copy of the tree.
@@ -182,7 +203,23 @@ impl<'a> HookSession<'a> {
 
     /// A session whose hooks scan every file.
     fn start(area: &Path, name: &str, binary: &'a Path, tree: &SourceTree) -> Result<Self> {
-        let mut session = Self::new(area, name, binary, tree, "off")?;
+        Self::new(area, name, binary, tree, "off")?.recorded_once()
+    }
+
+    /// The same, in a store that a server guards.
+    fn start_guarded(
+        area: &Path,
+        name: &str,
+        binary: &'a Path,
+        tree: &SourceTree,
+        server: &GuardServer,
+    ) -> Result<Self> {
+        let session = Self::new(area, name, binary, tree, "off")?;
+        Self { store: server.address().into(), ..session }.recorded_once()
+    }
+
+    fn recorded_once(self) -> Result<Self> {
+        let mut session = self;
         // The first checkpoint and the first reading of the conversation are not part of the measurement.
         session.run_pre_hook()?;
         session.run_post_hook()?;
@@ -206,7 +243,9 @@ impl<'a> HookSession<'a> {
         }
         let mut command = Command::new(self.binary);
         command
-            .env("STEPBACK_HOME", &self.dirs.store)
+            .env("STEPBACK_HOME", &self.store)
+            // What stays on the user's side of a guarded store.
+            .env("XDG_DATA_HOME", self.dirs.store.with_file_name("data"))
             .env("STEPBACK_WATCHER", self.watcher)
             .current_dir(&self.dirs.tree)
             .args(["hook", "claude"]);
@@ -278,16 +317,27 @@ fn result_line(call: &str) -> String {
 struct SystemPair<'a> {
     tree: &'a SourceTree,
     ours: Option<HookSession<'a>>,
+    guarded: Option<HookSession<'a>>,
     theirs: Option<Box<dyn System>>,
     candidates: Candidates,
 }
 
 impl<'a> SystemPair<'a> {
-    fn prepare(run: &Run<'_>, area: &Path, binary: &'a Path, tree: &'a SourceTree) -> Result<Self> {
+    fn prepare(
+        run: &Run<'_>,
+        area: &Path,
+        binary: &'a Path,
+        tree: &'a SourceTree,
+        server: Option<&GuardServer>,
+    ) -> Result<Self> {
         let ours = match run.options.runs_system("stepback") {
             true => Some(HookSession::start(area, &format!("stepback-{}", tree.name), binary, tree)?),
             false => None,
         };
+        let guarded_name = format!("guarded-{}", tree.name);
+        let guarded = server
+            .map(|server| HookSession::start_guarded(area, &guarded_name, binary, tree, server))
+            .transpose()?;
         let theirs = match run.options.runs_system("opencode") {
             true => {
                 let mut system = systems::by_name("opencode", &area.join(&tree.name), binary)?;
@@ -299,7 +349,7 @@ impl<'a> SystemPair<'a> {
             false => None,
         };
         let candidates = Candidates::find(&tree.origin, 6)?;
-        Ok(Self { tree, ours, theirs, candidates })
+        Ok(Self { tree, ours, guarded, theirs, candidates })
     }
 
     /// A checkpoint of an unchanged tree, a change, and a checkpoint of that.
@@ -311,13 +361,18 @@ impl<'a> SystemPair<'a> {
                     if moment == "before" { session.run_pre_hook()? } else { session.run_post_hook()? };
                 measured.add(&name_of(moment, self.tree), cost);
             }
+            if let Some(session) = &mut self.guarded {
+                let cost =
+                    if moment == "before" { session.run_pre_hook()? } else { session.run_post_hook()? };
+                measured.add(&guarded_name_of(moment, self.tree), cost);
+            }
             if let Some(system) = &mut self.theirs {
                 let (_, cost) = system.checkpoint("")?;
                 measured.add(&format!("opencode {moment}, {} files", self.tree.files), cost);
                 system.refresh_caches()?;
             }
             if moment == "before" {
-                let ours = self.ours.iter().map(|session| &session.dirs);
+                let ours = self.ours.iter().chain(&self.guarded).map(|session| &session.dirs);
                 for dirs in ours.chain(self.theirs.iter().map(|system| system.work_dirs())) {
                     script.apply(&dirs.tree)?;
                 }
@@ -332,10 +387,14 @@ impl<'a> SystemPair<'a> {
 pub fn measure(run: &mut Run<'_>, trees: &[SourceTree]) -> Result<HookResults> {
     let area = run.area.join("hook");
     let binary = run.binary.clone();
+    let server = match run.options.runs_system("stepback") {
+        true => Some(GuardServer::start(&area.join("guard"), &binary)?),
+        false => None,
+    };
     let mut pairs = Vec::new();
     for tree in trees {
         eprintln!("  preparing {} files", tree.files);
-        pairs.push(SystemPair::prepare(run, &area, &binary, tree)?);
+        pairs.push(SystemPair::prepare(run, &area, &binary, tree, server.as_ref())?);
     }
     let smallest = trees.iter().min_by_key(|tree| tree.files).context("there is no tree to measure on")?;
     let mut reader = match run.options.runs_system("stepback") {
@@ -366,6 +425,7 @@ pub fn measure(run: &mut Run<'_>, trees: &[SourceTree]) -> Result<HookResults> {
             pair.run_round(&mut measured)?;
         }
     }
+    drop((pairs, server));
     remove(&area)?;
     Ok(measured)
 }

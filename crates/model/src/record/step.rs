@@ -234,7 +234,7 @@ impl Annotation {
 }
 
 /// A step as the store returns it: with its annotation, and with what became of its state.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct StepRow {
     /// The step.
     pub step: Step,

@@ -1,6 +1,6 @@
 //! Finds a pattern in a text, and selects the excerpt to show.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::{Pattern, Phrase, TextField, Texts, Word, words};
 
@@ -11,7 +11,7 @@ const BYTES_AFTER_MARK: usize = 140;
 const MAX_MARKS: usize = 32;
 
 /// An excerpt of a text, with the matches in it.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct TextSnippet {
     /// The field that the text comes from.
     pub field: TextField,

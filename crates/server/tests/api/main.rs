@@ -14,5 +14,6 @@ mod past;
 mod plans;
 mod running;
 mod share;
+mod store_endpoint;
 mod support;
 mod talking;

@@ -18,7 +18,10 @@ const GROUPS: [(&str, &[&str]); 9] = [
     ("Run again", &["replay", "rerun", "compare", "bisect"]),
     ("Reason", &["board"]),
     ("Open", &["tui", "studio", "serve", "mcp"]),
-    ("Maintain", &["settings", "doctor", "watcher", "stats", "prune", "fsck", "seal", "mirror", "store"]),
+    (
+        "Maintain",
+        &["settings", "doctor", "watcher", "stats", "prune", "fsck", "seal", "guard", "mirror", "store"],
+    ),
     ("Learn", &["demo", "points", "completions", "man", "help"]),
 ];
 

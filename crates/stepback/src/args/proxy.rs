@@ -60,7 +60,8 @@ Every request needs the token in server.token in the store; /api/v1/openapi.json
 Examples:
   stepback serve
   stepback serve --listen 127.0.0.1:7171
-  curl -H \"Authorization: Bearer $(cat ~/.local/share/stepback/server.token)\" http://127.0.0.1:7171/api/v1/sessions";
+  curl -H \"Authorization: Bearer $(cat ~/.local/share/stepback/server.token)\" http://127.0.0.1:7171/api/v1/sessions
+  stepback serve --guard --store /var/lib/stepback   for agents of other users: --store unix:/run/stepback/store.sock";
 
 // Serving a store.
 #[derive(Debug, Args)]
@@ -92,6 +93,12 @@ pub struct ServeArgs {
     /// Let agents run commands as checks over MCP: every holder of the token can then run anything
     #[arg(long)]
     pub allow_commands: bool,
+    /// Guard the store: serve its own port on a socket and at /store, to clients that can append and read
+    #[arg(long)]
+    pub guard: bool,
+    /// The socket [default: /run/stepback/store.sock if this user may create it, else guard.sock in the store]
+    #[arg(long, value_name = "PATH", requires = "guard")]
+    pub socket: Option<PathBuf>,
 }
 
 impl ServeArgs {
@@ -107,6 +114,8 @@ impl ServeArgs {
             rate: None,
             no_watcher: false,
             allow_commands: false,
+            guard: false,
+            socket: None,
         }
     }
 }

@@ -19,7 +19,7 @@ pub enum WatcherCommand {
 pub enum StoreCommand {
     /// Copy everything to an empty store and verify it
     #[command(
-        after_help = "A store is a directory or a database: postgres://USER@HOST/DATABASE.\n\nExamples:\n  stepback store copy ~/.local/share/stepback postgres://me@db.example/stepback\n  stepback store copy postgres://me@db.example/stepback /backup/stepback"
+        after_help = "A store is a directory, a database (postgres://USER@HOST/DATABASE), or a server (unix:/PATH, https://HOST:PORT). A server accepts a copy only with its own token.\n\nExamples:\n  stepback store copy ~/.local/share/stepback postgres://me@db.example/stepback\n  stepback store copy postgres://me@db.example/stepback /backup/stepback"
     )]
     Copy {
         /// The store to copy
@@ -58,6 +58,42 @@ pub struct DoctorArgs {
     /// With --fix: do not ask for confirmation
     #[arg(long, short = 'y', requires = "fix")]
     pub yes: bool,
+}
+
+/// A store that another user holds.
+#[derive(Debug, Subcommand)]
+#[command(defer = true)]
+pub enum GuardCommand {
+    /// Create a system user that holds a store, and a service that guards it; needs root
+    #[command(
+        after_help = "It prints what it does, then does it. Afterwards, members of the group record with --store unix:/run/stepback/store.sock, or STEPBACK_HOME with that address.\n\nExamples:\n  stepback guard setup --print\n  sudo stepback guard setup\n  sudo stepback guard setup --group developers"
+    )]
+    Setup(GuardSetupArgs),
+}
+
+// Setting up a service.
+#[derive(Debug, Args)]
+pub struct GuardSetupArgs {
+    /// The system user that holds the store
+    #[arg(long, value_name = "NAME", default_value = "stepback", value_parser = parse_account_name)]
+    pub user: String,
+    /// The group whose members may record; it is created if it does not exist
+    #[arg(long, value_name = "NAME", default_value = "stepback", value_parser = parse_account_name)]
+    pub group: String,
+    /// Print the commands and the unit file, and change nothing
+    #[arg(long)]
+    pub print: bool,
+}
+
+/// Reads the name of a user or group: what is accepted everywhere, and needs no quoting in a shell or a unit file.
+fn parse_account_name(text: &str) -> Result<String, String> {
+    let is_valid = text.len() <= 32
+        && text.starts_with(|first: char| first.is_ascii_lowercase() || first == '_')
+        && text.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '_' | '-'));
+    match is_valid {
+        true => Ok(text.to_owned()),
+        false => Err("use lower-case letters, digits, \"_\" and \"-\"".to_owned()),
+    }
 }
 
 // Verifying.

@@ -21,7 +21,6 @@ use std::process::ExitCode;
 
 use serde_json::json;
 use stepback_engine::workspace::Workspace;
-use stepback_model::env::Env as _;
 use stepback_model::record::Operation;
 use stepback_model::time::Timestamp;
 use stepback_store::private_files::{self, AccessSurvey};
@@ -122,6 +121,7 @@ impl Examination {
 
     fn check_all(&self, survey: Option<&io::Result<AccessSurvey>>) -> Vec<Finding> {
         let mut findings = vec![store::describe_level(self)];
+        findings.extend(store::check_mirrors(self));
         findings.extend(seal::check_seals(self));
         findings.extend(store::check_store(self));
         findings.extend(access::check_access(self, survey));
@@ -190,7 +190,7 @@ fn number_repeated_ids(findings: &mut [Finding]) {
 fn survey(location: &StoreLocation) -> Option<io::Result<AccessSurvey>> {
     let dir = match location {
         StoreLocation::Directory(dir) => dir,
-        StoreLocation::Server { local, .. } => local,
+        StoreLocation::Server { local, .. } | StoreLocation::Guarded { local, .. } => local,
     };
     match private_files::survey(dir, rustix::process::geteuid().as_raw()) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,

@@ -11,8 +11,10 @@ use std::time::Duration;
 
 use serde_json::json;
 use signal_hook::consts::{SIGINT, SIGTERM};
-use stepback_engine::Engine;
-use stepback_server::{AppState, HttpServer, ServerConfig, ServerHost, Tls};
+use stepback_engine::{Engine, EngineError};
+use stepback_remote::{AccessRole, ServiceConfig, StoreService, UnixStoreListener};
+use stepback_server::{AppState, AuthToken, HttpServer, ServerConfig, ServerHost, Tls};
+use stepback_store::StoreError;
 use stepback_watcher::server::Watcher;
 
 use super::agents::current_exe_path;
@@ -28,6 +30,15 @@ use crate::store_location::StoreLocation;
 
 /// The default limit of requests per second from one remote address.
 const DEFAULT_REMOTE_RATE: u32 = 100;
+
+/// The socket of a guarded store, if this process may create it; its directory belongs to the service.
+const SYSTEM_SOCKET: &str = "/run/stepback/store.sock";
+/// The socket in the store's own directory.
+const OWN_SOCKET: &str = "guard.sock";
+/// The file with the token for clients on other machines, which can append and read.
+const GUARD_TOKEN: &str = "guard.token";
+/// The file with the id of the store, by which clients notice that another store has taken its place.
+const GUARD_ID: &str = "guard.id";
 
 /// Opens the file that requests are logged to.
 fn open_log(to: &Path) -> Result<Box<dyn Write + Send>, CommandFailure> {
@@ -68,6 +79,8 @@ pub(super) struct RunningServer {
     _watcher: Option<Watcher>,
     /// Syncs the mirrors of a store in a directory.
     _mirrors: Option<MirrorThread>,
+    /// The socket of a guarded store.
+    guard: Option<UnixStoreListener>,
 }
 
 /// Returns a flag that becomes true on the first terminating signal; the second one ends the process at once.
@@ -85,7 +98,56 @@ pub(super) fn run_until_stopped(listening: RunningServer, ended: &AtomicBool) {
     while !ended.load(Ordering::Relaxed) {
         std::thread::sleep(Duration::from_millis(50));
     }
+    drop(listening.guard);
     listening.server.stop();
+}
+
+/// Returns the service that guards the store.
+fn create_store_service(context: &Context, token_file: &Path) -> Result<StoreService, CommandFailure> {
+    let local = context.store_location().local_dir();
+    let own = AuthToken::load_or_create(token_file)?;
+    let guard = AuthToken::load_or_create(&local.join(GUARD_TOKEN))?;
+    let id = AuthToken::load_or_create(&local.join(GUARD_ID))?;
+    let engine = Engine { progress: None, watcher: None, ..context.engine().clone() };
+    let store = engine.store.clone();
+    let update_index = move || match engine.update_index() {
+        Ok(_) => Ok(()),
+        Err(EngineError::Store(error)) => Err(error),
+        Err(error) => {
+            Err(StoreError::Database { what: format!("the search index was not updated: {error}") })
+        }
+    };
+    Ok(StoreService::new(ServiceConfig {
+        store,
+        store_id: id.as_str()[..16].to_owned(),
+        tokens: vec![
+            (own.as_str().to_owned(), AccessRole::Full),
+            (guard.as_str().to_owned(), AccessRole::Append),
+        ],
+        update_index: Some(Box::new(update_index)),
+    })?)
+}
+
+/// Serves a guarded store on its socket.
+fn listen_on_socket(
+    context: &Context,
+    wanted: Option<&Path>,
+    service: StoreService,
+) -> Result<UnixStoreListener, CommandFailure> {
+    let system = Path::new(SYSTEM_SOCKET);
+    let is_service = || {
+        let dir = system.parent().filter(|dir| dir.is_dir());
+        dir.is_some_and(|dir| rustix::fs::access(dir, rustix::fs::Access::WRITE_OK).is_ok())
+    };
+    let path = match wanted {
+        Some(path) => std::path::absolute(path)?,
+        None if is_service() => system.to_path_buf(),
+        None => context.store_location().local_dir().join(OWN_SOCKET),
+    };
+    UnixStoreListener::start(&path, service).map_err(|error| {
+        CommandFailure::new(FailureKind::System, format!("cannot serve at {}: {error}", path.display()))
+            .with_hint("choose another socket with --socket")
+    })
 }
 
 /// Starts to listen.
@@ -96,6 +158,7 @@ pub(super) fn listen(context: &Context, arguments: &ServeArgs) -> Result<Running
     })?;
     let token_file = context.store_location().local_dir().join("server.token");
     let work = create_app_state(context)?;
+    let service = arguments.guard.then(|| create_store_service(context, &token_file)).transpose()?;
     let tls = arguments.certificate.clone().zip(arguments.key.clone());
     let tls = tls.map(|(certificate, key)| Tls { certificate, key });
     let is_local = listen.ip().is_loopback();
@@ -106,6 +169,7 @@ pub(super) fn listen(context: &Context, arguments: &ServeArgs) -> Result<Running
         allow_commands: arguments.allow_commands,
         log: arguments.log.as_deref().map(open_log).transpose()?,
         rate: arguments.rate.or((!is_local).then_some(DEFAULT_REMOTE_RATE)).filter(|rate| *rate > 0),
+        store_service: service.clone(),
         ..ServerConfig::new(listen, token_file.clone())
     };
     let wanted = !arguments.no_watcher && context.has_watcher();
@@ -128,12 +192,14 @@ pub(super) fn listen(context: &Context, arguments: &ServeArgs) -> Result<Running
             _ => failure.with_hint("choose another address with --listen, or port 0 for a free one"),
         }
     })?;
+    let guard =
+        service.map(|service| listen_on_socket(context, arguments.socket.as_deref(), service)).transpose()?;
     let _notice = ServerFile::create(context.store_location().local_dir(), &server.url());
     let _mirrors = match context.store_location() {
         StoreLocation::Directory(dir) => Some(MirrorThread::start(dir.clone())),
-        StoreLocation::Server { .. } => None,
+        StoreLocation::Server { .. } | StoreLocation::Guarded { .. } => None,
     };
-    Ok(RunningServer { server, token_file, _notice, _watcher: watcher, _mirrors })
+    Ok(RunningServer { server, token_file, _notice, _watcher: watcher, _mirrors, guard })
 }
 
 /// Runs `stepback serve`.
@@ -143,12 +209,27 @@ pub fn serve(context: &Context, arguments: &ServeArgs) -> CommandResult {
     let server = &listening.server;
     let (url, token_file) = (server.url(), &listening.token_file);
     if context.json {
-        output::print_document(&json!({ "url": url, "token_file": token_file }));
+        let mut document = json!({ "url": url, "token_file": token_file });
+        if let (Some(guard), Some(fields)) = (&listening.guard, document.as_object_mut()) {
+            fields.insert("store".into(), format!("unix:{}", guard.path().display()).into());
+        }
+        output::print_document(&document);
         let _ = std::io::stdout().flush();
     } else {
         output::print_line(format!("Serving at {}", Paint::stdout().strong(&url)));
-        output::print_line(format!("Studio (one-time link): {}", server.sign_in_url()?));
+        // What a service prints goes into a log that others may read, and the link opens everything.
+        if listening.guard.is_none() {
+            output::print_line(format!("Studio (one-time link): {}", server.sign_in_url()?));
+        }
         output::print_line(format!("API token: {}", token_file.display()));
+        if let Some(guard) = &listening.guard {
+            let guard_token = token_file.with_file_name(GUARD_TOKEN);
+            output::print_line(format!("Guarded store: --store unix:{}", guard.path().display()));
+            output::print_line(format!(
+                "Token for other machines (append and read): {}",
+                guard_token.display()
+            ));
+        }
         if !server.address().ip().is_loopback() && arguments.certificate.is_none() {
             output::print_status(
                 "Warning: this address is reachable from other machines, and connections are not encrypted; use --tls-cert and --tls-key.",

@@ -15,6 +15,7 @@ mod demo;
 mod described;
 mod doctor;
 mod faults;
+mod guarded;
 mod hooks_branches;
 mod hooks_control;
 mod hooks_crowd;

@@ -115,7 +115,7 @@ pub enum Mutation {
 }
 
 /// The numbers that a commit assigned, in the order of the mutations that needed one.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Receipt {
     /// Numbers of the appended steps.
     pub steps: Vec<u64>,
@@ -124,5 +124,5 @@ pub struct Receipt {
 }
 
 /// A position in the store's sequence of commits, for detecting concurrent ones.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 pub struct CommitMark(pub u64);

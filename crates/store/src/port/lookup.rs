@@ -40,7 +40,7 @@ pub struct Questions<'a> {
 }
 
 /// The answers to [`Questions`].
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub struct BatchAnswers {
     /// The collection epoch in which they were read; they hold from then on.
     pub epoch: u64,
@@ -57,7 +57,7 @@ pub struct BatchAnswers {
 /// The versions of what was read, for a commit that fails if another process has changed it since.
 ///
 /// Empty in a store whose writers exclude each other by other means.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub struct ReadVersions {
     /// The version of each session that was read, as the store writes it.
     pub sessions: HashMap<SessionId, String>,

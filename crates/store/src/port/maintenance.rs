@@ -50,7 +50,7 @@ pub trait MaintenanceStore {
 }
 
 /// Size of a store.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct StoreUsage {
     /// Number of objects.
     pub objects: u64,
@@ -72,7 +72,7 @@ pub struct StoreFormat {
 }
 
 /// What a sweep freed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Swept {
     /// Number of objects deleted.
     pub objects: u64,
@@ -81,7 +81,7 @@ pub struct Swept {
 }
 
 /// An acknowledged commit that the log lacks.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct LostCommit {
     /// Its number in the sequence of commits.
     pub commit: u64,

@@ -9,7 +9,7 @@ use crate::error::StoreError;
 pub const KEPT_PLANS: usize = 256;
 
 /// A plan as it was shown.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct StoredPlan {
     /// The name by which a user confirms it.
     pub id: String,

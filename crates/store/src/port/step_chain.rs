@@ -24,7 +24,7 @@ pub trait StepChainStore {
 }
 
 /// A step as part of the chain of its session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct ChainEntry {
     /// The session of the step.
     pub session: SessionId,
@@ -37,7 +37,7 @@ pub struct ChainEntry {
 }
 
 /// The head of a session's chain.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct ChainHead {
     /// The session.
     pub session: SessionId,

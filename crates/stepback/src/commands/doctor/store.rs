@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use stepback_mirror::settings::{MirrorOverview, list_mirrors};
 use stepback_store::StoreError;
 use stepback_store::port::StepQuery;
 use stepback_store::step_chain;
@@ -23,7 +24,43 @@ const MAX_LISTED_PROBLEMS: usize = 3;
 
 /// Says how the store is protected.
 pub fn describe_level(examination: &Examination) -> Finding {
-    Finding::good("protection", describe_protection(&examination.location).text)
+    let protection = describe_protection(&examination.location);
+    match protection.weakness {
+        None => Finding::good("protection", protection.text),
+        Some(weakness) if weakness.is_problem => {
+            Finding::problem("protection", protection.text).with_hint(weakness.hint)
+        }
+        Some(weakness) => Finding::note("protection", protection.text).with_hint(weakness.hint),
+    }
+}
+
+/// Says of each mirror how far behind it is.
+pub fn check_mirrors(examination: &Examination) -> Vec<Finding> {
+    let (StoreLocation::Directory(dir), Ok(context)) = (&examination.location, &examination.opened) else {
+        return Vec::new();
+    };
+    let newest = context.store().commit_seq().map_or(0, |mark| mark.0);
+    // Settings that cannot be read are part of the level of protection.
+    let mirrors = list_mirrors(dir, newest).unwrap_or_default();
+    mirrors.iter().map(describe_mirror).collect()
+}
+
+fn describe_mirror(mirror: &MirrorOverview) -> Finding {
+    let address = &mirror.address;
+    if let Some(contradiction) = &mirror.state.contradiction {
+        let text = format!("{address}: the store contradicts it: {contradiction}");
+        return Finding::problem("mirror", text)
+            .with_hint("\"stepback mirror status --verify\" compares them; the mirror keeps both histories");
+    }
+    if let Some(failure) = &mirror.state.failure {
+        let text = format!("{address}: cannot be synced: {}", failure.message);
+        return Finding::problem("mirror", text).with_hint("\"stepback mirror sync\" tries again now");
+    }
+    match mirror.commits_behind {
+        0 => Finding::good("mirror", format!("{address}: up to date")),
+        behind => Finding::note("mirror", format!("{address}: lacks {}", output::count(behind, "commit")))
+            .with_hint("\"stepback mirror sync\" copies them now"),
+    }
 }
 
 /// Checks the store as a whole.
