@@ -260,6 +260,7 @@ pub fn identity(seen: &SpanInContext<'_>) -> Map<String, Value> {
     put("trace_id", Some(span.trace.to_string()));
     put("span_id", Some(span.id.to_string()));
     put("parent_span_id", span.parent.map(|parent| parent.to_string()));
+    put("task_id", reading.task.clone());
     put("span_name", Some(span.name.clone()));
     put("scope", Some(seen.scope.to_owned()));
     put("convention", Some(reading.convention.to_owned()));

@@ -34,6 +34,50 @@ const JSON: &str = "content-type: application/json\r\n";
 const LINES: &str = "content-type: application/x-ndjson\r\n";
 
 #[test]
+fn steps_are_found_by_the_task_and_the_trace_that_they_were_reported_with() {
+    let place = TestServer::new();
+    let trace = "4bf92f3577b34da6a3ce929d0e0e4736";
+    let events = json!([
+        { "session": "s", "kind": "task-started", "id": "1", "task": "t7" },
+        { "session": "s", "kind": "tool-end", "id": "2", "tool": "sh", "trace_id": trace, "span_id": "a1", "parent_span_id": "a0" },
+        { "session": "s", "kind": "model-end", "id": "3", "metadata": { "trace_id": trace, "span_id": "a2", "task_id": "t8" } },
+        { "session": "s", "kind": "agent-step", "id": "4" },
+        { "session": "s", "kind": "task-completed", "id": "5", "task": "t7" },
+        { "session": "s", "kind": "agent-step", "id": "6" },
+    ]);
+    let reply =
+        place.post("/ingest", &json!({ "workspace": "shop", "agent": "mine", "events": events })).with(200);
+    assert_eq!(reply["accepted"], 6);
+    let numbers = |path: &str| -> Vec<u64> {
+        let page = place.get(path).with(200);
+        page["items"].as_array().unwrap().iter().map(|step| step["number"].as_u64().unwrap()).collect()
+    };
+    assert_eq!(numbers("/steps?task=t7"), [5, 4, 1], "what the worker does meanwhile belongs to the task");
+    assert_eq!(numbers(&format!("/steps?trace={trace}&order=oldest")), [2, 3]);
+    assert_eq!(numbers("/steps?span=a2"), [3]);
+    assert_eq!(numbers("/steps?task=t8"), [3]);
+    let session = place.get("/steps?span=a1").with(200)["items"][0]["session"].as_str().unwrap().to_owned();
+    assert_eq!(numbers(&format!("/sessions/{session}/steps?trace={trace}&oldest_first=true")), [2, 3]);
+    let step = place.get(&format!("/sessions/{session}/steps/2")).with(200);
+    assert_eq!(
+        (&step["trace_id"], &step["span_id"], &step["parent_span_id"]),
+        (&json!(trace), &json!("a1"), &json!("a0"))
+    );
+    let found = place.get("/search?q=t8").with(200);
+    assert_eq!(
+        (&found["items"][0]["number"], &found["items"][0]["snippets"][0]["field"]),
+        (&json!(3), &json!("id"))
+    );
+    let long = json!([{ "session": "s", "kind": "agent-step", "task": "x".repeat(2000) }]);
+    let refused =
+        place.post("/ingest", &json!({ "workspace": "shop", "agent": "mine", "events": long })).with(200);
+    assert!(
+        refused["errors"][0]["detail"].as_str().unwrap().contains("its task has 2000 bytes"),
+        "{refused}"
+    );
+}
+
+#[test]
 fn reported_messages_come_back_with_who_speaks_and_what_was_said() {
     let place = TestServer::new();
     let messages = json!([

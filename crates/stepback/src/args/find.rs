@@ -21,6 +21,7 @@ Examples:
   stepback query --kind tool-end --tool bash --errors
   stepback query --agent claude --since \"2 hours ago\" --order longest --limit 10
   stepback query --tag release --checkpoints
+  stepback query --trace 4bf92f3577b34da6a3ce929d0e0e4736 --order earliest
   stepback query --min-duration 30s --count
   stepback query --all-workspaces --limit 100 --json";
 
@@ -95,6 +96,15 @@ pub struct QueryArgs {
     /// Only steps of this model turn
     #[arg(long, value_name = "N")]
     pub iteration: Option<u64>,
+    /// Only steps of the task with this id
+    #[arg(long, value_name = "ID")]
+    pub task: Option<String>,
+    /// Only steps of the trace with this id
+    #[arg(long, value_name = "ID")]
+    pub trace: Option<String>,
+    /// Only steps of the span with this id
+    #[arg(long, value_name = "ID")]
+    pub span: Option<String>,
     /// Only steps with the same state as this hash
     #[arg(long, value_name = "HASH")]
     pub state: Option<String>,
