@@ -78,6 +78,57 @@ fn steps_are_found_by_the_task_and_the_trace_that_they_were_reported_with() {
 }
 
 #[test]
+fn commands_of_reported_calls_are_listed_page_by_page() {
+    let place = TestServer::new();
+    let mut events = Vec::new();
+    for at in 0..5 {
+        let id = format!("c{at}");
+        let input = json!({ "command": format!("run {at}"), "cwd": "/app" });
+        events.push(json!({ "session": "s", "kind": "tool-start", "id": id, "call": id, "tool": "sh", "input": input }));
+        let output = json!({ "exit_code": at % 2, "stdout": "out", "stderr": "err" });
+        events.push(json!({ "session": "s", "kind": "tool-end", "id": id, "call": id, "tool": "sh", "output": output, "duration_us": 7 }));
+    }
+    events.push(json!({ "session": "s", "kind": "tool-start", "id": "x", "call": "x", "tool": "sh", "input": { "command": "last" } }));
+    let reply =
+        place.post("/ingest", &json!({ "workspace": "shop", "agent": "mine", "events": events })).with(200);
+    let path = format!("/workspaces/{}/commands", reply["workspace"].as_str().unwrap());
+    let all = place.get(&path).with(200);
+    let list = |page: &Value| -> Vec<String> {
+        let of = |item: &Value| {
+            format!(
+                "{} {} {}",
+                item["command"].as_str().unwrap(),
+                item["status"].as_str().unwrap(),
+                item["exit"]
+            )
+        };
+        page["items"].as_array().unwrap().iter().map(of).collect()
+    };
+    let expected =
+        ["last running null", "run 4 ran 0", "run 3 ran 1", "run 2 ran 0", "run 1 ran 1", "run 0 ran 0"];
+    assert_eq!(list(&all), expected);
+    let newest = &all["items"][1];
+    assert_eq!(
+        (&newest["stdout"], &newest["stderr"], &newest["directory"]),
+        (&json!("out"), &json!("err"), &json!("/app"))
+    );
+    assert_eq!(
+        (&newest["start"], &newest["step"], &newest["duration_us"]),
+        (&json!(9), &json!(10), &json!(7))
+    );
+    let first = place.get(&format!("{path}?limit=4")).with(200);
+    let cursor = first["next_cursor"].as_str().unwrap();
+    let second = place.get(&format!("{path}?limit=4&after={cursor}")).with(200);
+    assert_eq!([list(&first), list(&second)].concat(), expected);
+    assert_eq!(
+        list(&place.get(&format!("{path}?failed=true&session=s")).with(200)),
+        ["run 3 ran 1", "run 1 ran 1"]
+    );
+    assert_eq!(list(&place.get(&format!("{path}?at=%233")).with(200)), ["run 1 running null", "run 0 ran 0"]);
+    place.get(&format!("{path}?stat=ran")).with(400);
+}
+
+#[test]
 fn reported_messages_come_back_with_who_speaks_and_what_was_said() {
     let place = TestServer::new();
     let messages = json!([

@@ -134,6 +134,36 @@ pub struct QueryArgs {
     pub count: bool,
 }
 
+/// Examples of `commands`.
+pub const COMMANDS: &str = "\
+Lists commands that ran, that are still running, and that were refused and did not run.
+
+Examples:
+  stepback commands --failed
+  stepback commands --session 4f2a --limit 10
+  stepback commands --at 'before refactor'
+  stepback commands --json | jq '.items[] | select(.status == \"not-run\")'";
+
+// Listing the shell commands of agents.
+#[derive(Debug, Args)]
+pub struct CommandsArgs {
+    /// Only commands of this session
+    #[arg(long, value_name = "SESSION")]
+    pub session: Option<String>,
+    /// Only commands that ran and failed
+    #[arg(long)]
+    pub failed: bool,
+    /// As it was at this point
+    #[arg(long, value_name = "POINT")]
+    pub at: Option<String>,
+    /// Show at most N commands
+    #[arg(long, value_name = "N", default_value_t = 50)]
+    pub limit: usize,
+    /// Continue before this step: the "next" of an earlier result
+    #[arg(long, value_name = "NUMBER")]
+    pub before: Option<u64>,
+}
+
 /// Orders of `query`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum StepOrder {
