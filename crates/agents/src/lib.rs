@@ -54,6 +54,7 @@ pub mod policy;
 pub mod record;
 pub mod rerun_command;
 pub mod sandbox_home;
+pub mod tasks;
 pub mod tools;
 pub mod transcript;
 mod workspace_paths;

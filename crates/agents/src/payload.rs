@@ -16,7 +16,7 @@ use stepback_model::hash::{Hash, ObjectKind};
 use stepback_model::record::{StepKind, Trigger};
 
 use crate::agent::Agent;
-use crate::{gemini, tools};
+use crate::{gemini, tasks, tools};
 
 /// Longest text kept of an input or output, in bytes; the conversation has the rest.
 const MAX_TEXT_BYTES: usize = 64 << 10;
@@ -133,6 +133,7 @@ pub fn read(agent: Agent, payload: &Value) -> Result<HookEvent, PayloadError> {
     if let (true, StepKind::ToolEnd, Some(input)) = (replaces, kind, &input) {
         update.tasks = Some(input.clone());
     }
+    update.task = tasks::task_change(kind, tool.as_deref(), input.as_ref());
     let error = whole.error();
     let event = AgentEvent {
         agent: agent.name().into(),
@@ -153,6 +154,7 @@ pub fn read(agent: Agent, payload: &Value) -> Result<HookEvent, PayloadError> {
         output: whole.output().map(clip_long_texts),
         error,
         duration: fields.get("duration_ms").and_then(Value::as_f64).map(|ms| (ms * 1000.0) as u64),
+        context: tasks::payload_context(fields, tool.as_deref(), input.as_ref()),
         metadata: model_usage(fields),
         raw: whole.remaining_fields(),
     };
@@ -326,6 +328,7 @@ impl PayloadFields<'_> {
         let reported =
             reported.or_else(|| ReportedError::reported(self.fields.get("properties")?.get("error")?));
         let mut error = match reported {
+            Some(error) if self.name == "StopFailure" => self.turn_failure(error),
             Some(error) => error,
             None if failed => {
                 let usual = if self.tool.is_some() { "it failed" } else { "the turn failed" };
@@ -334,8 +337,23 @@ impl PayloadFields<'_> {
             }
             None => return None,
         };
-        clip::text(&mut error.message, MAX_TEXT_BYTES);
+        for text in
+            [Some(&mut error.message), error.stack.as_mut(), error.cause.as_mut()].into_iter().flatten()
+        {
+            clip::text(text, MAX_TEXT_BYTES);
+        }
         Some(error)
+    }
+
+    /// Claude Code calls the kind of failure `error` when a turn fails, and says in other fields what happened.
+    fn turn_failure(&self, error: ReportedError) -> ReportedError {
+        let said = self.text_field("error_details").or_else(|| self.text_field("last_assistant_message"));
+        match said {
+            Some(message) if error.name.is_none() => {
+                ReportedError { name: Some(error.message), message: message.to_owned(), ..error }
+            }
+            _ => error,
+        }
     }
 
     /// The fields that are not stored elsewhere in the event.
@@ -429,6 +447,42 @@ mod tests {
         // An event that reports a failure is one, even if its message is empty.
         let failure = json!({ "hook_event_name": "PostToolUseFailure", "tool_name": "Bash", "error": "" });
         assert_eq!(parse(Agent::Claude, failure).event.error.unwrap().message, "it failed");
+    }
+
+    #[test]
+    fn an_error_has_what_the_agent_tells_of_it() {
+        let error = |payload: Value| parse(Agent::Gemini, payload).event.error.unwrap();
+        let told = json!({ "name": "TypeError", "message": "x is not a function", "stack": "at run (a.js:1)",
+            "cause": { "name": "Error", "message": "no network", "cause": "EAI_AGAIN" } });
+        let failed = error(json!({ "hook_event_name": "AfterTool", "tool_name": "t", "tool_input": {},
+            "tool_response": { "error": told } }));
+        assert_eq!(
+            (failed.name.as_deref(), failed.message.as_str()),
+            (Some("TypeError"), "x is not a function")
+        );
+        assert_eq!(failed.stack.as_deref(), Some("at run (a.js:1)"));
+        assert_eq!(failed.cause.as_deref(), Some("Error: no network: EAI_AGAIN"));
+        let typed = json!({ "type": "FILE_NOT_FOUND", "message": "no such file" });
+        let failed = error(
+            json!({ "hook_event_name": "AfterTool", "tool_name": "t", "tool_response": { "error": typed } }),
+        );
+        assert_eq!(failed.name.as_deref(), Some("FILE_NOT_FOUND"));
+        let turn = json!({ "hook_event_name": "StopFailure", "error": "rate_limit", "error_details": "429 Too Many Requests" });
+        let failed = parse(Agent::Claude, turn).event.error.unwrap();
+        assert_eq!(
+            (failed.name.as_deref(), failed.message.as_str()),
+            (Some("rate_limit"), "429 Too Many Requests")
+        );
+        let session = json!({ "hook_event_name": "session.error",
+            "properties": { "error": { "name": "ProviderAuthError", "data": { "message": "no key" } } } });
+        let failed = parse(Agent::Opencode, session).event.error.unwrap();
+        assert_eq!((failed.name.as_deref(), failed.message.as_str()), (Some("ProviderAuthError"), "no key"));
+    }
+
+    #[test]
+    fn an_event_about_a_task_names_it() {
+        let created = json!({ "hook_event_name": "TaskCreated", "task_id": "4", "task_subject": "tests" });
+        assert_eq!(parse(Agent::Claude, created).event.context.task.as_deref(), Some("4"));
     }
 
     #[test]

@@ -15,6 +15,7 @@ mod inbox;
 mod transcript_reader;
 
 use stepback_model::event::AgentEvent;
+use stepback_model::record::StepContext;
 
 pub use self::decision::{
     MESSAGE_PREFIX, record_decision, record_log_point, record_message, record_refusal,
@@ -32,10 +33,14 @@ pub fn redact_event(event: &mut AgentEvent) {
     {
         stepback_redact::redact_value(value);
     }
+    let StepContext { task, trace, span, parent_span } = &mut event.context;
+    for id in [task, trace, span, parent_span].into_iter().flatten() {
+        *id = stepback_redact::redact(id).into_owned();
+    }
     event.summary = stepback_model::escape::safe(&stepback_redact::redact(&event.summary));
     if let Some(error) = &mut event.error {
         error.message = stepback_redact::redact(&error.message).into_owned();
-        for text in [&mut error.stack, &mut error.cause].into_iter().flatten() {
+        for text in [&mut error.name, &mut error.stack, &mut error.cause].into_iter().flatten() {
             *text = stepback_redact::redact(text).into_owned();
         }
     }

@@ -5,6 +5,7 @@
 
 mod branches;
 mod changes;
+mod commands;
 mod control;
 mod maintenance;
 mod plans;

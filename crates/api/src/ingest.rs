@@ -53,7 +53,15 @@ pub struct NewStep {
     pub error: Option<NewStepError>,
     /// How long it took, in microseconds.
     pub duration_us: Option<u64>,
-    /// Tokens, trace ids, and other named values.
+    /// The id of the task that it is part of; the task that its worker is working on if none is given.
+    pub task: Option<String>,
+    /// The id of the trace that it is part of. This and the next two can be in `metadata` as well.
+    pub trace_id: Option<String>,
+    /// The id of its span.
+    pub span_id: Option<String>,
+    /// The id of the span around that one.
+    pub parent_span_id: Option<String>,
+    /// Tokens and other named values.
     #[schema(value_type = Option<Object>)]
     pub metadata: Option<Value>,
     /// The model that the session uses now.

@@ -10,7 +10,7 @@
 //! - [`workspaces`], [`sessions`], [`steps`], [`operations`]: the records of a store.
 //! - [`checkpoints`], [`files`], [`changes`], [`state`]: what was saved, and what differs.
 //! - [`plans`], [`branches`]: going back and forth.
-//! - [`timeline`], [`search`]: looking at sessions, and finding steps.
+//! - [`timeline`], [`search`], [`commands`]: looking at sessions, finding steps, and the commands that agents called.
 //! - [`control`]: stopping live agents, and answering those that wait.
 //! - [`reasoning`]: an agent's board.
 //! - [`ingest`]: what agents report over the network.
@@ -25,6 +25,7 @@ pub mod address;
 pub mod branches;
 pub mod changes;
 pub mod checkpoints;
+pub mod commands;
 pub mod control;
 #[cfg(feature = "engine")]
 pub mod conversions;

@@ -42,6 +42,18 @@ pub struct StepDocument {
     pub call: Option<String>,
     /// The name of the tool or model.
     pub tool: Option<String>,
+    /// The id of the task that it is part of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task: Option<String>,
+    /// The id of the trace that it is part of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace_id: Option<String>,
+    /// The id of its span.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub span_id: Option<String>,
+    /// The id of the span around that one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent_span_id: Option<String>,
     /// Whether it failed.
     pub failed: bool,
     /// How long it took, in microseconds.
@@ -71,6 +83,10 @@ impl StepDocument {
             worker: step.meta.worker.clone(),
             call: step.meta.call.clone(),
             tool: step.meta.tool.clone(),
+            task: step.meta.context.task.clone(),
+            trace_id: step.meta.context.trace.clone(),
+            span_id: step.meta.context.span.clone(),
+            parent_span_id: step.meta.context.parent_span.clone(),
             failed: step.meta.failed,
             duration_us: step.meta.duration,
             checkpoint: stored.trigger.is_some(),

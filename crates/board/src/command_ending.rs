@@ -3,19 +3,45 @@
 
 use serde_json::Value;
 
+/// How the result of a call that did not run begins, in the agents' formats: the user or a rule refused it.
+const REFUSED_CALL_PREFIXES: [&str; 10] = [
+    "The user doesn't want to proceed with this tool use",
+    "Permission to use ",
+    "Claude requested permissions to ",
+    "This call was refused and did not run",
+    "Tools that change something are not run here",
+    "This call was not recorded",
+    "Command blocked by PreToolUse hook",
+    "exec command rejected by user",
+    "The user rejected permission to use this specific tool call",
+    "[Operation Cancelled] Reason: User",
+];
+
 /// How a command ended.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct CommandEnding {
     /// The exit code, if it is known.
     pub exit: Option<i64>,
-    /// The output, if it is known.
+    /// The output, if it is known: both streams, as far as the agent tells them.
     pub output: Option<String>,
+    /// The standard output and the standard error output, if the agent tells them apart.
+    pub streams: Option<(String, String)>,
 }
 
 impl CommandEnding {
     /// Fills in from `other` what this one does not know.
     pub fn or(self, other: Self) -> Self {
-        Self { exit: self.exit.or(other.exit), output: self.output.or(other.output) }
+        Self {
+            exit: self.exit.or(other.exit),
+            output: self.output.or(other.output),
+            streams: self.streams.or(other.streams),
+        }
+    }
+
+    /// Whether the result says that the call was refused, and so did not run.
+    pub fn is_refusal(&self) -> bool {
+        let printed = self.output.as_deref().unwrap_or_default();
+        REFUSED_CALL_PREFIXES.iter().any(|words| printed.starts_with(words))
     }
 }
 
@@ -47,7 +73,11 @@ pub fn read_ending(output: &Value) -> CommandEnding {
             };
             let is_sure = fields.contains_key("interrupted")
                 && !["interrupted", "backgroundTaskId", "returnCodeInterpretation"].into_iter().any(is_set);
-            CommandEnding { exit: is_sure.then_some(0), output: Some(format!("{stdout}{gap}{stderr}")) }
+            CommandEnding {
+                exit: is_sure.then_some(0),
+                output: Some(format!("{stdout}{gap}{stderr}")),
+                streams: Some((stdout.to_owned(), stderr.to_owned())),
+            }
         }
         Value::Object(_) => {
             let parsed = PRINTS
@@ -81,14 +111,14 @@ pub fn parse_ending(text: &str) -> CommandEnding {
         .or_else(|| parse_heading(inner))
         .or_else(|| parse_footer(inner))
         .or_else(|| parse_last_line(inner));
-    ending.unwrap_or_else(|| CommandEnding { exit: None, output: Some(inner.to_owned()) })
+    ending.unwrap_or_else(|| CommandEnding { output: Some(inner.to_owned()), ..CommandEnding::default() })
 }
 
 /// Reads `Exit code 1` followed by the output, as Claude Code reports a failure.
 fn parse_first_line(text: &str) -> Option<CommandEnding> {
     let (first, rest) = text.split_once('\n').unwrap_or((text, ""));
     let exit = first.strip_prefix("Exit code ")?.trim().parse().ok()?;
-    Some(CommandEnding { exit: Some(exit), output: Some(rest.to_owned()) })
+    Some(CommandEnding { exit: Some(exit), output: Some(rest.to_owned()), streams: None })
 }
 
 /// Reads a few lines of facts, `Output:`, and then the output, as Codex writes it for the model.
@@ -101,7 +131,7 @@ fn parse_heading(text: &str) -> Option<CommandEnding> {
         let code = line.strip_prefix("Process exited with code ").or(line.strip_prefix("Exit code: "))?;
         code.trim().parse().ok()
     });
-    Some(CommandEnding { exit: Some(exit?), output: Some(printed.to_owned()) })
+    Some(CommandEnding { exit: Some(exit?), output: Some(printed.to_owned()), streams: None })
 }
 
 /// Reads the output after `Output:`, followed by facts, as Gemini CLI writes it for the model. It names only a nonzero exit
@@ -127,14 +157,16 @@ fn parse_footer(text: &str) -> Option<CommandEnding> {
         None => (fact("Error: ").is_none() && fact("Signal: ").is_none()).then_some(0),
     };
     let printed = printed.join("\n");
-    Some(CommandEnding { exit, output: Some(if printed == "(empty)" { String::new() } else { printed }) })
+    let printed = if printed == "(empty)" { String::new() } else { printed };
+    let streams = fact("Stderr: ").map(|errors| (printed.clone(), errors.to_owned()));
+    Some(CommandEnding { exit, output: Some(printed), streams })
 }
 
 /// Reads `[exit code 1]` after the output, as the built-in agent writes it.
 fn parse_last_line(text: &str) -> Option<CommandEnding> {
     let (printed, last) = text.rsplit_once('\n').unwrap_or(("", text));
     let exit = last.strip_prefix("[exit code ")?.strip_suffix(']')?.parse().ok()?;
-    Some(CommandEnding { exit: Some(exit), output: Some(printed.to_owned()) })
+    Some(CommandEnding { exit: Some(exit), output: Some(printed.to_owned()), streams: None })
 }
 
 #[cfg(test)]
@@ -145,9 +177,13 @@ mod tests {
 
     #[test]
     fn every_agents_way_to_tell_how_a_command_ended_is_read() {
-        let known =
-            |exit: i64, printed: &str| CommandEnding { exit: Some(exit), output: Some(printed.into()) };
-        let unknown = |printed: &str| CommandEnding { exit: None, output: Some(printed.into()) };
+        let known = |exit: i64, printed: &str| CommandEnding {
+            exit: Some(exit),
+            output: Some(printed.into()),
+            streams: None,
+        };
+        let unknown =
+            |printed: &str| CommandEnding { exit: None, output: Some(printed.into()), streams: None };
         let claude = |extra: Value| {
             let mut output =
                 json!({ "stdout": "a\nb", "stderr": "", "interrupted": false, "isImage": false });
@@ -200,7 +236,25 @@ mod tests {
             (json!({ "content": [{ "type": "text", "text": "a" }] }), unknown("a")),
             (json!(null), CommandEnding::default()),
         ] {
-            assert_eq!(read_ending(&output), ending, "{output}");
+            assert_eq!(CommandEnding { streams: None, ..read_ending(&output) }, ending, "{output}");
         }
+    }
+
+    #[test]
+    fn streams_are_told_apart_where_the_agent_does() {
+        let streams = |output: Value| read_ending(&output).streams;
+        let both = |out: &str, err: &str| Some((out.to_owned(), err.to_owned()));
+        assert_eq!(streams(json!({ "stdout": "a", "stderr": "b", "interrupted": false })), both("a", "b"));
+        let gemini = "Command: x\nDirectory: (root)\nOutput: a\nStderr: b\nExit Code: 1";
+        assert_eq!(streams(json!({ "llmContent": gemini })), both("a", "b"));
+        assert_eq!(streams(json!("Exit code 1\nboth")), None);
+    }
+
+    #[test]
+    fn a_refusal_is_told_from_an_output() {
+        let refused = |text: &str| parse_ending(text).is_refusal();
+        assert!(refused("The user doesn't want to proceed with this tool use. The tool use was rejected."));
+        assert!(refused("exec command rejected by user"));
+        assert!(!refused("nothing was refused"));
     }
 }

@@ -10,10 +10,11 @@
 //! - `verify`, `finding`, `process`: running a check, comparing what it found, and its command as a bounded process.
 //! - `experiment`, `merge`: a branch for an experiment, and what was learned there.
 //! - `history`: confidence over time.
-//! - `commands`, `command_ending`, `recover`: the shell commands of a session, and the page to continue from.
+//! - `commands`, `command_ending`, `command_history`, `recover`: the shell commands of sessions, and the page to continue from.
 //! - `error`: what can go wrong.
 
 mod command_ending;
+mod command_history;
 mod commands;
 mod error;
 mod experiment;
@@ -26,7 +27,8 @@ mod recover;
 mod session;
 mod verify;
 
-pub use commands::{CommandRun, list_commands};
+pub use command_history::{CommandFilter, CommandPage, command_history, list_commands};
+pub use commands::{CommandRun, CommandStatus};
 pub use error::BoardError;
 pub use experiment::{StartedExperiment, start_experiment};
 pub use history::{ConfidenceHistory, HypothesisHistory, confidence_history};

@@ -9,7 +9,8 @@ use stepback_reasoning::ItemId;
 use stepback_reasoning::recovery::RecoveryContext;
 use stepback_store::port::{StepQuery, StepRow};
 
-use crate::commands::{CommandRun, list_commands};
+use crate::command_history::list_commands;
+use crate::commands::CommandRun;
 
 /// The maximum number of commands and of files on a page.
 const MAX_PAGE_ITEMS: usize = 8;

@@ -13,7 +13,7 @@ use stepback_engine::EngineError;
 use stepback_engine::control::BreakSide;
 use stepback_engine::recorder::{RecordedStep, ScanPolicy, SessionUpdate};
 use stepback_model::event::{AgentEvent, ReportedError};
-use stepback_model::record::StepKind;
+use stepback_model::record::{StepContext, StepKind};
 
 use crate::conversation::Dialogue;
 use crate::journal::{StepExtras, StopRequest};
@@ -246,6 +246,7 @@ impl Agent<'_, '_> {
         let failed = result.filter(|result| result.failed);
         let event = AgentEvent {
             worker: Some(worker.to_string()),
+            context: StepContext { task: Some(call.id.clone()), ..StepContext::default() },
             input: Some(json!({ "task": task, "worker": worker, "call": call.id })),
             output: result.and_then(|result| serde_json::to_value(result).ok()),
             error: failed

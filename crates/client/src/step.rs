@@ -122,6 +122,11 @@ impl StepReport {
         self.with("environment", environment)
     }
 
+    /// Sets the id of the task that it is part of.
+    pub fn task(self, id: &str) -> Self {
+        self.with("task", id)
+    }
+
     /// Sets its position in a trace.
     pub fn trace(mut self, trace: TraceContext) -> Self {
         self.trace = Some(trace);

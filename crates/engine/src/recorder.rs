@@ -15,6 +15,7 @@ mod conversation;
 mod detail_pages;
 mod report;
 mod step_writer;
+mod task_context;
 
 use std::fs::File;
 use std::time::Duration;
@@ -34,6 +35,7 @@ pub use self::report::{
     SessionMilestone, SessionUpdate, Thinking,
 };
 use self::step_writer::{DetailLocation, ObjectCache, PendingStep, RecordingBatch};
+pub use self::task_context::TaskChange;
 use crate::authorship::Authors;
 use crate::calls;
 use crate::error::EngineError;

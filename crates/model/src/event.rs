@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::hash::{Hash, ObjectKind};
-use crate::record::StepKind;
+use crate::record::{StepContext, StepKind};
 use crate::time::Timestamp;
 
 /// Number of hash digits in the id of a call to which its agent gave none.
@@ -46,8 +46,39 @@ impl ReportedError {
                 .find_map(text)
                 .map_or_else(|| value.to_string(), str::to_owned),
         };
-        Some(Self { message, ..Self::default() })
+        let first = |places: &[&str]| places.iter().find_map(|place| text(place)).map(str::to_owned);
+        Some(Self {
+            name: first(&["/name", "/type", "/code", "/data/name"]),
+            message,
+            stack: first(&["/stack", "/stack_trace", "/stacktrace", "/traceback", "/data/stack"]),
+            cause: value.get("cause").or_else(|| value.pointer("/data/cause")).and_then(describe_cause),
+        })
     }
+}
+
+/// Returns the chain of causes, outermost first, as far as it is told: `Error: no network: EAI_AGAIN`.
+fn describe_cause(cause: &Value) -> Option<String> {
+    /// Most causes that are listed.
+    const MAX_CAUSES: usize = 16;
+    let mut parts = Vec::new();
+    let mut next = Some(cause);
+    while let Some(cause) = next.filter(|_| parts.len() < MAX_CAUSES) {
+        match cause {
+            Value::String(text) if !text.trim().is_empty() => parts.push(text.clone()),
+            Value::Object(fields) => {
+                let text =
+                    |name: &str| fields.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
+                let name = text("name").or_else(|| text("type")).or_else(|| text("code"));
+                let both: Vec<&str> = name.into_iter().chain(text("message")).collect();
+                if !both.is_empty() {
+                    parts.push(both.join(": "));
+                }
+            }
+            _ => {}
+        }
+        next = cause.get("cause");
+    }
+    (!parts.is_empty()).then(|| parts.join(": "))
 }
 
 /// Whether a value is empty: see [`ReportedError::reported`].
@@ -100,7 +131,10 @@ pub struct AgentEvent {
     /// How long it took, in microseconds.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub duration: Option<u64>,
-    /// Tokens, cost, trace ids, and other named values.
+    /// The task, and the place in a distributed trace.
+    #[serde(skip_serializing_if = "StepContext::is_empty", default)]
+    pub context: StepContext,
+    /// Tokens, cost, and other named values.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub metadata: Option<Value>,
     /// The original report, if it contains more than the fields above.
@@ -143,9 +177,16 @@ impl AgentEvent {
             output: None,
             error: None,
             duration: None,
+            context: StepContext::default(),
             metadata: None,
             raw: None,
         }
+    }
+
+    /// The ids of the event: its own, and those that its agent put into the metadata.
+    pub fn known_context(&self) -> StepContext {
+        let told = self.metadata.as_ref().map(StepContext::from_metadata).unwrap_or_default();
+        self.context.clone().or(told)
     }
 }
 

@@ -3,11 +3,13 @@
 //! Records are small: ids, numbers and times. Everything large is reached through a state hash. Backends that keep records
 //! as documents serialise them as JSON, so field names are part of the format (`docs/spec/store.md`).
 
+mod context;
 mod operation;
 mod session;
 mod step;
 mod workspace;
 
+pub use self::context::StepContext;
 pub use self::operation::{OpStatus, Operation, OperationAction, StateTransition};
 pub use self::session::{LaunchCommand, OpenCall, Session, SessionInfo, StateRefs};
 pub use self::step::{Annotation, Step, StepKind, StepMeta, StepRow, Trigger};

@@ -33,12 +33,22 @@ pub enum TextField {
     Path,
     /// The one-line summary.
     Summary,
+    /// Ids: of the task, the trace and its spans.
+    Id,
 }
 
 impl TextField {
     /// Every field, in order.
-    pub const ALL: [Self; 7] =
-        [Self::Error, Self::Annotation, Self::Input, Self::Output, Self::Message, Self::Path, Self::Summary];
+    pub const ALL: [Self; 8] = [
+        Self::Error,
+        Self::Annotation,
+        Self::Input,
+        Self::Output,
+        Self::Message,
+        Self::Path,
+        Self::Summary,
+        Self::Id,
+    ];
 
     /// The stable name.
     pub fn as_str(self) -> &'static str {
@@ -50,6 +60,7 @@ impl TextField {
             Self::Message => "message",
             Self::Path => "path",
             Self::Summary => "summary",
+            Self::Id => "id",
         }
     }
 }

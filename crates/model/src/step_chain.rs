@@ -97,6 +97,10 @@ pub fn step_digest(step: &Step, trigger: Option<Trigger>) -> Hash {
     fields.add(Some(&[u8::from(meta.failed)]));
     fields.add(meta.duration.map(u64::to_le_bytes).as_ref().map(<[u8; 8]>::as_slice));
     fields.add(meta.detail.map(ValueRoot::to_bytes).as_deref());
+    // Steps without any of them have the digest that they had before these fields existed.
+    if !meta.context.is_empty() {
+        meta.context.ids().for_each(|id| fields.add(id.map(str::as_bytes)));
+    }
     fields.finish()
 }
 
@@ -173,7 +177,7 @@ mod tests {
         let part = ValueRoot { part: Some(0), ..root };
         let mut seen =
             std::collections::HashSet::from([original, step_digest(&step(), Some(Trigger::Manual))]);
-        let changes: [&dyn Fn(&mut Step); 16] = [
+        let changes: [&dyn Fn(&mut Step); 20] = [
             &|step| step.id = StepId::from_bytes([9; 16]),
             &|step| step.session = SessionId::from_bytes([9; 16]),
             &|step| step.parent = Some(StepId::from_bytes([9; 16])),
@@ -191,6 +195,10 @@ mod tests {
             &|step| step.meta.duration = Some(0),
             &|step| step.meta.detail = Some(root),
             &|step| step.meta.detail = Some(part),
+            &|step| step.meta.context.task = Some("Bash".into()),
+            &|step| step.meta.context.trace = Some("Bash".into()),
+            &|step| step.meta.context.span = Some("Bash".into()),
+            &|step| step.meta.context.parent_span = Some("Bash".into()),
         ];
         for (index, change) in changes.iter().enumerate() {
             assert!(seen.insert(other(change)), "change {index}");

@@ -182,6 +182,10 @@ impl Assembler {
         let ReadSpan { service, scope, span, mut reading, .. } = read;
         let outer = enclosing_spans(enclosing, &span);
         let worker = worker(&reading, &outer);
+        // The enclosing spans may arrive later, and what is recorded must not depend on it: a span names its own task.
+        if reading.role == SpanRole::Task && reading.task.is_none() {
+            reading.task = Some(span.id.to_string());
+        }
         if reading.role == SpanRole::Model && reading.asked.is_empty() && reading.said.is_empty() {
             let stored_messages = self.memory.kept((span.trace, span.id));
             (reading.asked, reading.said) = (stored_messages.asked, stored_messages.said);

@@ -48,6 +48,8 @@ pub struct SpanReading {
     pub provider: Option<String>,
     /// The agent it happened in.
     pub agent: Option<String>,
+    /// The id of the task that it is part of.
+    pub task: Option<String>,
     /// The id of the call.
     pub call: Option<String>,
     /// The input, if it is not messages.
@@ -84,6 +86,7 @@ impl SpanReading {
             model: None,
             provider: None,
             agent: None,
+            task: None,
             call: None,
             input: None,
             output: None,
@@ -102,6 +105,11 @@ impl SpanReading {
 
 /// Reads a span in any convention, and removes the attributes that were understood.
 pub fn read(span: &mut Span) -> SpanReading {
+    let task = task(&span.attributes);
+    SpanReading { task, ..read_by_convention(span) }
+}
+
+fn read_by_convention(span: &mut Span) -> SpanReading {
     if let Some(reading) = openinference::read(span) {
         return reading;
     }
@@ -127,6 +135,14 @@ const SESSION: [&str; 14] = [
     "conversation_id",
     "session_id",
 ];
+
+/// Attribute names for the task that something is part of.
+const TASK: [&str; 4] = ["gen_ai.task.id", "task.id", "task_id", "traceloop.association.properties.task_id"];
+
+/// Returns the task that a span names.
+fn task(attributes: &Attributes) -> Option<String> {
+    TASK.iter().find_map(|name| attributes.text(&[name])).filter(|id| id.len() <= LONGEST_SESSION)
+}
 
 /// The longest session id that is accepted.
 const LONGEST_SESSION: usize = 256;

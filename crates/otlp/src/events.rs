@@ -262,6 +262,7 @@ pub fn identity(context: &SpanInContext<'_>) -> Map<String, Value> {
     put_text("trace_id", Some(span.trace.to_string()));
     put_text("span_id", Some(span.id.to_string()));
     put_text("parent_span_id", span.parent.map(|parent| parent.to_string()));
+    put_text("task_id", reading.task.clone());
     put_text("span_name", Some(span.name.clone()));
     put_text("scope", Some(context.scope.to_owned()));
     put_text("convention", Some(reading.convention.to_owned()));

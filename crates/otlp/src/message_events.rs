@@ -30,7 +30,7 @@ impl<'a> MessageSource<'a> {
     /// Creates the context from a span.
     pub fn by(span: &SpanInContext<'a>) -> Self {
         let mut identity = identity(span);
-        identity.retain(|name, _| ["trace_id", "span_id"].contains(&name.as_str()));
+        identity.retain(|name, _| ["trace_id", "span_id", "task_id"].contains(&name.as_str()));
         identity.insert("from".into(), json!("messages"));
         let SpanInContext { agent, session, .. } = *span;
         Self { agent, session, trace: span.span.trace, identity, worker: span.worker.clone() }

@@ -84,6 +84,24 @@ fn spans_that_arrive_one_by_one_are_the_same_steps_as_all_at_once() {
 }
 
 #[test]
+fn a_step_knows_its_trace_its_spans_and_the_task_that_a_span_stands_for() {
+    let mut tasks = 0;
+    for name in CAPTURES {
+        for event in take(&mut assembler(), capture(name)) {
+            let context = event.known_context();
+            let metadata = event.metadata.unwrap();
+            assert_eq!(context.trace.as_deref(), metadata["trace_id"].as_str(), "{name}");
+            assert_eq!(context.span.as_deref(), metadata["span_id"].as_str(), "{name}");
+            if matches!(event.kind, StepKind::TaskStarted | StepKind::TaskCompleted | StepKind::TaskFailed) {
+                tasks += 1;
+                assert!(context.task.is_some(), "{name}");
+            }
+        }
+    }
+    assert!(tasks > 0);
+}
+
+#[test]
 fn every_span_is_kept_in_every_order_and_sent_twice() {
     for name in CAPTURES {
         let at_once = recorded(take(&mut assembler(), capture(name)));

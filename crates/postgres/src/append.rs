@@ -21,10 +21,10 @@ use crate::{rows, text};
 
 /// Calls the function: the format that the caller knows, the epoch it relies on, the key of locks, seven columns of
 /// objects, and a [`StepBatch`] as JSON.
-pub(crate) const CALL: &str = "SELECT stepback_append_linked($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)";
+pub(crate) const CALL: &str = "SELECT stepback_append_traced($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)";
 /// Calls it inside a transaction that has checked the epoch and added the objects.
 pub(crate) const CALL_INSIDE: &str =
-    "SELECT stepback_append_linked($1, NULL, $2, NULL, NULL, NULL, NULL, NULL, NULL, NULL, $3)";
+    "SELECT stepback_append_traced($1, NULL, $2, NULL, NULL, NULL, NULL, NULL, NULL, NULL, $3)";
 
 /// Error code of the function when the store's format is newer than the caller's.
 pub(crate) const NEWER: &str = "SB001";
@@ -35,7 +35,7 @@ pub(crate) const CHANGED: &str = "SB003";
 /// Error code when a session, or its workspace, does not exist.
 pub(crate) const UNKNOWN: &str = "SB004";
 
-/// Creates the function. Once it is released it must never change: a new version gets a new name.
+/// Creates the function of format 11; [`crate::append_traced`] has the present one. Once it is released it must never change: a new version gets a new name.
 ///
 /// Inside a transaction, without objects, it does not count the commit: that must be the last thing before COMMIT, because
 /// it cannot be rolled back. It returns whether another process may be listening (1 or 0), and the number of each step.
@@ -226,6 +226,10 @@ struct NewStep<'a> {
     failed: bool,
     duration: Option<u64>,
     detail: Option<String>,
+    task: Option<Cow<'a, str>>,
+    trace: Option<Cow<'a, str>>,
+    span: Option<Cow<'a, str>>,
+    parent_span: Option<Cow<'a, str>>,
     /// What the link of the step is computed from.
     digest: String,
 }
@@ -289,6 +293,10 @@ impl<'a> StepBatch<'a> {
             failed: step.meta.failed,
             duration: step.meta.duration,
             detail: step.meta.detail.map(|detail| to_bytea(&ValueRoot::to_bytes(detail))),
+            task: stored(&step.meta.context.task),
+            trace: stored(&step.meta.context.trace),
+            span: stored(&step.meta.context.span),
+            parent_span: stored(&step.meta.context.parent_span),
             digest: to_bytea(step_digest(step, trigger).as_bytes()),
         });
     }
@@ -332,7 +340,7 @@ fn to_bytea(bytes: &[u8]) -> String {
 pub(crate) fn read_result(row: &Row) -> Result<(bool, Vec<u64>), StoreError> {
     let result: Vec<i64> = rows::get(row, 0)?;
     let Some((heard, numbers)) = result.split_first() else {
-        return Err(StoreError::Corrupt { what: "stepback_append_linked returned nothing".into() });
+        return Err(StoreError::Corrupt { what: "stepback_append_traced returned nothing".into() });
     };
     Ok((*heard != 0, numbers.iter().map(|number| *number as u64).collect()))
 }
@@ -340,16 +348,19 @@ pub(crate) fn read_result(row: &Row) -> Result<(bool, Vec<u64>), StoreError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::append_traced;
     use crate::commit::COLLECTING;
     use crate::commit_order::ORDERING;
     use crate::notify::LISTENING;
 
     #[test]
     fn the_function_takes_the_locks_that_every_commit_takes() {
-        for lock in [COLLECTING, ORDERING] {
-            assert!(MAKE.contains(&format!("pg_advisory_xact_lock_shared({lock}, key)")), "{lock}");
+        for make in [MAKE, append_traced::MAKE] {
+            for lock in [COLLECTING, ORDERING] {
+                assert!(make.contains(&format!("pg_advisory_xact_lock_shared({lock}, key)")), "{lock}");
+            }
+            assert!(make.contains(&format!("pg_try_advisory_xact_lock({LISTENING}, key)")));
+            assert!([NEWER, COLLECTED, CHANGED, UNKNOWN].iter().all(|code| make.contains(code)));
         }
-        assert!(MAKE.contains(&format!("pg_try_advisory_xact_lock({LISTENING}, key)")));
-        assert!([NEWER, COLLECTED, CHANGED, UNKNOWN].iter().all(|code| MAKE.contains(code)));
     }
 }

@@ -74,6 +74,9 @@ impl Conditions {
         self.add_words("lower(s.tool COLLATE \"C\") = lower(?::text COLLATE \"C\")", &query.tool);
         self.add_words("s.call = ?", &query.call);
         self.add_number("s.iteration = ?", query.iteration);
+        self.add_words("s.task = ?", &query.task);
+        self.add_words("s.trace = ?", &query.trace);
+        self.add_words("s.span = ?", &query.span);
         self.add_either(query.failed, "s.failed", "NOT s.failed");
         if let Some(since) = query.since {
             self.add("s.at >= ?", since.as_micros(), Type::INT8);

@@ -17,7 +17,7 @@
 //! - `store`: the port; each method calls the module that does the work. Start here.
 //! - `commit`, `commit_attempt`, `commit_verification`, `commit_order`: one transaction with a definite outcome even if
 //!   the connection is lost, and the order of commits across workspaces.
-//! - `mutations`, `steps`, `append`, `one`: the statements of a commit, as few as possible; most commits are one call
+//! - `mutations`, `append`, `append_traced`: the statements of a commit, as few as possible; most commits are one call
 //!   of a function in the database.
 //! - `objects`, `batch_read`, `optimistic_cache`: objects as rows, several lookups in one round trip, or in none.
 //! - `query`, `find`, `rows`: the engine's queries, and rows as records.
@@ -28,6 +28,7 @@
 
 mod address;
 mod append;
+mod append_traced;
 mod batch_read;
 mod commit;
 mod commit_attempt;

@@ -5,8 +5,8 @@ use stepback_model::ids::{OpId, SessionId, StepId, WorkspaceId};
 use stepback_model::json::ValueRoot;
 use stepback_model::record::StepRow;
 use stepback_model::record::{
-    Annotation, OpStatus, Operation, OperationAction, Session, Step, StepKind, StepMeta, Trigger,
-    WorkspaceRecord,
+    Annotation, OpStatus, Operation, OperationAction, Session, Step, StepContext, StepKind, StepMeta,
+    Trigger, WorkspaceRecord,
 };
 use stepback_model::time::Timestamp;
 use stepback_store::StoreError;
@@ -21,9 +21,10 @@ pub(crate) const WORKSPACE: &str = "SELECT id, root, created_at FROM stepback_wo
 pub(crate) const SESSION: &str = "SELECT id, workspace, agent, started_at, info::text FROM stepback_sessions";
 /// The columns of a step, of a row called `s`.
 pub(crate) const COLUMNS: &str = "s.id, s.session, s.number, s.parent, s.kind, s.at, s.state, s.summary, s.label, s.note,
-    s.tags::text, s.trigger_kind, s.hidden_by, s.purged, s.iteration, s.worker, s.call, s.tool, s.failed, s.duration, s.detail";
+    s.tags::text, s.trigger_kind, s.hidden_by, s.purged, s.iteration, s.worker, s.call, s.tool, s.failed, s.duration, s.detail,
+    s.task, s.trace, s.span, s.parent_span";
 /// The number of these columns.
-pub(crate) const WIDTH: usize = 21;
+pub(crate) const WIDTH: usize = 25;
 /// The columns of an operation.
 pub(crate) const OPERATION: &str = "SELECT id, workspace, number, at, summary, action::text, status, undone, journal FROM stepback_operations";
 
@@ -74,6 +75,12 @@ impl Record for StepRow {
                 failed: get(row, 18)?,
                 duration: get::<Option<i64>>(row, 19)?.map(|micros| micros as u64),
                 detail: maybe_id(row, 20, ValueRoot::from_slice)?,
+                context: StepContext {
+                    task: maybe_words(row, 21)?,
+                    trace: maybe_words(row, 22)?,
+                    span: maybe_words(row, 23)?,
+                    parent_span: maybe_words(row, 24)?,
+                },
             },
         };
         let annotation =

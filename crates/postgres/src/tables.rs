@@ -1,6 +1,6 @@
 //! The table definitions, as the list of migrations that lead to them.
 
-use crate::append;
+use crate::{append, append_traced};
 
 /// The tables of the first format.
 const FIRST: &str = "
@@ -205,4 +205,5 @@ pub(crate) const MIGRATIONS: &[&str] = &[
     PLANS,
     UNRELEASED,
     append::MAKE,
+    append_traced::MAKE,
 ];

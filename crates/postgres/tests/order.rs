@@ -132,7 +132,8 @@ fn an_older_store_is_migrated_by_the_first_process_that_opens_it() {
 }
 
 /// Takes away everything that was added after the first format.
-const DOWN: &str = "DROP FUNCTION stepback_append, stepback_append_linked;
+const DOWN: &str = "DROP FUNCTION stepback_append, stepback_append_linked, stepback_append_traced;
+    ALTER TABLE stepback_steps DROP COLUMN task, DROP COLUMN trace, DROP COLUMN span, DROP COLUMN parent_span;
     DROP AGGREGATE stepback_chain (bytea, bytea); DROP FUNCTION stepback_link; DROP TABLE stepback_chains;
     ALTER TABLE stepback_steps DROP COLUMN link; DROP TABLE stepback_plans; DROP SEQUENCE stepback_positions;
     ALTER TABLE stepback_sessions DROP COLUMN working;

@@ -5,6 +5,7 @@ pub mod branches;
 pub mod breakpoints;
 pub mod changes;
 pub mod checkpoints;
+pub mod commands;
 pub mod diffs;
 mod docs;
 pub mod events;
@@ -132,6 +133,7 @@ fn operations() -> OpenApiRouter<AppState> {
         .routes(routes!(stops::resume))
         .routes(routes!(stops::inject))
         .routes(routes!(changes::list))
+        .routes(routes!(commands::list))
         .routes(routes!(events::follow))
         .routes(routes!(live::connect))
         .routes(routes!(ingest::ingest_batch))

@@ -320,6 +320,9 @@ pub enum Command {
     /// Filter steps by agent, kind, tool, time, label, duration
     #[command(after_help = find::QUERY)]
     Query(find::QueryArgs),
+    /// List the shell commands that agents ran, with exit codes and output
+    #[command(after_help = find::COMMANDS)]
+    Commands(find::CommandsArgs),
     /// Find the step after which a command fails
     #[command(
         after_help = "The command runs with sh in a scratch directory with the files of each tested step; the workspace is not changed. Exit code 0 means good, 125 skips the step, anything else means bad.\n\nExamples:\n  stepback bisect --run 'cargo test'\n  stepback bisect --run ./check.sh --good '#3' --bad @ --jobs 2"

@@ -13,6 +13,7 @@ mod bisect;
 mod board;
 mod branch;
 mod checkpoint;
+mod command_history;
 mod compare;
 mod control;
 mod conversation;
@@ -124,6 +125,7 @@ pub fn run(arguments: Arguments) -> CommandResult {
         Command::Tui(wanted) => tui::tui(&arguments, wanted),
         Command::Search(arguments) => find::search(&open_existing("steps indexed")?, arguments),
         Command::Query(arguments) => find::query(&open_existing("")?, arguments),
+        Command::Commands(arguments) => command_history::commands(&open_existing("")?, arguments),
         Command::Compare(arguments) => compare::compare(&open_existing("")?, arguments),
         Command::Bisect(arguments) => bisect::bisect(&open_existing("")?, arguments),
         Command::Branch(command) => branch::run(&open_existing("files")?, command),

@@ -48,7 +48,7 @@ pub use self::commit_record::ChainLink;
 pub use self::follow::{CommitsAfter, FollowedCommit, LinkFailure};
 
 /// The store format that this program reads and writes. Raise it when bytes on disk gain a new meaning.
-pub const FORMAT: u32 = 4;
+pub const FORMAT: u32 = 5;
 
 /// How long to wait for another process that is committing.
 const PATIENCE: Duration = Duration::from_secs(15);

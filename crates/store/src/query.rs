@@ -27,6 +27,12 @@ pub struct StepQuery {
     pub call: Option<String>,
     /// Steps of this iteration (model turn).
     pub iteration: Option<u64>,
+    /// Steps of the task with this id.
+    pub task: Option<String>,
+    /// Steps of the trace with this id.
+    pub trace: Option<String>,
+    /// Steps of the span with this id.
+    pub span: Option<String>,
     /// Only steps that failed, or only those that did not.
     pub failed: Option<bool>,
     /// Steps made at this time or later.
@@ -165,6 +171,9 @@ impl StepQuery {
                 .is_none_or(|tool| facts.tool.as_ref().is_some_and(|known| known.eq_ignore_ascii_case(tool)))
             && self.call.as_ref().is_none_or(|call| facts.call.as_ref() == Some(call))
             && self.iteration.is_none_or(|iteration| facts.iteration == iteration)
+            && self.task.as_ref().is_none_or(|task| facts.context.task.as_ref() == Some(task))
+            && self.trace.as_ref().is_none_or(|trace| facts.context.trace.as_ref() == Some(trace))
+            && self.span.as_ref().is_none_or(|span| facts.context.span.as_ref() == Some(span))
             && self.failed.is_none_or(|failed| facts.failed == failed)
             && self.since.is_none_or(|since| step.at >= since)
             && self.until.is_none_or(|until| step.at <= until)

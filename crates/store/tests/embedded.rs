@@ -9,9 +9,10 @@ use std::path::{Path, PathBuf};
 use rusqlite::Connection;
 use stepback_model::hash::{Hash, ObjectKind};
 use stepback_model::object::{ObjectError, ObjectSource};
-use stepback_model::record::OpStatus;
+use stepback_model::record::{OpStatus, Step, StepContext, StepMeta};
+use stepback_model::search::{Pattern, TextField, Texts};
 use stepback_store::embedded::{EmbeddedStore, FORMAT};
-use stepback_store::port::StoredPlan;
+use stepback_store::port::{SearchDocument, SearchRequest, StepQuery, StoredPlan};
 use stepback_store::prelude::*;
 use stepback_store::{Mutation, StoreError};
 use stepback_testkit::process;
@@ -109,6 +110,47 @@ fn a_newer_format_is_refused_by_readers_and_writers_and_left_alone() {
     let store = EmbeddedStore::open(dir.path()).unwrap();
     assert_eq!(read(&store, blobs[0].0).unwrap(), noise(1, 100_000));
     assert!(!ObjectStore::contains(&store, ObjectKind::Blob, late).unwrap());
+}
+
+/// A store of format 4 is read as it is; its next step raises the format, and only that one can have a task and a trace.
+#[test]
+fn a_store_from_before_contexts_is_read_and_gets_them_with_its_next_step() {
+    let dir = tempfile::tempdir().unwrap();
+    let sample = Sample::new(1);
+    let state = Hash::of(ObjectKind::State, b"");
+    let (workspace, session) = sample.begin(&EmbeddedStore::open(dir.path()).unwrap(), b"/w");
+    sample.append(&EmbeddedStore::open(dir.path()).unwrap(), session.id, b"old");
+    let other = Connection::open(database(dir.path())).unwrap();
+    let columns =
+        ["task", "trace", "span", "parent_span"].map(|name| format!("ALTER TABLE steps DROP COLUMN {name};"));
+    other.execute_batch(&format!("{}PRAGMA user_version = 4", columns.join(""))).unwrap();
+    let store = EmbeddedStore::open(dir.path()).unwrap();
+    let of_task = StepQuery { task: Some("t".into()), ..StepQuery::default() };
+    let count = |query: &StepQuery| {
+        (store.steps(workspace.id, query).unwrap().len(), store.find(None, query).unwrap().total)
+    };
+    assert_eq!((count(&StepQuery::default()), count(&of_task)), ((1, 1), (0, 0)));
+    let texts = |step: &Step| Texts::from([(TextField::Summary, step.summary.clone())]);
+    let index = || {
+        let steps = store.unindexed(10).unwrap().into_iter();
+        let documents = steps.map(|stored| SearchDocument { texts: texts(&stored.step), stored });
+        store.index(&documents.collect::<Vec<_>>()).unwrap();
+    };
+    let search = |among: &StepQuery| {
+        let request = SearchRequest::new(Pattern::words("step").unwrap(), 10);
+        store.search(&SearchRequest { among: among.clone(), ..request }).unwrap().total
+    };
+    index();
+    assert_eq!((search(&StepQuery::default()), search(&of_task)), (1, 0));
+    assert_eq!(store.chain_entries(workspace.id, 0, 10).unwrap().len(), 1);
+    let context = StepContext { task: Some("t".into()), ..StepContext::default() };
+    let meta = StepMeta { context: context.clone(), ..StepMeta::default() };
+    store.commit(None, &[append(Step { meta, ..sample.step(session.id, state) })]).unwrap();
+    let version: u32 = other.pragma_query_value(None, "user_version", |row| row.get(0)).unwrap();
+    assert_eq!((version, count(&StepQuery::default()), count(&of_task)), (FORMAT, (2, 2), (1, 1)));
+    assert_eq!(store.steps(workspace.id, &of_task).unwrap()[0].step.meta.context, context);
+    index();
+    assert_eq!((search(&StepQuery::default()), search(&of_task)), (2, 1));
 }
 
 /// An older program goes on with a store of its format until something is written that it would not understand.

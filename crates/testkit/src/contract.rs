@@ -85,6 +85,7 @@ clauses! { $
     step_chain::concurrent_appenders_keep_one_chain,
     step_chain::chain_entries_are_read_in_parts,
     find::steps_are_found_by_every_condition,
+    find::steps_are_found_by_their_context,
     find::steps_are_counted_by_agent_and_kind,
     find::a_query_is_gone_through_page_by_page,
     find::commits_are_followed_without_a_gap,

@@ -31,6 +31,17 @@ pub fn step_rows(detail: &StepDetailDocument, changes: &[ChangedFileDocument]) -
     if let Some(label) = &step.label {
         rows.add_line("", &format!("label {label}"), RowStyle::Plain);
     }
+    let ids = [
+        ("task", &step.task),
+        ("trace", &step.trace_id),
+        ("span", &step.span_id),
+        ("in span", &step.parent_span_id),
+    ];
+    let ids: Vec<String> =
+        (ids.into_iter()).filter_map(|(name, id)| Some(format!("{name} {}", id.as_ref()?))).collect();
+    if !ids.is_empty() {
+        rows.add_text("", &ids.join(", "), RowStyle::Quiet);
+    }
     if !step.tags.is_empty() {
         rows.add_line("", &format!("tags {}", step.tags.join(", ")), RowStyle::Plain);
     }

@@ -58,6 +58,12 @@ export const StepDetailView = memo(function StepDetailView({
           {step.duration_us != null && <span>{formatDuration(step.duration_us)}</span>}
           <span>turn {step.iteration}</span>
           {step.worker && <span>{step.worker}</span>}
+          {step.task && <span>task {step.task}</span>}
+          {step.trace_id && (
+            <span title={[step.trace_id, step.span_id && `span ${step.span_id}`, step.parent_span_id && `in span ${step.parent_span_id}`].filter(Boolean).join(', ')}>
+              trace {step.trace_id}
+            </span>
+          )}
           {step.label && <span>label “{step.label}”</span>}
           {step.tags.map((tag) => (
             <span key={tag} className="tag">

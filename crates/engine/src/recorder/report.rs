@@ -13,7 +13,7 @@ use stepback_reasoning::ReasoningBoard;
 use stepback_reasoning::store::{BoardLocation, WrittenBoard};
 use stepback_store::ObjectBatch;
 
-use super::NewMessages;
+use super::{NewMessages, TaskChange};
 use crate::error::EngineError;
 
 /// An event with its context.
@@ -147,6 +147,8 @@ pub struct SessionUpdate {
     pub finished_calls: FinishedCalls,
     /// The additional cost, in millionths of a dollar.
     pub cost: u64,
+    /// The task that the event's worker begins with or ends, where the kind of the event does not say so.
+    pub task: Option<TaskChange>,
     /// The task list as it is now.
     pub tasks: Option<Value>,
     /// The agent's memory as it is now.

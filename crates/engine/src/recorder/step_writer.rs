@@ -15,6 +15,7 @@ use stepback_model::state::WorkspaceState;
 use stepback_store::{ObjectBatch, Store};
 
 use super::detail_pages::{DetailPages, PageRef};
+use super::task_context::context_of;
 use super::{FinishedCalls, ModelTurn, NewMessages, ReportedEvent, SessionMilestone};
 use crate::authorship::Authors;
 use crate::calls;
@@ -156,6 +157,7 @@ impl<'a> PendingStep<'a> {
         if scanned {
             session.info.looked = session.info.iteration;
         }
+        let context = context_of(&mut session.info, report);
         let record = Step {
             id: step,
             session: session.id,
@@ -173,6 +175,7 @@ impl<'a> PendingStep<'a> {
                 failed: event.error.is_some(),
                 duration: calls::call_duration(&session.info, report),
                 detail,
+                context,
             },
         };
         calls::close_call(&mut session.info, report, scanned);

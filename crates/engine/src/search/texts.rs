@@ -42,6 +42,7 @@ impl TextCollector<'_> {
         let step = &stored.step;
         let mut texts = ClippedTexts { texts: Texts::new(), bytes_left: MAX_STEP_TEXT_BYTES };
         texts.insert(TextField::Summary, step.summary.clone());
+        texts.insert(TextField::Id, step.meta.context.ids().flatten().collect::<Vec<_>>().join("\n"));
         // A request repeats the whole conversation; each message belongs to the step at which it was said.
         let hash = step.meta.detail.filter(|_| step.kind != StepKind::ModelStart);
         let detail = hash.and_then(|hash| stepback_model::json::load(&self.details, hash).ok());

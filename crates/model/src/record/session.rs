@@ -1,5 +1,7 @@
 //! Sessions, what is recorded about one while it runs, and its open calls.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use super::first_half;
@@ -85,6 +87,9 @@ pub struct SessionInfo {
     /// The task list, the memory, the environment and the reasoning, as last seen.
     #[serde(skip_serializing_if = "is_default")]
     pub slots: StateRefs,
+    /// The tasks that have begun and not ended, by the worker that works on each; the main agent has no name.
+    #[serde(skip_serializing_if = "is_default")]
+    pub working_on: BTreeMap<String, String>,
     /// Number of the step up to which changes are no longer listed.
     #[serde(skip_serializing_if = "is_default")]
     pub cleared: Option<u64>,

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::first_half;
+use super::{StepContext, first_half};
 use crate::hash::{Hash, ObjectKind};
 use crate::ids::{OpId, SessionId, StepId};
 use crate::json::ValueRoot;
@@ -54,11 +54,13 @@ pub enum StepKind {
     Gap,
     /// The agent's reasoning changed: a hypothesis, evidence, a belief, a gap in its knowledge, a check, a note.
     Reasoning,
+    /// An agent sent a message to another one.
+    Message,
 }
 
 impl StepKind {
     /// Every kind.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 22] = [
         Self::TaskCreated,
         Self::TaskAssigned,
         Self::TaskStarted,
@@ -80,6 +82,7 @@ impl StepKind {
         Self::BreakpointHit,
         Self::Gap,
         Self::Reasoning,
+        Self::Message,
     ];
 
     /// The stable name, as stored and shown.
@@ -106,6 +109,7 @@ impl StepKind {
             Self::BreakpointHit => "breakpoint-hit",
             Self::Gap => "gap",
             Self::Reasoning => "reasoning",
+            Self::Message => "message",
         }
     }
 
@@ -180,6 +184,9 @@ pub struct StepMeta {
     pub duration: Option<u64>,
     /// Input, output, error and the rest: a [`crate::json`] value.
     pub detail: Option<ValueRoot>,
+    /// The task, and the place in a distributed trace.
+    #[serde(flatten)]
+    pub context: StepContext,
 }
 
 /// What made a checkpoint.

@@ -102,6 +102,12 @@ pub struct StepFilter {
     pub call: Option<String>,
     /// Only those of this model turn.
     pub iteration: Option<u64>,
+    /// Only those of the task with this id.
+    pub task: Option<String>,
+    /// Only those of the trace with this id.
+    pub trace: Option<String>,
+    /// Only those of the span with this id.
+    pub span: Option<String>,
     /// Only those with this state: a hash.
     pub state: Option<String>,
     /// Only checkpoints (`true`), or only other steps (`false`).
@@ -140,6 +146,9 @@ impl StepFilter {
             tool: self.tool.clone(),
             call: self.call.clone(),
             iteration: self.iteration,
+            task: self.task.clone(),
+            trace: self.trace.clone(),
+            span: self.span.clone(),
             state,
             checkpoint: self.checkpoint,
             label: self.label.clone(),

@@ -27,6 +27,12 @@ pub struct SessionStepsQuery {
     pub failed: Option<bool>,
     /// Only those of this model turn.
     pub iteration: Option<u64>,
+    /// Only those of the task with this id.
+    pub task: Option<String>,
+    /// Only those of the trace with this id.
+    pub trace: Option<String>,
+    /// Only those of the span with this id.
+    pub span: Option<String>,
     /// Only those with a greater number than this.
     pub above: Option<u64>,
     /// Only those with a smaller number than this.
@@ -71,6 +77,9 @@ pub async fn list(
                 tool: filter.tool.clone(),
                 failed: filter.failed,
                 iteration: filter.iteration,
+                task: filter.task.clone(),
+                trace: filter.trace.clone(),
+                span: filter.span.clone(),
                 oldest_first: filter.oldest_first,
                 after: at.filter(|_| filter.oldest_first).max(filter.above),
                 before: at.filter(|_| !filter.oldest_first).into_iter().chain(filter.below).min(),

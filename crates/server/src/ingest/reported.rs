@@ -7,6 +7,7 @@ use stepback_api::ingest::{NewStep, NewStepError};
 use stepback_engine::recorder::{EventSource, NewMessages, ReportedEvent, SessionMilestone, SessionUpdate};
 use stepback_model::clip;
 use stepback_model::event::AgentEvent;
+use stepback_model::record::StepContext;
 use stepback_model::time::Timestamp;
 
 /// Longest name (of an agent, a session, a call, …), in bytes.
@@ -54,6 +55,10 @@ fn prepare_event(new: NewStep, index: usize, context: IngestContext<'_>) -> Resu
         ("tool", new.tool.as_deref()),
         ("worker", new.worker.as_deref()),
         ("model", new.model.as_deref()),
+        ("task", new.task.as_deref()),
+        ("trace_id", new.trace_id.as_deref()),
+        ("span_id", new.span_id.as_deref()),
+        ("parent_span_id", new.parent_span_id.as_deref()),
     ] {
         check_name(what, name)?;
     }
@@ -76,6 +81,12 @@ fn prepare_event(new: NewStep, index: usize, context: IngestContext<'_>) -> Resu
         output: new.output,
         error: new.error.and_then(NewStepError::into_reported_error),
         duration: new.duration_us.filter(|micros| i64::try_from(*micros).is_ok()),
+        context: StepContext {
+            task: new.task,
+            trace: new.trace_id,
+            span: new.span_id,
+            parent_span: new.parent_span_id,
+        },
         metadata: new.metadata,
         ..AgentEvent::new(agent, &new.session, new.kind, summary)
     };

@@ -34,6 +34,101 @@ const JSON: &str = "content-type: application/json\r\n";
 const LINES: &str = "content-type: application/x-ndjson\r\n";
 
 #[test]
+fn steps_are_found_by_the_task_and_the_trace_that_they_were_reported_with() {
+    let place = TestServer::new();
+    let trace = "4bf92f3577b34da6a3ce929d0e0e4736";
+    let events = json!([
+        { "session": "s", "kind": "task-started", "id": "1", "task": "t7" },
+        { "session": "s", "kind": "tool-end", "id": "2", "tool": "sh", "trace_id": trace, "span_id": "a1", "parent_span_id": "a0" },
+        { "session": "s", "kind": "model-end", "id": "3", "metadata": { "trace_id": trace, "span_id": "a2", "task_id": "t8" } },
+        { "session": "s", "kind": "agent-step", "id": "4" },
+        { "session": "s", "kind": "task-completed", "id": "5", "task": "t7" },
+        { "session": "s", "kind": "agent-step", "id": "6" },
+    ]);
+    let reply =
+        place.post("/ingest", &json!({ "workspace": "shop", "agent": "mine", "events": events })).with(200);
+    assert_eq!(reply["accepted"], 6);
+    let numbers = |path: &str| -> Vec<u64> {
+        let page = place.get(path).with(200);
+        page["items"].as_array().unwrap().iter().map(|step| step["number"].as_u64().unwrap()).collect()
+    };
+    assert_eq!(numbers("/steps?task=t7"), [5, 4, 1], "what the worker does meanwhile belongs to the task");
+    assert_eq!(numbers(&format!("/steps?trace={trace}&order=oldest")), [2, 3]);
+    assert_eq!(numbers("/steps?span=a2"), [3]);
+    assert_eq!(numbers("/steps?task=t8"), [3]);
+    let session = place.get("/steps?span=a1").with(200)["items"][0]["session"].as_str().unwrap().to_owned();
+    assert_eq!(numbers(&format!("/sessions/{session}/steps?trace={trace}&oldest_first=true")), [2, 3]);
+    let step = place.get(&format!("/sessions/{session}/steps/2")).with(200);
+    assert_eq!(
+        (&step["trace_id"], &step["span_id"], &step["parent_span_id"]),
+        (&json!(trace), &json!("a1"), &json!("a0"))
+    );
+    let found = place.get("/search?q=t8").with(200);
+    assert_eq!(
+        (&found["items"][0]["number"], &found["items"][0]["snippets"][0]["field"]),
+        (&json!(3), &json!("id"))
+    );
+    let long = json!([{ "session": "s", "kind": "agent-step", "task": "x".repeat(2000) }]);
+    let refused =
+        place.post("/ingest", &json!({ "workspace": "shop", "agent": "mine", "events": long })).with(200);
+    assert!(
+        refused["errors"][0]["detail"].as_str().unwrap().contains("its task has 2000 bytes"),
+        "{refused}"
+    );
+}
+
+#[test]
+fn commands_of_reported_calls_are_listed_page_by_page() {
+    let place = TestServer::new();
+    let mut events = Vec::new();
+    for at in 0..5 {
+        let id = format!("c{at}");
+        let input = json!({ "command": format!("run {at}"), "cwd": "/app" });
+        events.push(json!({ "session": "s", "kind": "tool-start", "id": id, "call": id, "tool": "sh", "input": input }));
+        let output = json!({ "exit_code": at % 2, "stdout": "out", "stderr": "err" });
+        events.push(json!({ "session": "s", "kind": "tool-end", "id": id, "call": id, "tool": "sh", "output": output, "duration_us": 7 }));
+    }
+    events.push(json!({ "session": "s", "kind": "tool-start", "id": "x", "call": "x", "tool": "sh", "input": { "command": "last" } }));
+    let reply =
+        place.post("/ingest", &json!({ "workspace": "shop", "agent": "mine", "events": events })).with(200);
+    let path = format!("/workspaces/{}/commands", reply["workspace"].as_str().unwrap());
+    let all = place.get(&path).with(200);
+    let list = |page: &Value| -> Vec<String> {
+        let of = |item: &Value| {
+            format!(
+                "{} {} {}",
+                item["command"].as_str().unwrap(),
+                item["status"].as_str().unwrap(),
+                item["exit"]
+            )
+        };
+        page["items"].as_array().unwrap().iter().map(of).collect()
+    };
+    let expected =
+        ["last running null", "run 4 ran 0", "run 3 ran 1", "run 2 ran 0", "run 1 ran 1", "run 0 ran 0"];
+    assert_eq!(list(&all), expected);
+    let newest = &all["items"][1];
+    assert_eq!(
+        (&newest["stdout"], &newest["stderr"], &newest["directory"]),
+        (&json!("out"), &json!("err"), &json!("/app"))
+    );
+    assert_eq!(
+        (&newest["start"], &newest["step"], &newest["duration_us"]),
+        (&json!(9), &json!(10), &json!(7))
+    );
+    let first = place.get(&format!("{path}?limit=4")).with(200);
+    let cursor = first["next_cursor"].as_str().unwrap();
+    let second = place.get(&format!("{path}?limit=4&after={cursor}")).with(200);
+    assert_eq!([list(&first), list(&second)].concat(), expected);
+    assert_eq!(
+        list(&place.get(&format!("{path}?failed=true&session=s")).with(200)),
+        ["run 3 ran 1", "run 1 ran 1"]
+    );
+    assert_eq!(list(&place.get(&format!("{path}?at=%233")).with(200)), ["run 1 running null", "run 0 ran 0"]);
+    place.get(&format!("{path}?stat=ran")).with(400);
+}
+
+#[test]
 fn reported_messages_come_back_with_who_speaks_and_what_was_said() {
     let place = TestServer::new();
     let messages = json!([

@@ -14,7 +14,7 @@ use stepback_engine::recorder::{NewMessages, ReportedEvent, ScanPolicy};
 use stepback_model::env::FrozenEnv;
 use stepback_model::event::{AgentEvent, ReportedError};
 use stepback_model::ids::SessionId;
-use stepback_model::record::{Annotation, StepKind, Trigger};
+use stepback_model::record::{Annotation, StepContext, StepKind, Trigger};
 use stepback_model::time::Timestamp;
 use stepback_server::{AppState, HttpServer, ServerConfig, serve};
 use stepback_store::Store;
@@ -199,6 +199,7 @@ impl TestServer {
             error: failed
                 .then(|| ReportedError { message: "it went wrong".into(), ..ReportedError::default() }),
             duration: None,
+            context: StepContext::default(),
             metadata: None,
             raw: None,
         };

@@ -21,6 +21,7 @@ Examples:
   stepback query --kind tool-end --tool bash --errors
   stepback query --agent claude --since \"2 hours ago\" --order longest --limit 10
   stepback query --tag release --checkpoints
+  stepback query --trace 4bf92f3577b34da6a3ce929d0e0e4736 --order earliest
   stepback query --min-duration 30s --count
   stepback query --all-workspaces --limit 100 --json";
 
@@ -95,6 +96,15 @@ pub struct QueryArgs {
     /// Only steps of this model turn
     #[arg(long, value_name = "N")]
     pub iteration: Option<u64>,
+    /// Only steps of the task with this id
+    #[arg(long, value_name = "ID")]
+    pub task: Option<String>,
+    /// Only steps of the trace with this id
+    #[arg(long, value_name = "ID")]
+    pub trace: Option<String>,
+    /// Only steps of the span with this id
+    #[arg(long, value_name = "ID")]
+    pub span: Option<String>,
     /// Only steps with the same state as this hash
     #[arg(long, value_name = "HASH")]
     pub state: Option<String>,
@@ -122,6 +132,36 @@ pub struct QueryArgs {
     /// Only print the number of matches
     #[arg(long, conflicts_with = "cursor")]
     pub count: bool,
+}
+
+/// Examples of `commands`.
+pub const COMMANDS: &str = "\
+Lists commands that ran, that are still running, and that were refused and did not run.
+
+Examples:
+  stepback commands --failed
+  stepback commands --session 4f2a --limit 10
+  stepback commands --at 'before refactor'
+  stepback commands --json | jq '.items[] | select(.status == \"not-run\")'";
+
+// Listing the shell commands of agents.
+#[derive(Debug, Args)]
+pub struct CommandsArgs {
+    /// Only commands of this session
+    #[arg(long, value_name = "SESSION")]
+    pub session: Option<String>,
+    /// Only commands that ran and failed
+    #[arg(long)]
+    pub failed: bool,
+    /// As it was at this point
+    #[arg(long, value_name = "POINT")]
+    pub at: Option<String>,
+    /// Show at most N commands
+    #[arg(long, value_name = "N", default_value_t = 50)]
+    pub limit: usize,
+    /// Continue before this step: the "next" of an earlier result
+    #[arg(long, value_name = "NUMBER")]
+    pub before: Option<u64>,
 }
 
 /// Orders of `query`.

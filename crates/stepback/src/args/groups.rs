@@ -8,7 +8,13 @@ use crate::output;
 
 /// What commands are for, in the order in which people meet them.
 const GROUPS: [(&str, &[&str]); 9] = [
-    ("Show", &["status", "log", "timeline", "changes", "diff", "at", "cat", "sessions", "search", "query"]),
+    (
+        "Show",
+        &[
+            "status", "log", "timeline", "changes", "diff", "at", "cat", "sessions", "search", "query",
+            "commands",
+        ],
+    ),
     ("Go back", &["checkpoint", "rewind", "undo", "redo", "restore", "branch", "op"]),
     ("Record agents", &["init", "run", "agent", "proxy", "hook", "import", "export"]),
     (

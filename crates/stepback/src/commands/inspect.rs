@@ -126,6 +126,12 @@ fn show_step(workspace: &Workspace, stored: &StepRow) -> Result<(), CommandFailu
     if let Some(worker) = &facts.worker {
         output::print_line(format!("  worker   {worker}"));
     }
+    let names = ["task", "trace", "span", "parent"];
+    for (name, id) in names.into_iter().zip(facts.context.ids()) {
+        if let Some(id) = id {
+            output::print_line(format!("  {name:<8} {}", safe(id)));
+        }
+    }
     if let Some(micros) = facts.duration {
         output::print_line(format!("  took     {:.1} ms", micros as f64 / 1000.0));
     }

@@ -137,6 +137,10 @@ fn a_stopped_call_is_inspected_refused_edited_and_resumed() {
     assert!(told.contains("not the first") && told.contains("changed the input"), "{told}");
     assert_eq!(of_kind(&world, "decision").len(), 3);
     assert_eq!(of_kind(&world, "breakpoint-hit").len(), 3);
+    let commands = items(&world.json(["commands"]));
+    let refused = (&commands[2]["command"], &commands[2]["status"], &commands[2]["output"]);
+    assert_eq!(refused, (&json!("echo 1 > one"), &json!("not-run"), &json!("not the first")));
+    assert_eq!((&commands[1]["status"], &commands[1]["exit"]), (&json!("ran"), &json!(0)));
 }
 
 /// Waits until an agent is stopped whose input holds `text`.

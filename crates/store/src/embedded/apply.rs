@@ -18,8 +18,10 @@ use crate::port::{Mutation, Receipt};
 
 const APPEND: &str =
     "INSERT INTO steps (id, workspace, session, number, parent, kind, at, state, summary, label, note, tags,
-                        trigger_kind, iteration, worker, call, tool, failed, duration, detail, link)
-     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21)";
+                        trigger_kind, iteration, worker, call, tool, failed, duration, detail, link,
+                        task, trace, span, parent_span)
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21,
+             ?22, ?23, ?24, ?25)";
 
 /// Applies mutations in order. The caller's transaction makes them atomic.
 pub(super) fn apply(db: &Connection, mutations: &[Mutation]) -> Result<Receipt, StoreError> {
@@ -258,6 +260,10 @@ impl CommitApplier<'_> {
                 step.meta.duration.map(|micros| micros as i64),
                 step.meta.detail.map(ValueRoot::to_bytes),
                 link.as_bytes().as_slice(),
+                step.meta.context.task,
+                step.meta.context.trace,
+                step.meta.context.span,
+                step.meta.context.parent_span,
             ])
             .map_err(conflict_error("this step"))?;
         self.receipt.steps.push(number as u64);

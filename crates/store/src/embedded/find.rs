@@ -5,7 +5,8 @@ use rusqlite::{Connection, params_from_iter};
 use stepback_model::ids::WorkspaceId;
 use stepback_model::record::StepKind;
 
-use super::log::{self, COLUMNS, WIDTH};
+use super::log::{self, WIDTH};
+use super::schema;
 use crate::error::StoreError;
 use crate::port::{COUNTED, QueryCursor, SortKey, StepAt, StepCount, StepPage, StepQuery, StepRow};
 
@@ -52,6 +53,11 @@ impl Conditions {
         }
         if let Some(iteration) = query.iteration {
             all.add("s.iteration = ?", integer_value(iteration));
+        }
+        for (column, wanted) in [("task", &query.task), ("trace", &query.trace), ("span", &query.span)] {
+            if let Some(wanted) = wanted {
+                all.add(&format!("s.{column} = ?"), text(wanted));
+            }
         }
         match query.failed {
             // Must be the exact expression of the index.
@@ -103,7 +109,17 @@ impl Conditions {
 
 /// Whether a condition leaves so few steps that sorting them costs less than scanning all steps in order.
 fn is_selective(query: &StepQuery) -> bool {
-    query.session.is_some() || query.call.is_some() || query.label.is_some()
+    query.session.is_some() || query.call.is_some() || query.label.is_some() || has_context(query)
+}
+
+/// Whether a query asks for a task, a trace or a span.
+fn has_context(query: &StepQuery) -> bool {
+    query.task.is_some() || query.trace.is_some() || query.span.is_some()
+}
+
+/// Whether a query asks for ids that no step of this store can have, because its format has no room for them.
+pub(super) fn is_before_contexts(db: &Connection, name: &str, query: &StepQuery) -> Result<bool, StoreError> {
+    Ok(has_context(query) && !schema::has_contexts(db, name)?)
 }
 
 /// The indexes in the log that a query needs. They are created by the first such query over many steps, so a process that
@@ -114,6 +130,9 @@ fn needed_indexes(workspace: Option<WorkspaceId>, query: &StepQuery) -> Vec<&'st
     need(query.session.is_some(), "steps_of_session ON steps (session, number)");
     need(query.call.is_some(), "steps_of_call ON steps (call) WHERE call IS NOT NULL");
     need(query.label.is_some(), "steps_labelled ON steps (label) WHERE label IS NOT NULL");
+    need(query.task.is_some(), "steps_of_task ON steps (task) WHERE task IS NOT NULL");
+    need(query.trace.is_some(), "steps_of_trace ON steps (trace) WHERE trace IS NOT NULL");
+    need(query.span.is_some(), "steps_of_span ON steps (span) WHERE span IS NOT NULL");
     if workspace.is_some() && !is_selective(query) {
         need(query.failed == Some(true), "steps_failed ON steps (workspace, number) WHERE failed = 1");
         need(query.kinds.len() == 1, "steps_of_kind ON steps (workspace, kind, number)");
@@ -195,6 +214,9 @@ pub(super) fn page(
     workspace: Option<WorkspaceId>,
     query: &StepQuery,
 ) -> Result<StepPage, StoreError> {
+    if is_before_contexts(db, "main", query)? {
+        return Ok(StepPage::default());
+    }
     let size = make_indexes(db, workspace, query);
     // The total and the page see the same moment.
     let _snapshot = db.unchecked_transaction()?;
@@ -249,8 +271,12 @@ fn select_steps<T>(
     limit: Option<u64>,
     keep: impl Fn(QueryCursor, StepAt) -> T,
 ) -> Result<Vec<T>, StoreError> {
+    if is_before_contexts(db, "main", query)? {
+        return Ok(Vec::new());
+    }
     let Conditions { sql: conditions, mut values } = Conditions::of(workspace, query, "sessions", size);
-    let mut sql = format!("SELECT {COLUMNS}, s.position, s.workspace FROM steps s WHERE 1{conditions}");
+    let columns = log::columns(db)?;
+    let mut sql = format!("SELECT {columns}, s.position, s.workspace FROM steps s WHERE 1{conditions}");
     if let Some(from) = query.from {
         let sign = if query.oldest_first { '>' } else { '<' };
         let position = integer_value(from.position);

@@ -13,9 +13,9 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension, TransactionBehavior, pa
 use stepback_model::ids::WorkspaceId;
 use stepback_model::search::{TextField, Texts, fold, words};
 
-use super::log::{self, COLUMNS, WIDTH};
+use super::log::{self, WIDTH};
 use super::ranked_hits::{self, RankedMatches};
-use super::{EmbeddedStore, PATIENCE, make_private, schema};
+use super::{EmbeddedStore, PATIENCE, find, make_private, schema};
 use crate::error::StoreError;
 use crate::port::{SearchDocument, SearchHit, SearchRequest, SearchResult, StepRow};
 use crate::search::{pack, unpack};
@@ -24,7 +24,7 @@ use crate::search::{pack, unpack};
 const INDEX: &str = "search.sqlite";
 
 /// Version of the index's format; an index of another version is rebuilt.
-const VERSION: i64 = 2;
+const VERSION: i64 = 3;
 
 const TABLES: &str = "
 CREATE TABLE state (
@@ -225,12 +225,13 @@ impl Index {
         let read = |sql: &str, most: usize| {
             log::collect(&self.db, sql, [i64::try_from(most).unwrap_or(i64::MAX)], log::read_checkpoint)
         };
+        let columns = log::attached_columns(&self.db)?;
         let fresh = format!(
-            "SELECT {COLUMNS} FROM log.steps s
+            "SELECT {columns} FROM log.steps s
              WHERE s.position > (SELECT coalesce(max(position), 0) FROM texts) ORDER BY s.position LIMIT ?1"
         );
         let changed = format!(
-            "SELECT {COLUMNS} FROM log.steps s WHERE s.position IN (
+            "SELECT {columns} FROM log.steps s WHERE s.position IN (
                  SELECT s.position FROM log.steps s JOIN texts t ON t.position = s.position
                  WHERE {IS_ANNOTATED_SQL} AND t.said IS NOT json_array(s.label, s.note, s.tags, s.purged)
                  UNION ALL
@@ -310,11 +311,15 @@ impl Index {
     }
 
     pub(super) fn search(&self, search: &SearchRequest) -> Result<SearchResult, StoreError> {
+        if find::is_before_contexts(&self.db, "log", &search.among)? {
+            return Ok(SearchResult::default());
+        }
         // The total and the hits see the same moment.
         let _snapshot = self.db.unchecked_transaction()?;
         let RankedMatches { shown, total, at_least, more } = ranked_hits::find_matches(self, search)?;
+        let columns = log::attached_columns(&self.db)?;
         let sql = format!(
-            "SELECT {COLUMNS}, s.workspace, t.raw_len, t.text
+            "SELECT {columns}, s.workspace, t.raw_len, t.text
              FROM log.steps s JOIN texts t ON t.position = s.position WHERE s.position = ?1"
         );
         let mut statement = self.db.prepare_cached(&sql)?;

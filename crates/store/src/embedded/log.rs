@@ -8,21 +8,42 @@ use stepback_model::hash::Hash;
 use stepback_model::ids::{OpId, SessionId, StepId, WorkspaceId};
 use stepback_model::json::ValueRoot;
 use stepback_model::record::{
-    Annotation, OpStatus, Operation, OperationAction, Session, Step, StepKind, StepMeta, Trigger,
-    WorkspaceRecord,
+    Annotation, OpStatus, Operation, OperationAction, Session, Step, StepContext, StepKind, StepMeta,
+    Trigger, WorkspaceRecord,
 };
 use stepback_model::time::Timestamp;
 
-use super::schema::BY_ID;
+use super::schema::{self, BY_ID};
 use crate::error::StoreError;
 use crate::port::{BatchAnswers, Questions, ReadVersions, StepRow};
 
+/// The columns that [`read_checkpoint`] reads in every format, in its order.
+macro_rules! columns {
+    ($context:literal) => {
+        concat!(
+            "s.id, s.session, s.number, s.parent, s.kind, s.at, s.state, s.summary, s.label, s.note, s.tags, ",
+            "s.trigger_kind, s.hidden_by, s.purged, s.iteration, s.worker, s.call, s.tool, s.failed, s.duration, s.detail, ",
+            $context
+        )
+    };
+}
+
 /// The columns that [`read_checkpoint`] reads, in its order.
-pub(super) const COLUMNS: &str = "s.id, s.session, s.number, s.parent, s.kind, s.at, s.state, s.summary, s.label, s.note,
-     s.tags, s.trigger_kind, s.hidden_by, s.purged, s.iteration, s.worker, s.call, s.tool, s.failed, s.duration,
-     s.detail";
+const COLUMNS: &str = columns!("s.task, s.trace, s.span, s.parent_span");
+/// The same in a store from before [`schema::CONTEXT_FORMAT`], whose steps have no such ids.
+const OLD_COLUMNS: &str = columns!("NULL, NULL, NULL, NULL");
 /// The number of these columns.
-pub(super) const WIDTH: usize = 21;
+pub(super) const WIDTH: usize = 25;
+
+/// The columns that [`read_checkpoint`] reads. Reading does not raise the format of a store: it may be read-only.
+pub(super) fn columns(db: &Connection) -> Result<&'static str, StoreError> {
+    Ok(if schema::has_contexts(db, "main")? { COLUMNS } else { OLD_COLUMNS })
+}
+
+/// Like [`columns`], for a connection to which the log is attached.
+pub(super) fn attached_columns(db: &Connection) -> Result<&'static str, StoreError> {
+    Ok(if schema::has_contexts(db, "log")? { COLUMNS } else { OLD_COLUMNS })
+}
 
 const SELECT_SESSION: &str = "SELECT id, workspace, agent, started_at, info FROM sessions";
 
@@ -84,7 +105,8 @@ pub(super) fn references(db: &Connection, prefix: &str) -> Result<Vec<(String, S
 }
 
 pub(super) fn step(db: &Connection, step: StepId) -> Result<Option<StepRow>, StoreError> {
-    let mut statement = db.prepare_cached(&format!("SELECT {COLUMNS} FROM steps s WHERE {BY_ID}"))?;
+    let columns = columns(db)?;
+    let mut statement = db.prepare_cached(&format!("SELECT {columns} FROM steps s WHERE {BY_ID}"))?;
     Ok(statement.query_row([blob(step.as_bytes())], read_checkpoint).optional()?)
 }
 
@@ -122,14 +144,16 @@ pub(super) fn step_numbered(
     number: u64,
 ) -> Result<Option<StepRow>, StoreError> {
     let Ok(number) = i64::try_from(number) else { return Ok(None) };
+    let columns = columns(db)?;
     let mut statement = db
-        .prepare_cached(&format!("SELECT {COLUMNS} FROM steps s WHERE s.workspace = ?1 AND s.number = ?2"))?;
+        .prepare_cached(&format!("SELECT {columns} FROM steps s WHERE s.workspace = ?1 AND s.number = ?2"))?;
     Ok(statement.query_row(params![blob(workspace.as_bytes()), number], read_checkpoint).optional()?)
 }
 
 pub(super) fn checkpoints(db: &Connection, workspace: WorkspaceId) -> Result<Vec<StepRow>, StoreError> {
+    let columns = columns(db)?;
     let sql = format!(
-        "SELECT {COLUMNS} FROM steps s WHERE s.workspace = ?1 AND s.trigger_kind IS NOT NULL ORDER BY s.number DESC"
+        "SELECT {columns} FROM steps s WHERE s.workspace = ?1 AND s.trigger_kind IS NOT NULL ORDER BY s.number DESC"
     );
     collect(db, &sql, [blob(workspace.as_bytes())], read_checkpoint)
 }
@@ -196,6 +220,12 @@ pub(super) fn read_checkpoint(row: &Row<'_>) -> rusqlite::Result<StepRow> {
             failed: row.get(18)?,
             duration: row.get::<_, Option<i64>>(19)?.map(|micros| micros as u64),
             detail: row.get_ref(20)?.as_blob_or_null()?.and_then(ValueRoot::from_slice),
+            context: StepContext {
+                task: row.get(21)?,
+                trace: row.get(22)?,
+                span: row.get(23)?,
+                parent_span: row.get(24)?,
+            },
         },
     };
     let annotation = Annotation { label: row.get(8)?, note: row.get(9)?, tags: read_json(row, 10)? };

@@ -48,10 +48,18 @@ const ADD_LINKS: &str = "ALTER TABLE steps ADD COLUMN link BLOB;
 ALTER TABLE sessions ADD COLUMN head BLOB;
 ALTER TABLE sessions ADD COLUMN linked INTEGER NOT NULL DEFAULT 0";
 
+/// Adds the ids of tasks, traces and spans. Steps from before have none.
+const ADD_CONTEXTS: &str = "ALTER TABLE steps ADD COLUMN task TEXT;
+ALTER TABLE steps ADD COLUMN trace TEXT;
+ALTER TABLE steps ADD COLUMN span TEXT;
+ALTER TABLE steps ADD COLUMN parent_span TEXT";
+
 /// The first format with the table of plans.
 pub const PLANS_FORMAT: u32 = 3;
 /// The first format in which steps have links.
 pub const LINKS_FORMAT: u32 = 4;
+/// The first format in which steps have ids of tasks, traces and spans, and in which agents send messages.
+pub const CONTEXT_FORMAT: u32 = 5;
 
 const TABLES: &str = "
 CREATE TABLE meta (
@@ -216,23 +224,33 @@ pub fn vacuum(connection: &Connection) -> Result<(), StoreError> {
 pub fn raise(transaction: &Connection) -> Result<(), StoreError> {
     transaction.execute_batch(RECORDS)?;
     transaction.execute_batch(PLANS)?;
-    if !has_links(transaction)? {
+    if !has_column(transaction, "link")? {
         transaction.execute_batch(ADD_LINKS)?;
+    }
+    if !has_column(transaction, "task")? {
+        transaction.execute_batch(ADD_CONTEXTS)?;
     }
     transaction.pragma_update(None, "user_version", FORMAT)?;
     Ok(())
 }
 
-/// Whether the tables have the columns of links.
-fn has_links(connection: &Connection) -> Result<bool, StoreError> {
-    Ok(connection.prepare("SELECT 1 FROM pragma_table_info('steps') WHERE name = 'link'")?.exists([])?)
+/// Whether steps have a column with this name.
+fn has_column(connection: &Connection, name: &str) -> Result<bool, StoreError> {
+    Ok(connection.prepare("SELECT 1 FROM pragma_table_info('steps') WHERE name = ?1")?.exists([name])?)
+}
+
+/// Whether the steps of a database that is connected as `name` have the columns of contexts.
+pub fn has_contexts(connection: &Connection, name: &str) -> Result<bool, StoreError> {
+    let sql = if name == "log" { "PRAGMA log.user_version" } else { "PRAGMA user_version" };
+    let format: i64 = connection.prepare_cached(sql)?.query_row([], |row| row.get(0))?;
+    Ok(format >= i64::from(CONTEXT_FORMAT))
 }
 
 /// The lowest format that a store can have after these mutations; `has_records` if the commit stores objects in the database.
 pub fn needed(mutations: &[Mutation], has_records: bool) -> u32 {
     let appends = mutations.iter().any(|mutation| matches!(mutation, Mutation::AppendStep { .. }));
     match (appends, has_records) {
-        (true, _) => LINKS_FORMAT,
+        (true, _) => CONTEXT_FORMAT,
         (false, true) => 2,
         (false, false) => 1,
     }

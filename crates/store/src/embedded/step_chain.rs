@@ -4,7 +4,7 @@ use rusqlite::{Connection, Row, params};
 use stepback_model::ids::{SessionId, WorkspaceId};
 use stepback_model::step_chain::{StepLink, step_digest};
 
-use super::log::{COLUMNS, WIDTH, blob, collect, id, read_checkpoint};
+use super::log::{WIDTH, blob, collect, columns, id, read_checkpoint};
 use super::{EmbeddedStore, schema};
 use crate::error::StoreError;
 use crate::port::{ChainEntry, ChainHead, StepChainStore};
@@ -25,8 +25,9 @@ impl StepChainStore for EmbeddedStore {
     ) -> Result<Vec<ChainEntry>, StoreError> {
         let db = self.reader();
         let link = if self.has_links(&db)? { "s.link" } else { "NULL" };
+        let columns = columns(&db)?;
         let sql = format!(
-            "SELECT {COLUMNS}, {link} FROM steps s WHERE s.workspace = ?1 AND s.number > ?2 ORDER BY s.number LIMIT ?3"
+            "SELECT {columns}, {link} FROM steps s WHERE s.workspace = ?1 AND s.number > ?2 ORDER BY s.number LIMIT ?3"
         );
         let after = if after == 0 { i64::MIN } else { i64::try_from(after).unwrap_or(i64::MAX) };
         let most = i64::try_from(most).unwrap_or(i64::MAX);

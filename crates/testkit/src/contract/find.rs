@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use stepback_model::hash::Hash;
 use stepback_model::ids::{OpId, WorkspaceId};
-use stepback_model::record::{Annotation, Session, Step, StepKind, StepMeta, Trigger};
+use stepback_model::record::{Annotation, Session, Step, StepContext, StepKind, StepMeta, StepRow, Trigger};
+use stepback_model::search::{Pattern, TextField, Texts};
 use stepback_model::time::Timestamp;
-use stepback_store::port::{Mutation, SortKey, StepQuery, Store};
+use stepback_store::port::{Mutation, SearchDocument, SearchRequest, SortKey, StepQuery, Store};
 
 use crate::sample::{Sample, append};
 
@@ -81,6 +82,67 @@ pub fn steps_are_found_by_every_condition(store: &dyn Store) {
     assert_eq!(numbers_in_first(StepQuery { tag: Some("with \"quotes\"".into()), ..any_step() }), [1]);
     assert_eq!(numbers_in_first(StepQuery { tag: Some("on".into()), ..any_step() }), [0; 0]);
     assert_eq!(anywhere(StepQuery { min_duration: Some(70), ..any_step() }), 2);
+}
+
+/// Steps are found by the ids of their task, trace and span, in one workspace and in all, with other conditions, page by
+/// page, and by a search among them.
+pub fn steps_are_found_by_their_context(store: &dyn Store) {
+    let sample = Sample::new(1);
+    let (one, session) = sample.begin(store, b"/one");
+    let (two, elsewhere) = sample.begin(store, b"/two");
+    let step = |session: &Session, task: &str, trace: &str, span: &str, failed: bool| {
+        let id = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+        let context = StepContext { task: id(task), trace: id(trace), span: id(span), parent_span: id(task) };
+        let step = sample.step(session.id, Hash::from_bytes([1; 32]));
+        let step = Step { meta: StepMeta { context, failed, ..StepMeta::default() }, ..step };
+        Mutation::AppendStep { step, annotation: Annotation::default(), trigger: None }
+    };
+    let steps = [
+        step(&session, "plan", "t1", "s1", false),
+        step(&session, "plan", "t1", "s2", true),
+        step(&session, "", "t2", "s1", false),
+        step(&session, "", "", "", false),
+        step(&elsewhere, "plan", "t1", "s1", false),
+    ];
+    store.commit(None, &steps).unwrap();
+    let task = |id: &str| StepQuery { task: Some(id.into()), ..StepQuery::default() };
+    let trace = |id: &str| StepQuery { trace: Some(id.into()), ..StepQuery::default() };
+    let span = |id: &str| StepQuery { span: Some(id.into()), ..StepQuery::default() };
+    let here = |query: &StepQuery| numbers(store, Some(one.id), query);
+    assert_eq!(here(&task("plan")), [2, 1]);
+    assert_eq!(numbers(store, Some(two.id), &task("plan")), [1]);
+    assert_eq!(store.find(None, &trace("t1")).unwrap().total, 3);
+    assert_eq!(here(&trace("t1")), [2, 1]);
+    assert_eq!(here(&span("s1")), [3, 1]);
+    assert_eq!(here(&StepQuery { trace: Some("t1".into()), ..span("s1") }), [1]);
+    assert_eq!(here(&StepQuery { failed: Some(true), ..task("plan") }), [2]);
+    assert_eq!(here(&StepQuery { session: Some(session.id), oldest_first: true, ..trace("t1") }), [1, 2]);
+    for nothing in ["pla", "PLAN", "", "\0"] {
+        assert_eq!(here(&task(nothing)), [0; 0], "{nothing:?}");
+    }
+    let listed = store.steps(one.id, &task("plan")).unwrap();
+    assert_eq!(listed.iter().map(|stored| stored.step.number).collect::<Vec<_>>(), [2, 1]);
+    assert_eq!(listed[0].step.meta.context.parent_span.as_deref(), Some("plan"));
+    let first = store.find(Some(one.id), &StepQuery { limit: Some(1), ..trace("t1") }).unwrap();
+    let rest = store.find(Some(one.id), &StepQuery { from: first.next, ..trace("t1") }).unwrap();
+    assert_eq!((first.total, rest.total, rest.steps[0].stored.step.number), (2, 2, 1));
+    let unindexed = store.unindexed(10).unwrap();
+    let texts = |stored: &StepRow| {
+        let ids = stored.step.meta.context.ids().flatten().collect::<Vec<_>>().join("\n");
+        Texts::from([(TextField::Summary, "word".to_owned()), (TextField::Id, ids)])
+    };
+    let documents = unindexed.into_iter().map(|stored| SearchDocument { texts: texts(&stored), stored });
+    store.index(&documents.collect::<Vec<_>>()).unwrap();
+    let search = |words: &str, among| {
+        let request = SearchRequest::new(Pattern::words(words).unwrap(), 10);
+        store.search(&SearchRequest { among, ..request }).unwrap().total
+    };
+    assert_eq!(
+        (search("word", trace("t1")), search("word", span("s2")), search("t1", task("plan"))),
+        (3, 1, 3)
+    );
+    let substring = SearchRequest::new(Pattern::substring("wor").unwrap(), 10);
+    assert_eq!(store.search(&SearchRequest { among: span("s2"), ..substring }).unwrap().total, 1);
 }
 
 /// Steps are counted by agent and kind.

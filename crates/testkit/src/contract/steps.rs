@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use stepback_model::hash::{Hash, ObjectKind};
 use stepback_model::ids::{OpId, StepId, WorkspaceId};
 use stepback_model::json::ValueRoot;
-use stepback_model::record::{Annotation, Session, Step, StepKind, StepMeta, Trigger};
+use stepback_model::record::{Annotation, Session, Step, StepContext, StepKind, StepMeta, Trigger};
 use stepback_model::time::Timestamp;
 use stepback_store::port::{Mutation, Questions, StepQuery, Store};
 
@@ -87,6 +87,12 @@ pub fn a_checkpoint_keeps_every_field(store: &dyn Store) {
                 duration: (index == 2).then_some(1 << 40),
                 detail: (index > 1)
                     .then_some(ValueRoot { node: STATE, part: (index == 2).then_some(u32::MAX) }),
+                context: StepContext {
+                    task: (index == 1).then(|| "task \0 1".into()),
+                    trace: (index != 2).then(|| "4bf92f3577b34da6a3ce929d0e0e4736".into()),
+                    span: (index == 3).then(|| "00f067aa0ba902b7".into()),
+                    parent_span: (index == 3).then(|| "ü".into()),
+                },
             },
             ..sample.step(session.id, STATE)
         };
