@@ -210,9 +210,10 @@ pub fn draw_live(app: &App, area: Rect, buffer: &mut Buffer) {
         let on = if one.enabled { "on " } else { "off" };
         let condition =
             one.condition.as_ref().map(|text| format!(" if the input matches {text}")).unwrap_or_default();
+        let when = one.hit_condition.as_ref().map(|text| format!(", hit {text}")).unwrap_or_default();
         let log = if one.log { ", log only" } else { "" };
         let text = format!(
-            "{}{} {on} {}{condition}{log}, {} hits",
+            "{}{} {on} {}{condition}{when}{log}, {} hits",
             selection_marker(is),
             one.id,
             one.description,
