@@ -5,13 +5,14 @@ use std::io;
 use std::time::Duration;
 
 use serde_json::Value;
-use stepback_engine::control::{BreakContext, BreakSide, Control, Stop, StopAnswer};
+use stepback_engine::control::{BreakContext, BreakSide, Control, Stop, StopAnswer, render_message};
 use stepback_engine::recorder::RecordedStep;
 use stepback_engine::{EngineError, Workspace};
 use stepback_model::env::Env;
 use stepback_model::event::AgentEvent;
 use stepback_model::time::Timestamp;
 
+use crate::context_size::context_tokens;
 use crate::record;
 
 /// A call that is checked against the breakpoints.
@@ -86,6 +87,8 @@ impl GatedCall<'_> {
             let session = workspace.store().session(recorded.session).ok().flatten();
             (recorded.iteration, session.map_or(0, |session| session.info.cost))
         };
+        // A size that cannot be read does not stop the agent: it is asked for at every call.
+        let tokens = || context_tokens(workspace, recorded.session).unwrap_or(0);
         let moment = BreakContext {
             side,
             tool: &tool,
@@ -93,12 +96,22 @@ impl GatedCall<'_> {
             paths: self.paths,
             failed: event.error.is_some(),
             session: &cost,
+            tokens: &tokens,
         };
         let hits = control.record_hits(&moment)?;
         let stopping = hits.iter().find(|hit| !hit.log);
         let paused = side == BreakSide::Start && control.is_paused(recorded.session);
         for hit in hits.iter().filter(|hit| hit.log) {
-            let _ = record::record_log_point(workspace, event, hit, self.env.now());
+            let message = hit.message.as_ref().map(|message| {
+                render_message(message, &event.input.clone().unwrap_or_default(), &|name| match name {
+                    "tool" => moment.tool.to_owned(),
+                    "iteration" => (moment.session)().0.to_string(),
+                    "cost" => format!("{:.2}", (moment.session)().1 as f64 / 1e6),
+                    "tokens" => (moment.tokens)().to_string(),
+                    _ => hit.hits.to_string(),
+                })
+            });
+            let _ = record::record_log_point(workspace, event, hit, message.as_deref(), self.env.now());
         }
         let reason = match stopping {
             Some(hit) => format!("breakpoint {}: {}", hit.id, hit.describe()),

@@ -14,8 +14,8 @@
 //!   which paths a call names; what Gemini CLI's hooks do not report.
 //! - [`inbox`], [`model_call_sink`], [`model_call_inbox`], [`record`]: what need not be recorded at once, model calls
 //!   that a proxy forwards, and passing both to the engine's recorder.
-//! - [`breakpoints`], [`answer`]: stopping a call, and a hook's answer in each agent's format, which cannot express
-//!   "allow".
+//! - [`breakpoints`], `context_size`, [`answer`]: stopping a call, how many tokens the context has, and a hook's answer
+//!   in each agent's format, which cannot express "allow".
 //!
 //! Conversations:
 //!
@@ -40,6 +40,7 @@
 pub mod agent;
 pub mod answer;
 pub mod breakpoints;
+mod context_size;
 pub mod decisions;
 pub mod fork;
 mod gemini;

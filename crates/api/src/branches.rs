@@ -11,7 +11,7 @@ use crate::timeline::BranchForkDocument;
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewBranch {
-    /// The name: letters, digits, and `-_./+`.
+    /// The name: letters, digits, `-_./+` and single spaces inside.
     pub name: String,
     /// The point it begins at; the current step of the workspace if none is given.
     pub from: Option<String>,
@@ -21,7 +21,7 @@ pub struct NewBranch {
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BranchRename {
-    /// The new name: letters, digits, and `-_./+`.
+    /// The new name: letters, digits, `-_./+` and single spaces inside.
     pub name: String,
 }
 

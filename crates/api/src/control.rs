@@ -21,6 +21,8 @@ pub enum BreakpointKind {
     Path,
     /// A session whose cost reached `usd`.
     Cost,
+    /// A session whose context reached this `number` of tokens.
+    Tokens,
 }
 
 /// A breakpoint to add. Which of `name`, `number`, `pattern`, `glob` and `usd` must be given depends on `on`.
@@ -31,7 +33,7 @@ pub struct NewBreakpoint {
     /// The name of a tool, `*` for any; letter case does not matter.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// The number of a model turn.
+    /// The number of a model turn, or of tokens.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub number: Option<u64>,
     /// A regular expression.
@@ -46,19 +48,27 @@ pub struct NewBreakpoint {
     /// A regular expression that the input must match as well.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub condition: Option<String>,
-    /// Stop from this hit on; earlier ones are only counted.
+    /// Stop from this hit on; earlier ones are only counted. The same as the `hit_condition` `>=N`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from_hit: Option<u64>,
+    /// Which hits take effect: `>=N` from the Nth on, `=N` only the Nth, `%N` every Nth.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hit_condition: Option<String>,
     /// Only record hits, and do not stop the agent.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub log: bool,
+    /// What a log point records: a text that can have `{tool}`, `{input}`, `{input.FIELD}`, `{iteration}`, `{cost}`, `{tokens}`
+    /// and `{hits}`. Only with `log`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
 }
 
 impl NewBreakpoint {
     /// A breakpoint on this condition, without any of the fields that belong to it.
     pub fn new(on: BreakpointKind) -> Self {
         let (name, number, pattern, glob, usd) = (None, None, None, None, None);
-        Self { on, name, number, pattern, glob, usd, condition: None, from_hit: None, log: false }
+        let (condition, from_hit, hit_condition, message) = (None, None, None, None);
+        Self { on, name, number, pattern, glob, usd, condition, from_hit, hit_condition, log: false, message }
     }
 }
 
@@ -82,9 +92,9 @@ pub struct RemovedBreakpointsDocument {
 pub struct BreakpointDocument {
     /// The number of the breakpoint, from 1.
     pub id: u64,
-    /// `tool`, `iteration`, `pattern`, `error`, `path` or `cost`.
+    /// `tool`, `iteration`, `pattern`, `error`, `path`, `cost` or `tokens`.
     pub on: String,
-    /// The tool, turn, expression, glob or cost; none for an error.
+    /// The tool, turn, expression, glob, cost or number of tokens; none for an error.
     pub value: Option<String>,
     /// The condition in words.
     pub description: String,
@@ -94,10 +104,14 @@ pub struct BreakpointDocument {
     pub enabled: bool,
     /// Number of times its condition was met.
     pub hits: u64,
-    /// It stops from this hit on; none for the first.
+    /// It stops from this hit on; none for the first, and if `hit_condition` is not `>=N`.
     pub from_hit: Option<u64>,
+    /// Which hits take effect: `>=N`, `=N` or `%N`; none for all.
+    pub hit_condition: Option<String>,
     /// Whether it only records hits and does not stop the agent.
     pub log: bool,
+    /// What a log point records; none for a summary of the call.
+    pub message: Option<String>,
 }
 
 /// An agent that waits for an answer.

@@ -3,6 +3,8 @@
 //! The head is the step that the workspace is at; it moves with every checkpoint and is the tip of the present branch. Every
 //! other branch is a reference to its newest step. The name of the present branch is stored as a reference as well.
 
+use std::borrow::Cow;
+
 use serde_json::json;
 use stepback_model::ids::StepId;
 use stepback_model::record::StepRow;
@@ -18,7 +20,7 @@ use crate::workspace::Workspace;
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum BranchError {
     /// The name is not allowed.
-    #[error("\"{0}\" is not a valid branch name: use letters, digits, and - _ . / +")]
+    #[error("\"{0}\" is not a valid branch name: use letters, digits, - _ . / + and single spaces inside")]
     InvalidName(String),
     /// Another branch has this name.
     #[error("branch {0} already exists")]
@@ -61,7 +63,14 @@ pub fn is_valid_branch_name(name: &str) -> bool {
     !name.is_empty()
         && name.len() <= 100
         && !name.starts_with(['-', '@', '#'])
-        && name.chars().all(|c| c.is_alphanumeric() || "-_./+".contains(c))
+        && name.trim() == name
+        && !name.contains("  ")
+        && name.chars().all(|c| c.is_alphanumeric() || "-_./+ ".contains(c))
+}
+
+/// Returns a branch name as it is written on a command line: in quotes if it has a space.
+pub fn quote_branch_name(name: &str) -> Cow<'_, str> {
+    if name.contains(' ') { Cow::Owned(format!("'{name}'")) } else { Cow::Borrowed(name) }
 }
 
 impl Workspace {
@@ -313,5 +322,25 @@ impl Workspace {
             summary,
             meta: StepMeta { detail: Some(detail.into()), ..StepMeta::default() },
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_have_single_spaces_inside() {
+        for right in ["main", "alternative approach", "a b c", "v1.2/x_y+z-0", "größe 2"] {
+            assert!(is_valid_branch_name(right), "{right}");
+        }
+        for wrong in
+            ["", " ", " a", "a ", "a  b", "a\tb", "a\nb", "-a", "@a", "#1", "a:b", "a'b", "a\"b", "a\u{a0}b"]
+        {
+            assert!(!is_valid_branch_name(wrong), "{wrong:?}");
+        }
+        assert!(!is_valid_branch_name(&"a".repeat(101)));
+        assert_eq!(quote_branch_name("main"), "main");
+        assert_eq!(quote_branch_name("a b"), "'a b'");
     }
 }

@@ -15,9 +15,13 @@
 //! If the directory does not exist, nothing is to be stopped, and a hook needs one `stat` to know that.
 
 mod breakpoint;
+mod hit_condition;
+mod log_message;
 mod stop;
 
 pub use breakpoint::{BreakContext, BreakSide, Breakpoint, Breakpoints, Condition};
+pub use hit_condition::{HitCondition, HitConditionError};
+pub use log_message::render_message;
 pub use stop::{Stop, StopAnswer, is_process_running};
 
 use std::fs::{self, DirBuilder, File, OpenOptions};

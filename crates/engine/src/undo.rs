@@ -216,8 +216,9 @@ impl Workspace {
             // Otherwise the checkpoints made on that branch since would be on no branch.
             if let Some(tip) = self.branch_tip(later)?.filter(|tip| tip.step.id != moved.before) {
                 return Err(EngineError::CannotUndo(format!(
-                    "that was a switch from branch {later}, which is at {} now: \"stepback branch switch {later}\" switches to it",
-                    describe_checkpoint(&tip)
+                    "that was a switch from branch {later}, which is at {} now: \"stepback branch switch {quoted}\" switches to it",
+                    describe_checkpoint(&tip),
+                    quoted = crate::branch::quote_branch_name(later),
                 )));
             }
         }

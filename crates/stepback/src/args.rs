@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+pub mod aliases;
 pub mod board;
 pub mod fast_parse;
 pub mod find;
@@ -514,7 +515,7 @@ pub struct ConfirmArgs {
     /// Do not ask for confirmation
     #[arg(long, short = 'y')]
     pub yes: bool,
-    /// Replace a database even if a process has it open
+    /// Do not ask, and replace a database even if a process has it open
     #[arg(long)]
     pub force: bool,
 }

@@ -11,7 +11,8 @@
 //!
 //! - `hook`: the entry point for agents' hooks.
 //! - `args`: the one definition behind parser, help, completions and manual page, in modules by subject; `args::groups`
-//!   orders commands in the help, `args::fast_parse` parses a typical command line with only the command it names.
+//!   orders commands in the help, `args::fast_parse` parses a typical command line with only the command it names,
+//!   `args::aliases` rewrites the words of other tools first.
 //! - `commands`: one module per command or per group of commands that share code; `commands::documents` is what
 //!   they print as JSON, `commands::titles` formats steps and changes as lines.
 //! - `context`, `store_location`, `protection`, `settings`, `watcher`: what a command starts from: the workspace,
@@ -80,6 +81,7 @@ fn main() -> ExitCode {
 }
 
 fn parse(words: &[std::ffi::OsString]) -> Result<args::Arguments, clap::Error> {
+    let words = &args::aliases::translate(words);
     // The definition of all commands is a tree of many small allocations, and freeing them one by one is not worth the
     // time.
     let command = Box::leak(Box::new(args::Arguments::command()));

@@ -26,15 +26,19 @@ pub fn record_stop(
     record_own_event(workspace, related_report(about, StepKind::BreakpointHit, summary, Some(input), at))
 }
 
-/// Records that a call passed a log point.
+/// Records that a call passed a log point, with the message of the log point or a summary of the call.
 pub fn record_log_point(
     workspace: &Workspace,
     about: &AgentEvent,
     breakpoint: &Breakpoint,
+    message: Option<&str>,
     at: Timestamp,
 ) -> Result<(), EngineError> {
-    let summary = format!("log point {}: {}", breakpoint.id, about.summary);
-    record_own_event(workspace, related_report(about, StepKind::BreakpointHit, summary, None, at))
+    let summary = format!("log point {}: {}", breakpoint.id, message.unwrap_or(&about.summary));
+    // The whole message, because a summary is one short line.
+    let input = message.map(|message| json!({ "breakpoint": breakpoint.id, "message": message }));
+    let summary = payload::summary_line(&summary);
+    record_own_event(workspace, related_report(about, StepKind::BreakpointHit, summary, input, at))
 }
 
 /// Records the user's answer to a stopped agent; `answer` is `None` if the wait timed out.

@@ -1,6 +1,6 @@
 //! Breakpoints and waiting agents as documents.
 
-use stepback_engine::control::{Breakpoint, Condition, Stop};
+use stepback_engine::control::{Breakpoint, Condition, HitCondition, Stop};
 
 use crate::control::{BreakpointDocument, StopDocument};
 
@@ -14,6 +14,7 @@ impl BreakpointDocument {
             Condition::Error => ("error", None),
             Condition::Path { glob } => ("path", Some(glob.clone())),
             Condition::Cost { usd } => ("cost", Some(usd.to_string())),
+            Condition::Tokens { number } => ("tokens", Some(number.to_string())),
         };
         Self {
             id: breakpoint.id,
@@ -23,8 +24,13 @@ impl BreakpointDocument {
             condition: breakpoint.condition.clone(),
             enabled: breakpoint.enabled,
             hits: breakpoint.hits,
-            from_hit: breakpoint.from_hit,
+            from_hit: match breakpoint.hit_condition {
+                Some(HitCondition::From(number)) => Some(number),
+                _ => None,
+            },
+            hit_condition: breakpoint.hit_condition.map(|condition| condition.to_string()),
             log: breakpoint.log,
+            message: breakpoint.message.clone(),
         }
     }
 }

@@ -8,6 +8,8 @@ use regex::{Regex, RegexBuilder};
 use serde::{Deserialize, Serialize};
 
 use super::Control;
+use super::hit_condition::HitCondition;
+use super::log_message::check_message;
 
 /// Maximum size of a compiled pattern, in bytes. Matching is linear in the text for every pattern; this bounds the memory.
 const PATTERN_LIMIT: usize = 1 << 20;
@@ -47,6 +49,11 @@ pub enum Condition {
         /// Cost in dollars.
         usd: f64,
     },
+    /// The context of the session has reached a size.
+    Tokens {
+        /// Number of tokens.
+        number: u64,
+    },
 }
 
 /// Whether a call is checked before or after it runs.
@@ -72,6 +79,8 @@ pub struct BreakContext<'a> {
     pub failed: bool,
     /// Returns the model turn, and the cost of the session so far in millionths of a dollar; called only when needed.
     pub session: &'a dyn Fn() -> (u64, u64),
+    /// Returns the size of the context in tokens, as the model last reported it; called only when needed.
+    pub tokens: &'a dyn Fn() -> u64,
 }
 
 /// A condition that stops a live agent.
@@ -89,11 +98,14 @@ pub struct Breakpoint {
     pub enabled: bool,
     /// How often the condition was met.
     pub hits: u64,
-    /// The first hit that takes effect; earlier ones are only counted. `None`: all hits take effect.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub from_hit: Option<u64>,
+    /// Which hits take effect; `None`: all of them.
+    #[serde(default, alias = "from_hit", skip_serializing_if = "Option::is_none")]
+    pub hit_condition: Option<HitCondition>,
     /// Whether it is a log point: a hit is recorded and the agent does not stop.
     pub log: bool,
+    /// What a log point records, with names in braces; `None`: a summary of the call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
 }
 
 /// The breakpoints of a workspace.
@@ -105,10 +117,19 @@ pub struct Breakpoints {
 }
 
 impl Breakpoint {
+    /// A breakpoint that is not added yet and stops at every hit.
+    pub fn new(on: Condition) -> Self {
+        let (condition, hit_condition, message) = (None, None, None);
+        Self { id: 0, on, condition, enabled: true, hits: 0, hit_condition, log: false, message }
+    }
+
     /// Checks that names, patterns, globs and numbers are valid; the error says what is wrong.
     pub fn check(&self) -> Result<(), String> {
         if let Some(condition) = &self.condition {
             compile_pattern(condition)?;
+        }
+        if let Some(message) = &self.message {
+            check_message(message)?;
         }
         match &self.on {
             Condition::Tool { name } if name.trim().is_empty() => {
@@ -135,11 +156,18 @@ impl Breakpoint {
             Condition::Error => "error".into(),
             Condition::Path { glob } => format!("path {glob}"),
             Condition::Cost { usd } => format!("cost {usd}"),
+            Condition::Tokens { number } => format!("tokens {number}"),
         };
         if let Some(condition) = &self.condition {
             text.push_str(&format!(" if the input matches {condition}"));
         }
         text
+    }
+
+    /// Whether it is disabled when it takes effect: a turn, a cost and a size stay reached.
+    fn is_reached_once(&self) -> bool {
+        matches!(self.on, Condition::Iteration { .. } | Condition::Cost { .. } | Condition::Tokens { .. })
+            && !matches!(self.hit_condition, Some(HitCondition::Every(_)))
     }
 
     fn matches(&self, moment: &BreakContext<'_>) -> bool {
@@ -161,6 +189,7 @@ impl Breakpoint {
                     })
             }
             Condition::Cost { usd } => at_start && (moment.session)().1 as f64 >= usd * 1e6,
+            Condition::Tokens { number } => at_start && (moment.tokens)() >= *number,
         };
         is_met
             && self
@@ -171,14 +200,13 @@ impl Breakpoint {
 }
 
 fn compile_pattern(pattern: &str) -> Result<Regex, String> {
-    RegexBuilder::new(pattern).size_limit(PATTERN_LIMIT).dfa_size_limit(PATTERN_LIMIT).build().map_err(
-        |error| match error {
-            regex::Error::CompiledTooBig(_) => {
-                "it needs too much memory; use smaller repetitions".to_string()
-            }
-            other => other.to_string(),
-        },
-    )
+    // A breakpoint guards against what an agent may do, and SQL or PowerShell mean the same in any letter case.
+    let builder = &mut RegexBuilder::new(pattern);
+    let limited = builder.size_limit(PATTERN_LIMIT).dfa_size_limit(PATTERN_LIMIT);
+    limited.case_insensitive(true).build().map_err(|error| match error {
+        regex::Error::CompiledTooBig(_) => "it needs too much memory; use smaller repetitions".to_string(),
+        other => other.to_string(),
+    })
 }
 
 fn clip_text(text: &str) -> &str {
@@ -221,9 +249,9 @@ impl Control {
             let mut effective = Vec::new();
             for breakpoint in breakpoints.items.iter_mut().filter(|breakpoint| is_hit(breakpoint)) {
                 breakpoint.hits += 1;
-                if breakpoint.from_hit.is_none_or(|first| breakpoint.hits >= first) {
-                    // A turn or a cost is reached once; after resuming, the agent should not stop at every later call.
-                    if matches!(breakpoint.on, Condition::Iteration { .. } | Condition::Cost { .. }) {
+                if breakpoint.hit_condition.is_none_or(|condition| condition.is_met(breakpoint.hits)) {
+                    // These are reached once; after resuming, the agent should not stop at every later call.
+                    if breakpoint.is_reached_once() {
                         breakpoint.enabled = false;
                     }
                     effective.push(breakpoint.clone());
@@ -235,11 +263,26 @@ impl Control {
 }
 
 impl Breakpoints {
-    /// Adds a breakpoint and returns its id.
-    pub fn add(&mut self, on: Condition, condition: Option<String>, from_hit: Option<u64>, log: bool) -> u64 {
+    /// Adds a breakpoint under the next id, which it returns.
+    pub fn add(&mut self, breakpoint: Breakpoint) -> u64 {
         self.next += 1;
         let id = self.next;
-        self.items.push(Breakpoint { id, on, condition, enabled: true, hits: 0, from_hit, log });
+        self.items.push(Breakpoint { id, ..breakpoint });
         id
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn breakpoints_with_a_first_hit_are_still_read() {
+        let stored = r#"{"id": 3, "on": "tool", "name": "Bash", "enabled": true, "hits": 1, "from_hit": 2, "log": false}"#;
+        let read: Breakpoint = serde_json::from_str(stored).unwrap();
+        assert_eq!(read.hit_condition, Some(HitCondition::From(2)));
+        let written = serde_json::to_value(&read).unwrap();
+        assert_eq!(written["hit_condition"], ">=2");
+        assert_eq!(serde_json::from_value::<Breakpoint>(written).unwrap(), read);
     }
 }

@@ -7,7 +7,7 @@ use stepback_api::control::{
 };
 use stepback_api::page::Page;
 use stepback_engine::Engine;
-use stepback_engine::control::{Breakpoint, Condition, Control};
+use stepback_engine::control::{Breakpoint, Condition, Control, HitCondition, HitConditionError};
 
 use crate::extract::{Json, Path};
 use crate::problem::Problem;
@@ -29,6 +29,9 @@ fn condition(new: &mut NewBreakpoint) -> Result<Condition, Problem> {
         BreakpointKind::Pattern => {
             Condition::Pattern { pattern: new.pattern.take().ok_or_else(|| missing("pattern"))? }
         }
+        BreakpointKind::Tokens => {
+            Condition::Tokens { number: new.number.take().ok_or_else(|| missing("number"))? }
+        }
         BreakpointKind::Error => Condition::Error,
         BreakpointKind::Path => Condition::Path { glob: new.glob.take().ok_or_else(|| missing("glob"))? },
         BreakpointKind::Cost => Condition::Cost { usd: new.usd.take().ok_or_else(|| missing("usd"))? },
@@ -44,6 +47,18 @@ fn condition(new: &mut NewBreakpoint) -> Result<Condition, Problem> {
         Some((field, _)) => Err(Problem::usage(format!("this kind of breakpoint has no \"{field}\""))),
         None => Ok(on),
     }
+}
+
+fn parse_hit_condition(new: &NewBreakpoint) -> Result<Option<HitCondition>, Problem> {
+    let text = match (new.from_hit, &new.hit_condition) {
+        (Some(_), Some(_)) => {
+            return Err(Problem::usage("\"from_hit\" and \"hit_condition\" exclude each other"));
+        }
+        (Some(number), None) => number.to_string(),
+        (None, Some(text)) => text.clone(),
+        (None, None) => return Ok(None),
+    };
+    text.parse().map(Some).map_err(|error: HitConditionError| Problem::usage(error.to_string()))
 }
 
 fn open_control(engine: &Engine, id: &str) -> Result<Control, Problem> {
@@ -81,15 +96,23 @@ pub async fn add(
     Json(mut new): Json<NewBreakpoint>,
 ) -> Result<(StatusCode, Json<BreakpointDocument>), Problem> {
     let on = condition(&mut new)?;
-    let (condition, from_hit, log) = (new.condition, new.from_hit, new.log);
-    let probe = Breakpoint { id: 0, on, condition, enabled: true, hits: 0, from_hit, log };
+    let hit_condition = parse_hit_condition(&new)?;
+    if new.message.is_some() && !new.log {
+        return Err(Problem::usage("\"message\" requires \"log\""));
+    }
+    let (condition, log, message) = (new.condition, new.log, new.message);
+    let probe = Breakpoint { condition, hit_condition, log, message, ..Breakpoint::new(on) };
     let texts = match &probe.on {
         Condition::Tool { name: text }
         | Condition::Pattern { pattern: text }
         | Condition::Path { glob: text } => text.len(),
-        Condition::Iteration { .. } | Condition::Error | Condition::Cost { .. } => 0,
+        Condition::Iteration { .. }
+        | Condition::Error
+        | Condition::Cost { .. }
+        | Condition::Tokens { .. } => 0,
     };
-    if texts.max(probe.condition.as_ref().map_or(0, String::len)) > LONGEST {
+    let others = [&probe.condition, &probe.message].into_iter().flatten().map(String::len);
+    if others.fold(texts, usize::max) > LONGEST {
         return Err(Problem::usage(format!(
             "a text in a breakpoint must not be longer than {LONGEST} bytes"
         )));
@@ -101,7 +124,7 @@ pub async fn add(
                 if all.items.len() >= MOST {
                     return None;
                 }
-                let id = all.add(probe.on.clone(), probe.condition.clone(), probe.from_hit, probe.log);
+                let id = all.add(probe.clone());
                 Some(Breakpoint { id, ..probe })
             })?;
             let added =

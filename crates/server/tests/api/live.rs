@@ -26,10 +26,17 @@ fn breakpoints_are_added_switched_and_removed() {
         json!({ "on": "error", "from_hit": 2 }),
         json!({ "on": "path", "glob": "src/**" }),
         json!({ "on": "cost", "usd": 2.5 }),
+        json!({ "on": "tokens", "number": 100_000, "hit_condition": "=1" }),
+        json!({ "on": "tool", "name": "*", "hit_condition": "%2", "log": true, "message": "{tool} {hits}" }),
     ] {
         place.post(&all, &on).with(201);
     }
-    assert_eq!(items(&place.get(&all).with(200)).len(), 6);
+    let page = place.get(&all).with(200);
+    assert_eq!(items(&page).len(), 8);
+    let (newest, error) = (&items(&page)[0], &items(&page)[4]);
+    assert_eq!((&newest["hit_condition"], &newest["from_hit"]), (&json!("%2"), &Value::Null));
+    assert_eq!(newest["message"], "{tool} {hits}");
+    assert_eq!((&error["hit_condition"], &error["from_hit"]), (&json!(">=2"), &json!(2)));
     for wrong in [
         json!({}),
         json!({ "on": "moon" }),
@@ -45,6 +52,12 @@ fn breakpoints_are_added_switched_and_removed() {
         json!({ "on": "cost", "usd": -1 }),
         json!({ "on": "iteration", "number": -1 }),
         json!({ "on": "error", "condition": "(" }),
+        json!({ "on": "tokens" }),
+        json!({ "on": "error", "from_hit": 0 }),
+        json!({ "on": "error", "hit_condition": "<2" }),
+        json!({ "on": "error", "hit_condition": "=2", "from_hit": 2 }),
+        json!({ "on": "error", "message": "{tool}" }),
+        json!({ "on": "error", "log": true, "message": "{moon}" }),
         json!([]),
     ] {
         place.post(&all, &wrong).problem(400);
@@ -56,7 +69,7 @@ fn breakpoints_are_added_switched_and_removed() {
     place.ask("PATCH", &format!("{all}/x"), Some(&json!({ "enabled": false }))).problem(400);
     assert_eq!(place.ask("DELETE", &own, None).with(200)["removed"], 1);
     place.ask("DELETE", &own, None).problem(404);
-    assert_eq!(place.ask("DELETE", &all, None).with(200)["removed"], 5);
+    assert_eq!(place.ask("DELETE", &all, None).with(200)["removed"], 7);
     assert_eq!(items(&place.get(&all).with(200)).len(), 0);
 }
 

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use stepback_engine::control::HitCondition;
 
 // Which session a command is about.
 #[derive(Debug, Args)]
@@ -101,7 +102,7 @@ pub struct AgentArgs {
 pub enum BreakpointCommand {
     /// Add a breakpoint
     #[command(
-        after_help = "Examples:\n  stepback breakpoint add tool Bash\n  stepback breakpoint add tool Bash --condition 'rm -rf|git push'\n  stepback breakpoint add path 'src/auth/**'\n  stepback breakpoint add pattern 'DROP TABLE'\n  stepback breakpoint add iteration 20\n  stepback breakpoint add error\n  stepback breakpoint add cost 2.50\n  stepback breakpoint add tool Write --log     only record it"
+        after_help = "Examples:\n  stepback breakpoint add tool Bash\n  stepback breakpoint add tool Bash --condition 'rm -rf|git push'\n  stepback breakpoint add path 'src/auth/**'\n  stepback breakpoint add pattern 'DROP TABLE'\n  stepback breakpoint add iteration 20\n  stepback breakpoint add error\n  stepback breakpoint add cost 2.50\n  stepback breakpoint add tokens 150000\n  stepback breakpoint add tool Bash --hits %10\n  stepback breakpoint add tool Write --log     only record it\n  stepback breakpoint add tool Bash --log-message 'call {hits}: {input.command}'"
     )]
     Add(AddBreakpointArgs),
     /// List breakpoints with their hit counts
@@ -133,20 +134,23 @@ pub enum BreakpointCommand {
 // A new breakpoint.
 #[derive(Debug, Args)]
 pub struct AddBreakpointArgs {
-    /// tool NAME, iteration N, pattern RE, error, path GLOB, or cost USD
-    #[arg(value_parser = ["tool", "iteration", "pattern", "error", "path", "cost"])]
+    /// tool NAME, iteration N, pattern RE, error, path GLOB, cost USD, or tokens N
+    #[arg(value_parser = ["tool", "iteration", "pattern", "error", "path", "cost", "tokens"])]
     pub kind: String,
     /// Value for the kind
     pub value: Option<String>,
     /// Only if the input also matches this regular expression
     #[arg(long, value_name = "RE")]
     pub condition: Option<String>,
-    /// Ignore the first N-1 hits
-    #[arg(long, value_name = "N")]
-    pub hits: Option<u64>,
+    /// Which hits take effect: N or >=N (from the Nth on), =N (only the Nth), %N (every Nth)
+    #[arg(long, value_name = "HITS", value_parser = clap::value_parser!(HitCondition))]
+    pub hits: Option<HitCondition>,
     /// Only record the hit; do not stop
     #[arg(long)]
     pub log: bool,
+    /// Only record the hit, with this message; {tool}, {input}, {input.FIELD}, {iteration}, {cost}, {tokens} and {hits} are replaced
+    #[arg(long, value_name = "TEXT")]
+    pub log_message: Option<String>,
 }
 
 /// Branches.

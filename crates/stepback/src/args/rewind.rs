@@ -46,6 +46,9 @@ pub struct RewindArgs {
     /// Also restore the reasoning board
     #[arg(long, requires = "point")]
     pub reasoning: bool,
+    /// Also restore the reasoning board if the point has one ("checkpoint restore")
+    #[arg(long, hide = true, requires = "point")]
+    pub with_board: bool,
     /// With --conversation or --both: resume the agent immediately, with this prompt if given
     #[arg(long, value_name = "PROMPT", num_args = 0..=1, default_missing_value = "")]
     pub resume: Option<String>,

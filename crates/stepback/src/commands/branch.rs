@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use serde_json::{Value, json};
 use stepback_api::branches::BranchDocument;
+use stepback_engine::branch::quote_branch_name;
 use stepback_engine::moves::{MoveAction, MoveKind, MoveRequest};
 use stepback_engine::reruns::{Rerun, RerunStatus};
 use stepback_engine::workspace::describe_checkpoint;
@@ -190,7 +191,8 @@ fn create(
             output::print_line(format!("Its directory is {}.", dir.display()));
         } else {
             output::print_status(
-                Paint::stderr().dim(format!("\"stepback branch switch {name}\" switches to it.")),
+                Paint::stderr()
+                    .dim(format!("\"stepback branch switch {}\" switches to it.", quote_branch_name(name))),
             );
         }
         output::print_status(Paint::stderr().dim("\"stepback undo\" deletes the branch."));
@@ -308,6 +310,7 @@ fn compare_branches(context: &Context, workspace: &Workspace, a: &str, b: &str) 
     for change in changes.iter().take(40) {
         output::print_line(format!("    {:<12} {}", paint.change_kind(change), titles::change_path(change)));
     }
-    output::print_status(paint.dim(format!("\"stepback diff branch:{a} branch:{b}\" shows the lines.")));
+    let [a, b] = [a, b].map(|name| quote_branch_name(&format!("branch:{name}")).into_owned());
+    output::print_status(paint.dim(format!("\"stepback diff {a} {b}\" shows the lines.")));
     DONE
 }

@@ -2,12 +2,15 @@
 
 use serde_json::json;
 use stepback_api::steps::StepDocument;
+use stepback_engine::Workspace;
 use stepback_engine::checkpoint::validate_annotation;
+use stepback_engine::session::not_running_reason;
 use stepback_engine::workspace::describe_checkpoint;
 use stepback_model::record::{Annotation, StepKind, Trigger};
 
 use super::{CommandResult, DONE, documents, titles};
 use crate::context::Context;
+use crate::failure::CommandFailure;
 use crate::output::{self, Paint};
 
 /// Runs `stepback checkpoint create`.
@@ -17,8 +20,11 @@ pub fn create(
     note: Option<String>,
     tags: Vec<String>,
 ) -> CommandResult {
-    let annotation = validate_annotation(Annotation { label, note, tags })?;
+    let mut annotation = validate_annotation(Annotation { label, note, tags })?;
     let workspace = context.open_or_create_workspace()?;
+    if annotation.label.is_none() {
+        annotation.label = choose_label(context, &workspace)?;
+    }
     let created = workspace.create_checkpoint(annotation, Trigger::Manual)?;
     let stored = &created.stored;
     if context.json {
@@ -49,6 +55,18 @@ pub fn create(
         step.number
     )));
     DONE
+}
+
+/// Returns a label that says where a running agent is, for a checkpoint without one: `cp_iteration_5`. `None` if no agent is
+/// running, or if another checkpoint has this label.
+fn choose_label(context: &Context, workspace: &Workspace) -> Result<Option<String>, CommandFailure> {
+    let running = workspace.running_sessions()?;
+    let newest = running.iter().find(|session| not_running_reason(session, context.now()).is_none());
+    let Some(session) = newest.filter(|session| session.info.iteration > 0) else { return Ok(None) };
+    let label = format!("cp_iteration_{}", session.info.iteration);
+    let is_taken =
+        workspace.checkpoints()?.iter().any(|stored| stored.annotation.label.as_ref() == Some(&label));
+    Ok((!is_taken).then_some(label))
 }
 
 /// Runs `stepback checkpoint list`.

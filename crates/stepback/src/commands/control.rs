@@ -29,20 +29,17 @@ pub fn breakpoint(context: &Context, command: &BreakpointCommand) -> CommandResu
         BreakpointCommand::Add(add) => {
             let on = parse_condition(add)?;
             let probe = Stored {
-                id: 0,
-                on: on.clone(),
                 condition: add.condition.clone(),
-                enabled: true,
-                hits: 0,
-                from_hit: None,
-                log: false,
+                hit_condition: add.hits,
+                log: add.log || add.log_message.is_some(),
+                message: add.log_message.clone(),
+                ..Stored::new(on)
             };
             probe.check().map_err(|what| {
                 CommandFailure::new(FailureKind::Usage, format!("the breakpoint cannot be used: {what}"))
                     .with_hint("\"stepback breakpoint add --help\" has examples")
             })?;
-            let id =
-                control.change_breakpoints(|all| all.add(on, add.condition.clone(), add.hits, add.log))?;
+            let id = control.change_breakpoints(|all| all.add(probe.clone()))?;
             print_result(
                 context,
                 json!({ "id": id }),
@@ -97,6 +94,9 @@ fn parse_condition(add: &AddBreakpointArgs) -> Result<Condition, CommandFailure>
         "cost" => Condition::Cost {
             usd: value()?.parse().map_err(|_| usage("a cost is a number of dollars, such as 2.50"))?,
         },
+        "tokens" => Condition::Tokens {
+            number: value()?.parse().map_err(|_| usage("a size is a number of tokens, such as 150000"))?,
+        },
         _ => Condition::Error,
     })
 }
@@ -139,8 +139,11 @@ fn list(context: &Context, control: &Control) -> CommandResult {
         if item.log {
             marks.push("log only".into());
         }
-        if let Some(from) = item.from_hit {
-            marks.push(format!("from hit {from} on"));
+        if let Some(condition) = item.hit_condition {
+            marks.push(condition.describe());
+        }
+        if let Some(message) = &item.message {
+            marks.push(format!("message: {message}"));
         }
         let marks = if marks.is_empty() { String::new() } else { format!("  ({})", marks.join(", ")) };
         output::print_line(format!(

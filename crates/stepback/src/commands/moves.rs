@@ -113,7 +113,7 @@ fn show_and_ask(
         }
         return Ok(None);
     }
-    let needs_no_question = arguments.yes || prepared.plan.changes.len() <= 1;
+    let needs_no_question = arguments.yes || arguments.force || prepared.plan.changes.len() <= 1;
     if context.json {
         return match needs_no_question {
             true => Ok(Some(planned)),

@@ -10,6 +10,7 @@ use std::time::Instant;
 use serde_json::json;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use stepback_agents::policy;
+use stepback_engine::branch::quote_branch_name;
 use stepback_engine::materialize::apart;
 use stepback_engine::reruns::RerunStatus;
 use stepback_engine::{Engine, EngineError, Workspace};
@@ -223,9 +224,10 @@ fn print_result(
         }
     }
     output::print_status(Paint::stderr().dim(format!(
-        "\"stepback diff branch:{0}\" shows its files, \"stepback branch switch {0}\" switches to them, \"stepback undo\" deletes \
+        "\"stepback diff {}\" shows its files, \"stepback branch switch {}\" switches to them, \"stepback undo\" deletes \
          the branch.",
-        rerun.branch
+        quote_branch_name(&format!("branch:{}", rerun.branch)),
+        quote_branch_name(&rerun.branch)
     )));
 }
 

@@ -61,7 +61,9 @@ pub fn rewind(context: &Context, arguments: &RewindArgs) -> CommandResult {
     }
     let target = request.target.clone();
     let board = match &target {
-        Some(target) if arguments.reasoning => Some(board::find_board_session(context, &workspace, target)?),
+        Some(target) if arguments.reasoning || arguments.with_board && has_board(&workspace, target)? => {
+            Some(board::find_board_session(context, &workspace, target)?)
+        }
         _ => None,
     };
     let request = MoveRequest {
@@ -108,6 +110,12 @@ pub fn rewind(context: &Context, arguments: &RewindArgs) -> CommandResult {
             Ok(code)
         }
     }
+}
+
+/// Whether a reasoning board is recorded at a step.
+fn has_board(workspace: &Workspace, target: &StepRow) -> Result<bool, CommandFailure> {
+    let state = WorkspaceState::load(workspace.store(), target.step.state).map_err(EngineError::from)?;
+    Ok(state.reasoning.is_some())
 }
 
 /// Rewinds only the conversation; no file is touched.

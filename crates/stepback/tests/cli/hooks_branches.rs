@@ -81,7 +81,7 @@ fn branches_that_cannot_be() {
     let wrong: [&[&str]; 8] = [
         &["create", "there"],
         &["create", "there", "--worktree", dir],
-        &["create", "two words", "--worktree", dir],
+        &["create", "two  spaces", "--worktree", dir],
         &["create", "-x"],
         &["delete", "main"],
         &["delete", "nowhere"],

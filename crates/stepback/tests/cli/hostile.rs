@@ -69,7 +69,7 @@ fn errors_are_one_json_document_when_asked() {
     let (world, ..) = recorded();
     let commands: [(&[&str], i32, &str); 9] = [
         (&["nonsense"], 2, "usage"),
-        (&["rewind"], 2, "usage"),
+        (&["rewind", "--yes"], 2, "usage"),
         (&["prune", "--max-size", "lots"], 2, "usage"),
         (&["rewind", "no such thing", "--yes"], 3, "point"),
         (&["cat", "one", "../outside"], 2, "usage"),

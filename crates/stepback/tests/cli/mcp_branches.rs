@@ -131,7 +131,7 @@ fn an_agent_takes_nobody_along_to_another_branch() {
     for (wrong, expected) in [
         (json!({ "do": "start", "branch": "y" }), "needs \"success\""),
         (json!({ "do": "start", "branch": "main", "success": "s" }), "branch main already exists"),
-        (json!({ "do": "start", "branch": "a b", "success": "s" }), "a b"),
+        (json!({ "do": "start", "branch": "a  b", "success": "s" }), "a  b"),
         (json!({ "do": "start", "branch": "y", "success": "s", "hypothesis": "H9" }), "H9"),
         (json!({ "do": "end", "experiment": "X9", "outcome": "failed", "result": "r" }), "X9"),
         (

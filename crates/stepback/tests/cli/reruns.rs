@@ -184,7 +184,7 @@ fn a_change_that_leads_nowhere_says_what_there_is() {
         &["--tools", "some"],
         &["--on-difference", "guess"],
         &["--branch", ""],
-        &["--branch", "a b"],
+        &["--branch", "a  b"],
         &["--branch", "main"],
     ] {
         let ran = world.run(["rerun"].iter().chain(words));

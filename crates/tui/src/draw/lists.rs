@@ -216,9 +216,14 @@ pub fn draw_live(app: &App, area: Rect, buffer: &mut Buffer) {
             .as_ref()
             .map(|text| format!(" if the input matches {text}"))
             .unwrap_or_default();
+        let when = breakpoint
+            .hit_condition
+            .as_ref()
+            .map(|text| format!(", hit {text}"))
+            .unwrap_or_default();
         let log = if breakpoint.log { ", log only" } else { "" };
         let text = format!(
-            "{}{} {state} {}{condition}{log}, {} hits",
+            "{}{} {state} {}{condition}{when}{log}, {} hits",
             selection_marker(is_selected),
             breakpoint.id,
             breakpoint.description,

@@ -2,6 +2,7 @@
 
 use stepback_engine::Workspace;
 use stepback_engine::board::{BoardEditor, BoardMoment, BoardReplacement};
+use stepback_engine::branch::quote_branch_name;
 use stepback_model::record::{Session, StepRow};
 use stepback_reasoning::BoardMutation;
 use stepback_reasoning::item::ExperimentStatus;
@@ -33,7 +34,9 @@ pub fn experiment(context: &Context, command: &ExperimentCommand) -> CommandResu
                     let left = begun.left;
                     output::print_line(format!("Now on branch {branch}."));
                     output::print_status(Paint::stderr().dim(format!(
-                        "\"stepback branch switch {left} --reasoning\" switches back, \"stepback board merge {branch}\" then merges its findings."
+                        "\"stepback branch switch {} --reasoning\" switches back, \"stepback board merge {}\" then merges its findings.",
+                        quote_branch_name(&left),
+                        quote_branch_name(branch),
                     )));
                 }
                 DONE
