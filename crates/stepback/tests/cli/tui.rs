@@ -333,7 +333,7 @@ fn where_it_cannot_be_shown_it_is_said() {
     assert_eq!(terminal.wait().code(), Some(7));
     fs::write(world.store.join("server.token"), "0123").unwrap();
     let mut terminal = start(&world, &["--server", "http://127.0.0.1:1"], 24, 80);
-    terminal.expect("does not respond").expect("stepback serve");
+    terminal.expect("cannot reach").expect("stepback serve");
     assert_eq!(terminal.wait().code(), Some(7));
     let mut terminal = start(&world, &["--server", "somewhere"], 24, 80);
     terminal.expect("not the address of a server");
