@@ -21,7 +21,6 @@ use std::process::ExitCode;
 
 use serde_json::json;
 use stepback_engine::workspace::Workspace;
-use stepback_model::env::Env as _;
 use stepback_model::record::Operation;
 use stepback_model::time::Timestamp;
 use stepback_store::private_files::{self, AccessSurvey};
