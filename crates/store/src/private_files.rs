@@ -113,8 +113,6 @@ pub fn tighten(exposed: &[ExposedFile]) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "this is test code: a failure is a failed test")]
-
     use super::*;
 
     fn mode_of(path: &Path) -> u32 {
