@@ -111,15 +111,18 @@ impl MirrorArchive {
         &*self.storage
     }
 
-    /// Reads again where the mirror ends, if it is not where it was.
+    /// Reads again where the mirror ends, if its last segment is not there any more. Segments that another process appended
+    /// are not looked for: appending to them fails, and then [`Self::find_tail`] finds them.
     pub fn refresh(&mut self) -> Result<(), MirrorError> {
         let Some(tail) = self.tail else { return self.find_tail() };
-        let is_same = self.read(tail.sequence).is_ok_and(|segment| segment.link() == tail);
-        let newer = segment::file_name(self.next.saturating_sub(1));
-        if is_same && self.storage.list(SEGMENTS, &newer)?.is_empty() { Ok(()) } else { self.find_tail() }
+        match self.read(tail.sequence).is_ok_and(|segment| segment.link() == tail) {
+            true => Ok(()),
+            false => self.find_tail(),
+        }
     }
 
-    fn find_tail(&mut self) -> Result<(), MirrorError> {
+    /// Reads where the mirror ends.
+    pub fn find_tail(&mut self) -> Result<(), MirrorError> {
         let listed = self.storage.list(SEGMENTS, "")?;
         let sequences: Vec<u64> = listed.iter().filter_map(|file| segment::sequence_of(&file.name)).collect();
         self.bytes = listed.iter().map(|file| file.bytes).sum();

