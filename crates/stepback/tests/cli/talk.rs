@@ -23,7 +23,8 @@ pub struct Talk<'w> {
     pub cwd: PathBuf,
     /// More words on the hook's command line.
     pub options: Vec<&'static str>,
-    prompts: Cell<u32>,
+    /// Number of prompts so far.
+    pub prompts: Cell<u32>,
 }
 
 impl<'w> Talk<'w> {

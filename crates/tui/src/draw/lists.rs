@@ -216,11 +216,7 @@ pub fn draw_live(app: &App, area: Rect, buffer: &mut Buffer) {
             .as_ref()
             .map(|text| format!(" if the input matches {text}"))
             .unwrap_or_default();
-        let when = breakpoint
-            .hit_condition
-            .as_ref()
-            .map(|text| format!(", hit {text}"))
-            .unwrap_or_default();
+        let when = breakpoint.hit_condition.as_ref().map(|text| format!(", hit {text}")).unwrap_or_default();
         let log = if breakpoint.log { ", log only" } else { "" };
         let text = format!(
             "{}{} {state} {}{condition}{when}{log}, {} hits",
