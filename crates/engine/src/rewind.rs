@@ -170,15 +170,15 @@ impl Workspace {
         };
         let filter = PathFilter::new(&request.paths)?;
         let lock = self.lock_exclusive()?;
-        let target_state = self.load_state(target)?;
+        let past = self.load_state(target)?;
         let narrow = match filter.literal_paths() {
-            Some(paths) if !request.git => self.scan_paths(&add_sidecar_files(paths), &target_state)?,
+            Some(paths) if !request.git => self.scan_paths(&add_sidecar_files(paths), &past)?,
             _ => None,
         };
         let present = narrow.map_or_else(|| self.scan_and_commit(request.git), Ok)?;
         let scope = self.resolve_rewind_scope(request, target, &present)?;
         let source = StoreSource(self.store());
-        let changes = diff::compare_trees(&source, present.state.files, target_state.files)?;
+        let changes = diff::compare_trees(&source, present.state.files, past.files)?;
         let mut changes = match filter.is_empty() {
             true => changes,
             false => {
@@ -189,47 +189,42 @@ impl Workspace {
             }
         };
         let matched = !changes.is_empty();
-        let scope_record = scope.as_ref().map(|scope| (scope.sessions().clone(), scope.has_all_changes()));
+        let extent = scope.as_ref().map(|scope| (scope.sessions().clone(), scope.has_all_changes()));
         let scope = scope.filter(|scope| !scope.has_all_changes());
         if let Some(scope) = scope.as_ref().filter(|scope| scope.is_on_line) {
-            let full_plan = plan_restore(changes);
-            let scoped = self.prepare_scoped_rewind(request, target, scope, &filter, &present, &full_plan)?;
+            let full = plan_restore(changes);
+            let scoped = self.prepare_scoped_rewind(request, target, scope, &filter, &present, &full)?;
             let conversation_from = request.conversation.then_some(target.step.id);
             return Ok(PreparedRewind { present, lock: Some(lock), conversation_from, ..scoped });
         }
-        let git = self.plan_git(request, scope.as_ref(), &filter, &present, &target_state)?;
+        let git = self.plan_git(request, scope.as_ref(), &filter, &present, &past)?;
         changes.extend(git.changes);
         let mut warnings = git.warnings;
-        if !filter.is_empty() && !matched && !self.has_match(&filter, &present.state, &target_state)? {
-            let (description, patterns) = (describe_checkpoint(target), request.paths.clone());
-            return Err(EngineError::NothingMatches { what: description, patterns });
+        if !filter.is_empty() && !matched && !self.has_match(&filter, &present.state, &past)? {
+            let (name, patterns) = (describe_checkpoint(target), request.paths.clone());
+            return Err(EngineError::NothingMatches { what: name, patterns });
         }
         let mut plan = plan_restore(changes);
         plan.left_alone.extend(git.left_alone);
         self.check_git_objects(&mut plan, &mut warnings)?;
         plan.changes.sort_by(|a, b| a.path.cmp_by_components(&b.path));
         let (kept, everything_changes) = match &scope {
-            Some(scope) => self.exclude_foreign_changes(
-                &mut plan,
-                scope,
-                &filter,
-                &target_state,
-                &present,
-                request.audience,
-            )?,
+            Some(scope) => {
+                self.exclude_foreign_changes(&mut plan, scope, &filter, &past, &present, request.audience)?
+            }
             None => Default::default(),
         };
         let is_kept = |path: &RelPath| everything_changes.contains(path);
-        self.complete_databases(&mut plan, present.state.files, &|_| target_state.files, &is_kept)?;
+        self.complete_databases(&mut plan, present.state.files, &|_| past.files, &is_kept)?;
         warnings.extend(outside_link_warnings(&plan));
-        let description =
+        let phrase =
             if filter.is_empty() { String::new() } else { format!(" of {}", request.paths.join(", ")) };
         let with_git = if request.git { " with git" } else { "" };
-        let summary = format!("rewind{description} to {}{with_git}", describe_checkpoint(target));
+        let summary = format!("rewind{phrase} to {}{with_git}", describe_checkpoint(target));
         // The new step continues from the checkpoint whose files the target has.
         let (onto, detail) = match filter.is_empty() {
             true => {
-                let detail = self.store_rewind_target(target, scope_record.as_ref())?;
+                let detail = self.store_rewind_target(target, extent.as_ref())?;
                 (Some(self.nearest_checkpoint(target)?.step.id), detail)
             }
             false => (None, None),
@@ -237,7 +232,7 @@ impl Workspace {
         let epoch = self.store().gc_generation()?;
         let unchanged_because = plan.is_empty().then(|| {
             let already =
-                format!("the files{description} are already as they were at {}", describe_checkpoint(target));
+                format!("the files{phrase} are already as they were at {}", describe_checkpoint(target));
             explain_unchanged(&describe_checkpoint(target), &kept, &plan.left_alone, request.audience)
                 .unwrap_or(already)
         });

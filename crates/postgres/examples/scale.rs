@@ -123,41 +123,38 @@ fn main() {
     }
     let workspaces: Vec<WorkspaceId> =
         store.workspaces().unwrap().iter().map(|workspace| workspace.id).collect();
-    let workspace_of = |seed: u64| workspaces[seed as usize % workspaces.len()];
+    let pick = |seed: u64| workspaces[seed as usize % workspaces.len()];
     let first = |query: StepQuery| StepQuery { limit: Some(50), ..query };
-    let count_in_one =
-        |seed: u64, query: StepQuery| store.find(Some(workspace_of(seed)), &first(query)).unwrap().total;
-    let count_in_all = |query: StepQuery| store.find(None, &first(query)).unwrap().total;
-    ask("timeline, newest", |seed| count_in_one(seed, StepQuery::default()));
+    let count_one = |seed: u64, query: StepQuery| store.find(Some(pick(seed)), &first(query)).unwrap().total;
+    let count_all = |query: StepQuery| store.find(None, &first(query)).unwrap().total;
+    ask("timeline, newest", |seed| count_one(seed, StepQuery::default()));
     ask("timeline, anywhere", |seed| {
         let before = Some(mixed(seed) % (steps / WORKSPACES) + 1);
-        store
-            .steps(workspace_of(seed), &StepQuery { before, limit: Some(50), ..StepQuery::default() })
-            .unwrap()
-            .len() as u64
+        store.steps(pick(seed), &StepQuery { before, limit: Some(50), ..StepQuery::default() }).unwrap().len()
+            as u64
     });
     ask("timeline, with a cursor", |seed| {
         let middle = StepQuery { before: Some(steps / WORKSPACES / 2), ..StepQuery::default() };
-        let from = store.find(Some(workspace_of(seed)), &first(middle)).unwrap().next;
-        count_in_one(seed, StepQuery { from, ..StepQuery::default() })
+        let from = store.find(Some(pick(seed)), &first(middle)).unwrap().next;
+        count_one(seed, StepQuery { from, ..StepQuery::default() })
     });
-    ask("all workspaces, newest", |_| count_in_all(StepQuery::default()));
+    ask("all workspaces, newest", |_| count_all(StepQuery::default()));
     ask("one step by its number", |seed| {
-        u64::from(store.step_numbered(workspace_of(seed), mixed(seed) % (steps / 20) + 1).unwrap().is_some())
+        u64::from(store.step_numbered(pick(seed), mixed(seed) % (steps / 20) + 1).unwrap().is_some())
     });
     let tool =
         |seed: u64| StepQuery { tool: Some(TOOLS[seed as usize % 5].to_lowercase()), ..StepQuery::default() };
-    ask("by tool", |seed| count_in_one(seed, tool(seed)));
-    ask("by tool, everywhere", |seed| count_in_all(tool(seed)));
+    ask("by tool", |seed| count_one(seed, tool(seed)));
+    ask("by tool, everywhere", |seed| count_all(tool(seed)));
     ask("by kind", |seed| {
-        count_in_one(seed, StepQuery { kinds: vec![KINDS[seed as usize % 5]], ..StepQuery::default() })
+        count_one(seed, StepQuery { kinds: vec![KINDS[seed as usize % 5]], ..StepQuery::default() })
     });
     ask("errors, everywhere", |_| {
-        count_in_all(StepQuery { kinds: vec![StepKind::Error], ..StepQuery::default() })
+        count_all(StepQuery { kinds: vec![StepKind::Error], ..StepQuery::default() })
     });
-    ask("failed calls of a tool", |seed| count_in_one(seed, StepQuery { failed: Some(true), ..tool(seed) }));
+    ask("failed calls of a tool", |seed| count_one(seed, StepQuery { failed: Some(true), ..tool(seed) }));
     ask("of an agent", |seed| {
-        count_in_one(seed, StepQuery { agent: Some("codex".into()), ..StepQuery::default() })
+        count_one(seed, StepQuery { agent: Some("codex".into()), ..StepQuery::default() })
     });
     let hour = |seed: u64| {
         let at = 1_700_000_000_000_000 + (mixed(seed) % steps) as i64 * 1000;
@@ -169,16 +166,14 @@ fn main() {
             ..StepQuery::default()
         }
     };
-    ask("of a minute", |seed| count_in_one(seed, hour(seed)));
-    ask("of a minute, everywhere", |seed| count_in_all(hour(seed)));
-    ask("longest first", |seed| {
-        count_in_one(seed, StepQuery { by: SortKey::Duration, ..StepQuery::default() })
-    });
+    ask("of a minute", |seed| count_one(seed, hour(seed)));
+    ask("of a minute, everywhere", |seed| count_all(hour(seed)));
+    ask("longest first", |seed| count_one(seed, StepQuery { by: SortKey::Duration, ..StepQuery::default() }));
     ask("longest first, everywhere", |_| {
-        count_in_all(StepQuery { by: SortKey::Duration, ..StepQuery::default() })
+        count_all(StepQuery { by: SortKey::Duration, ..StepQuery::default() })
     });
     ask("at least so long", |seed| {
-        count_in_one(
+        count_one(
             seed,
             StepQuery { min_duration: Some(4_900_000), by: SortKey::Duration, ..StepQuery::default() },
         )
@@ -186,9 +181,9 @@ fn main() {
     ask("with a state", |seed| {
         let state =
             Hash::of(stepback_model::hash::ObjectKind::Blob, &(mixed(seed) % (steps / 8)).to_le_bytes());
-        count_in_all(StepQuery { state: Some(state), ..StepQuery::default() })
+        count_all(StepQuery { state: Some(state), ..StepQuery::default() })
     });
-    ask("tally", |seed| store.tally(workspace_of(seed)).unwrap().len() as u64);
+    ask("tally", |seed| store.tally(pick(seed)).unwrap().len() as u64);
     let look = |text: &str| SearchRequest::new(Pattern::words(text).unwrap(), 20);
     ask("search, one word", |seed| store.search(&look(&word(seed))).unwrap().total);
     ask("search, two words", |seed| {
@@ -203,10 +198,7 @@ fn main() {
     });
     ask("search, a beginning", |seed| store.search(&look(&format!("{}*", &word(seed)[..5]))).unwrap().total);
     ask("search, one word in a workspace", |seed| {
-        store
-            .search(&SearchRequest { workspace: Some(workspace_of(seed)), ..look(&word(seed)) })
-            .unwrap()
-            .total
+        store.search(&SearchRequest { workspace: Some(pick(seed)), ..look(&word(seed)) }).unwrap().total
     });
     ask("search, a substring", |seed| {
         store.search(&SearchRequest::new(Pattern::substring(&word(seed)[1..]).unwrap(), 20)).unwrap().total

@@ -138,12 +138,11 @@ impl<'s, 'a> Examiner<'s, 'a> {
         if dir.git_place().is_some_and(|place| git::is_transient(place, name)) {
             return Ok(ExamineResult::Gone);
         }
-        let (index, cached_entry) = cached.unzip();
+        let (index, prior) = cached.unzip();
         let same_as_cached = || Ok(ExamineResult::Same(index.unwrap_or(0) as u32));
         if let Some(reason) = skip_reason(kind) {
-            let unchanged = cached_entry.is_some_and(|cached_entry| {
-                cached_entry.kind == CachedKind::Skipped && cached_entry.aux == reason_number(reason)
-            });
+            let unchanged = prior
+                .is_some_and(|prior| prior.kind == CachedKind::Skipped && prior.aux == reason_number(reason));
             return if unchanged {
                 same_as_cached()
             } else {
@@ -163,23 +162,23 @@ impl<'s, 'a> Examiner<'s, 'a> {
         let linked = stat.st_nlink > 1 && dir.area != DirKind::Objects;
         if linked {
             self.unsettled = true;
-            if cached_entry.is_none_or(|cached_entry| cached_entry.flags & LINKED == 0) {
+            if prior.is_none_or(|prior| prior.flags & LINKED == 0) {
                 self.shared.newly_linked.store(true, Ordering::Relaxed);
             }
         }
-        if let Some(cached_entry) = &cached_entry
-            && cached_entry.stat == stat_now
-            && cached_entry.flags & RACY == 0
-            && cached_entry.kind != CachedKind::Dir
-            && cached_entry.aux != reason_number(SkipReason::Unstable)
-            && !self.fits_again(cached_entry)
-            && self.is_still_valid(dir, cached_entry)?
+        if let Some(prior) = &prior
+            && prior.stat == stat_now
+            && prior.flags & RACY == 0
+            && prior.kind != CachedKind::Dir
+            && prior.aux != reason_number(SkipReason::Unstable)
+            && !self.fits_again(prior)
+            && self.is_still_valid(dir, prior)?
         {
             return same_as_cached();
         }
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::RegularFile => {
-                let mut examined = self.examine_regular(dir, name, stat_now, cached_entry.as_ref())?;
+                let mut examined = self.examine_regular(dir, name, stat_now, prior.as_ref())?;
                 if linked && let ExamineResult::New(entry) | ExamineResult::Large(entry, _) = &mut examined {
                     entry.flags |= LINKED;
                 }
@@ -195,41 +194,34 @@ impl<'s, 'a> Examiner<'s, 'a> {
     }
 
     /// Whether a cached entry whose `stat` is unchanged may be used as it is.
-    fn is_still_valid(
-        &self,
-        dir: &Arc<DirNode>,
-        cached_entry: &CachedEntry<'_>,
-    ) -> Result<bool, WorktreeError> {
+    fn is_still_valid(&self, dir: &Arc<DirNode>, prior: &CachedEntry<'_>) -> Result<bool, WorktreeError> {
         if self.shared.trust == CacheTrust::HashesOnly && dir.area == DirKind::Work {
-            let verdict = dir.own_verdict(cached_entry.name, false);
-            let over_budget = cached_entry.kind == CachedKind::Skipped
-                && cached_entry.aux == reason_number(SkipReason::Budget);
+            let verdict = dir.own_verdict(prior.name, false);
+            let over_budget =
+                prior.kind == CachedKind::Skipped && prior.aux == reason_number(SkipReason::Budget);
             if verdict == RuleVerdict::In && over_budget {
                 return Ok(false);
             }
             let is_excluded = verdict == RuleVerdict::Out;
-            let is_out = cached_entry.kind == CachedKind::Skipped
-                && cached_entry.aux == reason_number(SkipReason::Rule);
-            let ignored = dir.is_ignored(cached_entry.name, false);
-            if is_excluded != is_out || ignored != (cached_entry.flags & IGNORED != 0) {
+            let is_out = prior.kind == CachedKind::Skipped && prior.aux == reason_number(SkipReason::Rule);
+            let ignored = dir.is_ignored(prior.name, false);
+            if is_excluded != is_out || ignored != (prior.flags & IGNORED != 0) {
                 return Ok(false);
             }
         }
         if self.shared.confirm {
-            let object = match cached_entry.kind {
+            let object = match prior.kind {
                 CachedKind::Whole => ObjectKind::Blob,
                 CachedKind::Chunked => ObjectKind::List,
                 // The vault is swept together with the objects.
                 CachedKind::Vaulted => {
-                    let key = git::vault_name(&dir.name, cached_entry.name);
+                    let key = git::vault_name(&dir.name, prior.name);
                     let vault = self.shared.scan.vault;
-                    return Ok(key
-                        .zip(vault)
-                        .is_some_and(|(key, vault)| vault.has(&key, cached_entry.stat.size)));
+                    return Ok(key.zip(vault).is_some_and(|(key, vault)| vault.has(&key, prior.stat.size)));
                 }
                 CachedKind::Dir | CachedKind::Symlink | CachedKind::Skipped => return Ok(true),
             };
-            return Ok(self.shared.batch.contains(object, cached_entry.hash)?);
+            return Ok(self.shared.batch.contains(object, prior.hash)?);
         }
         Ok(true)
     }
@@ -239,10 +231,9 @@ impl<'s, 'a> Examiner<'s, 'a> {
         dir: &Arc<DirNode>,
         name: &[u8],
         stat_now: Stat,
-        cached_entry: Option<&CachedEntry<'_>>,
+        prior: Option<&CachedEntry<'_>>,
     ) -> Result<ExamineResult, WorktreeError> {
-        let previous = cached_entry
-            .filter(|cached_entry| matches!(cached_entry.kind, CachedKind::Whole | CachedKind::Chunked));
+        let previous = prior.filter(|prior| matches!(prior.kind, CachedKind::Whole | CachedKind::Chunked));
         let mut flags = 0;
         match dir.area {
             DirKind::Work => {
@@ -252,12 +243,11 @@ impl<'s, 'a> Examiner<'s, 'a> {
                 }
                 if dir.is_ignored(name, false) {
                     flags |= IGNORED;
-                    let was_counted = |cached_entry: &&CachedEntry<'_>| {
-                        cached_entry.flags & IGNORED != 0
-                            && matches!(cached_entry.kind, CachedKind::Whole | CachedKind::Chunked)
+                    let was_counted = |prior: &&CachedEntry<'_>| {
+                        prior.flags & IGNORED != 0
+                            && matches!(prior.kind, CachedKind::Whole | CachedKind::Chunked)
                     };
-                    let old_size =
-                        cached_entry.filter(was_counted).map_or(0, |cached_entry| cached_entry.stat.size);
+                    let old_size = prior.filter(was_counted).map_or(0, |prior| prior.stat.size);
                     if verdict != RuleVerdict::In && !self.within_budget(stat_now.size, old_size) {
                         let mut entry = skipped_entry(name, stat_now, SkipReason::Budget);
                         entry.flags |= IGNORED;
@@ -273,9 +263,7 @@ impl<'s, 'a> Examiner<'s, 'a> {
             DirKind::Git => {}
         }
         if stat_now.size > DEFER_ABOVE_BYTES {
-            let old = previous
-                .filter(|cached_entry| cached_entry.kind == CachedKind::Chunked)
-                .map(|cached_entry| cached_entry.hash);
+            let old = previous.filter(|prior| prior.kind == CachedKind::Chunked).map(|prior| prior.hash);
             return Ok(ExamineResult::Large(
                 self.entry(name, CachedKind::Chunked, stat_now, NO_HASH, flags),
                 old,
@@ -301,14 +289,14 @@ impl<'s, 'a> Examiner<'s, 'a> {
     }
 
     /// Whether a file that was over the budget would fit now, because others were removed.
-    fn fits_again(&self, cached_entry: &CachedEntry<'_>) -> bool {
+    fn fits_again(&self, prior: &CachedEntry<'_>) -> bool {
         let budget = &self.shared.scan.budget;
-        let size = cached_entry.stat.size;
+        let size = prior.stat.size;
         let (class, total) =
             if size <= rules::SMALL { (0, budget.small_total) } else { (1, budget.large_total) };
-        cached_entry.kind == CachedKind::Skipped
-            && cached_entry.aux == reason_number(SkipReason::Budget)
-            && cached_entry.flags & IGNORED != 0
+        prior.kind == CachedKind::Skipped
+            && prior.aux == reason_number(SkipReason::Budget)
+            && prior.flags & IGNORED != 0
             && size <= budget.file
             && self.shared.ignored_bytes[class].load(Ordering::Relaxed).saturating_add(size) <= total
     }
@@ -366,9 +354,7 @@ impl<'s, 'a> Examiner<'s, 'a> {
         if size <= WHOLE_LIMIT {
             return self.store_whole(file, size, previous).map(|hash| (CachedKind::Whole, hash));
         }
-        let old = previous
-            .filter(|cached_entry| cached_entry.kind == CachedKind::Chunked)
-            .map(|cached_entry| cached_entry.hash);
+        let old = previous.filter(|prior| prior.kind == CachedKind::Chunked).map(|prior| prior.hash);
         content::store_chunked(file, size, old, self.shared.source, self.shared.batch, 1)
             .map(|hash| (CachedKind::Chunked, hash))
     }
@@ -384,9 +370,7 @@ impl<'s, 'a> Examiner<'s, 'a> {
         }
         let bytes = &mut self.buffer[..size as usize];
         file.read_exact_at(bytes, 0)?;
-        let similar = previous
-            .filter(|cached_entry| cached_entry.kind == CachedKind::Whole)
-            .map(|cached_entry| cached_entry.hash);
+        let similar = previous.filter(|prior| prior.kind == CachedKind::Whole).map(|prior| prior.hash);
         Ok(self.shared.batch.write(ObjectKind::Blob, bytes, similar)?)
     }
 
@@ -422,16 +406,15 @@ impl<'s, 'a> Examiner<'s, 'a> {
         next_id: &AtomicU32,
     ) -> ExaminedDir {
         let index = cached.and_then(|cached| cached.find(name));
-        let cached_entry = index.and_then(|index| cached.and_then(|cached| cached.entry(index)));
+        let prior = index.and_then(|index| cached.and_then(|cached| cached.entry(index)));
         let index = index.map(|index| index as u32);
         let trusted = self.shared.trust == CacheTrust::Decisions;
         if area == DirKind::Work {
-            let known_out = cached_entry
+            let known_out = prior
                 .as_ref()
-                .filter(|cached_entry| cached_entry.kind == CachedKind::Skipped)
-                .and_then(|cached_entry| reason_from(cached_entry.aux));
-            let known_in =
-                cached_entry.as_ref().is_some_and(|cached_entry| cached_entry.kind == CachedKind::Dir);
+                .filter(|prior| prior.kind == CachedKind::Skipped)
+                .and_then(|prior| reason_from(prior.aux));
+            let known_in = prior.as_ref().is_some_and(|prior| prior.kind == CachedKind::Dir);
             let reason = if trusted && known_out == Some(SkipReason::Rule) {
                 known_out
             } else if trusted && known_in && !rules::is_heavy(dir.fd.as_fd(), name) {
@@ -444,17 +427,15 @@ impl<'s, 'a> Examiner<'s, 'a> {
                 return ExaminedDir::Skipped { same_at, entry: skipped_entry(name, Stat::default(), reason) };
             }
         }
-        let old = cached_entry
-            .as_ref()
-            .filter(|cached_entry| cached_entry.kind == CachedKind::Dir)
-            .map_or(NONE, |cached_entry| cached_entry.aux);
+        let old =
+            prior.as_ref().filter(|prior| prior.kind == CachedKind::Dir).map_or(NONE, |prior| prior.aux);
         // A pack is large and there are few: notice when one is written to in place.
         let may_pass = area == DirKind::Objects && name != b"pack" && !self.shared.scan.check_objects;
         if may_pass
             && !self.shared.confirm
             && old != NONE
-            && let (Some(index), Some(cached_entry)) = (index, &cached_entry)
-            && let Some(stat) = self.unchanged_stat(dir, name, cached_entry)
+            && let (Some(index), Some(prior)) = (index, &prior)
+            && let Some(stat) = self.unchanged_stat(dir, name, prior)
         {
             let id = next_id.fetch_add(1, Ordering::Relaxed);
             return ExaminedDir::Untouched { at: index, id, old, stat };
@@ -462,30 +443,23 @@ impl<'s, 'a> Examiner<'s, 'a> {
         let id = next_id.fetch_add(1, Ordering::Relaxed);
         let mut entry = self.entry(name, CachedKind::Dir, Stat::default(), NO_HASH, 0);
         entry.aux = id;
-        let old_stat = cached_entry
-            .filter(|cached_entry| old != NONE && cached_entry.flags & RACY == 0)
-            .map(|cached_entry| cached_entry.stat);
+        let old_stat = prior.filter(|prior| old != NONE && prior.flags & RACY == 0).map(|prior| prior.stat);
         ExaminedDir::Walk { same_at: index.filter(|_| old != NONE), entry, old, old_stat }
     }
 
     /// The directory's `stat` if it is unchanged. Objects are only ever added or removed, which changes their directory's
     /// times.
-    fn unchanged_stat(
-        &self,
-        dir: &Arc<DirNode>,
-        name: &[u8],
-        cached_entry: &CachedEntry<'_>,
-    ) -> Option<Stat> {
+    fn unchanged_stat(&self, dir: &Arc<DirNode>, name: &[u8], prior: &CachedEntry<'_>) -> Option<Stat> {
         let stat = rustix::fs::statat(&dir.fd, OsStr::from_bytes(name), AtFlags::SYMLINK_NOFOLLOW).ok()?;
         let stat_now = to_stat(&stat);
-        let flat = self.shared.old?.dir(cached_entry.aux).is_some_and(|cached| {
+        let flat = self.shared.old?.dir(prior.aux).is_some_and(|cached| {
             (0..cached.len()).all(|index| {
                 cached
                     .entry(index)
                     .is_some_and(|entry| entry.kind != CachedKind::Dir && entry.flags & DAMAGED == 0)
             })
         });
-        (flat && cached_entry.flags & RACY == 0 && stat_now == cached_entry.stat).then_some(stat_now)
+        (flat && prior.flags & RACY == 0 && stat_now == prior.stat).then_some(stat_now)
     }
 }
 
@@ -578,11 +552,11 @@ pub(super) fn skip_reason(kind: FileType) -> Option<SkipReason> {
 }
 
 /// The type of a cached entry that was skipped for its type.
-pub(super) fn special_type(cached_entry: &CachedEntry<'_>) -> Option<FileType> {
-    if cached_entry.kind != CachedKind::Skipped {
+pub(super) fn special_type(prior: &CachedEntry<'_>) -> Option<FileType> {
+    if prior.kind != CachedKind::Skipped {
         return None;
     }
-    match reason_from(cached_entry.aux)? {
+    match reason_from(prior.aux)? {
         SkipReason::Fifo => Some(FileType::Fifo),
         SkipReason::Socket => Some(FileType::Socket),
         _ => None,
