@@ -80,6 +80,8 @@ fn steps_are_found_by_the_task_and_the_trace_that_they_were_reported_with() {
 #[test]
 fn commands_of_reported_calls_are_listed_page_by_page() {
     let place = TestServer::new();
+    place.write("file", "1");
+    place.checkpoint("first");
     let mut events = Vec::new();
     for at in 0..5 {
         let id = format!("c{at}");
@@ -90,7 +92,7 @@ fn commands_of_reported_calls_are_listed_page_by_page() {
     }
     events.push(json!({ "session": "s", "kind": "tool-start", "id": "x", "call": "x", "tool": "sh", "input": { "command": "last" } }));
     let reply =
-        place.post("/ingest", &json!({ "workspace": "shop", "agent": "mine", "events": events })).with(200);
+        place.post("/ingest", &json!({ "workspace": place.workspace(), "agent": "mine", "events": events })).with(200);
     let path = format!("/workspaces/{}/commands", reply["workspace"].as_str().unwrap());
     let all = place.get(&path).with(200);
     let list = |page: &Value| -> Vec<String> {
@@ -114,7 +116,7 @@ fn commands_of_reported_calls_are_listed_page_by_page() {
     );
     assert_eq!(
         (&newest["start"], &newest["step"], &newest["duration_us"]),
-        (&json!(9), &json!(10), &json!(7))
+        (&json!(10), &json!(11), &json!(7))
     );
     let first = place.get(&format!("{path}?limit=4")).with(200);
     let cursor = first["next_cursor"].as_str().unwrap();
@@ -124,7 +126,7 @@ fn commands_of_reported_calls_are_listed_page_by_page() {
         list(&place.get(&format!("{path}?failed=true&session=s")).with(200)),
         ["run 3 ran 1", "run 1 ran 1"]
     );
-    assert_eq!(list(&place.get(&format!("{path}?at=%233")).with(200)), ["run 1 running null", "run 0 ran 0"]);
+    assert_eq!(list(&place.get(&format!("{path}?at=%234")).with(200)), ["run 1 running null", "run 0 ran 0"]);
     place.get(&format!("{path}?stat=ran")).with(400);
 }
 
