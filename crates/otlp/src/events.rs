@@ -138,6 +138,7 @@ fn step_kinds(role: SpanRole, failed: bool) -> (Option<StepKind>, StepKind) {
         SpanRole::Task if failed => (Some(StepKind::TaskStarted), StepKind::TaskFailed),
         SpanRole::Task => (Some(StepKind::TaskStarted), StepKind::TaskCompleted),
         SpanRole::Guard => (None, StepKind::Decision),
+        SpanRole::Message => (None, StepKind::Message),
         SpanRole::Agent | SpanRole::Plain => (Some(StepKind::AgentStep), StepKind::AgentStep),
     }
 }
@@ -149,10 +150,13 @@ fn base_event(seen: &SpanInContext<'_>, kind: StepKind, summary: String) -> Agen
         SpanRole::Tool => (reading.call.clone().or_else(|| Some(span.id.to_string())), Some(name(seen))),
         _ => (None, None),
     };
+    let sender = reading.message.as_ref().and_then(|message| message.sender.clone());
+    let sender = sender.filter(|sender| sender != seen.agent);
     AgentEvent {
         call,
         tool,
-        worker: seen.worker.clone(),
+        worker: sender.or_else(|| seen.worker.clone()),
+        message: reading.message.clone().map(Box::new),
         ..AgentEvent::new(seen.agent, seen.session, kind, summary)
     }
 }
@@ -203,6 +207,10 @@ fn ended_words(seen: &SpanInContext<'_>, trouble: Option<&ReportedError>) -> Str
             }),
         SpanRole::Tool => about(&name(seen), reading.output.as_ref()),
         SpanRole::Guard => about(&name(seen), reading.output.as_ref()),
+        SpanRole::Message => match &reading.message {
+            Some(message) => one_line(&message.summary()),
+            None => name(seen),
+        },
         SpanRole::Task => format!("{} done", name(seen)),
         SpanRole::Agent | SpanRole::Plain => format!("{} ended", name(seen)),
     }

@@ -39,6 +39,7 @@ mod single_flight;
 mod state;
 mod static_files;
 mod strict;
+mod timeline_messages;
 mod tls;
 mod watching;
 mod write_timeout;

@@ -131,6 +131,59 @@ fn commands_of_reported_calls_are_listed_page_by_page() {
 }
 
 #[test]
+fn messages_between_agents_are_steps_and_lines_between_lanes() {
+    let place = TestServer::new();
+    let message = |id: &str, worker: &str, message: Value| json!({ "session": "s", "kind": "message", "id": id, "worker": worker, "message": message });
+    let asked = json!({ "session": "s", "kind": "message", "id": "1", "message":
+        { "receiver": "tester", "performative": "ACHIEVE", "content": "run the tests", "id": "m1" } });
+    let events = json!([
+        asked,
+        message(
+            "2",
+            "tester",
+            json!({ "performative": "tell", "content": { "passed": 7 }, "answers": "m1" })
+        ),
+        message(
+            "3",
+            "tester",
+            json!({ "receiver": "reviewer", "performative": "SendMessage", "content": "look", "id": "m2" })
+        ),
+        message("4", "r-17", json!({ "receiver": "tester", "performative": "reply", "answers": "m2" })),
+        message("5", "tester", json!({ "receiver": "*", "performative": "broadcast" })),
+    ]);
+    let reply =
+        place.post("/ingest", &json!({ "workspace": "shop", "agent": "mine", "events": events })).with(200);
+    assert_eq!(reply["accepted"], 5, "{reply}");
+    let found = place.get("/steps?kind=message&order=oldest").with(200);
+    let summaries: Vec<&str> =
+        found["items"].as_array().unwrap().iter().map(|step| step["summary"].as_str().unwrap()).collect();
+    assert_eq!(summaries[0], "main → tester: achieve: run the tests");
+    assert_eq!(summaries[1], "tester → main: tell: {\"passed\":7}");
+    assert_eq!(summaries[2], "tester → reviewer: message/send: look");
+    let session = found["items"][0]["session"].as_str().unwrap();
+    let step = place.get(&format!("/sessions/{session}/steps/2")).with(200);
+    assert_eq!((&step["worker"], &step["message"]["answers"]), (&json!("tester"), &json!("m1")));
+    assert_eq!(step["message"]["content"], json!({ "passed": 7 }));
+    let marks = place.get(&format!("/sessions/{session}/marks")).with(200);
+    let lanes: Vec<&str> = marks["lanes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|lane| lane["worker"].as_str().unwrap_or("main"))
+        .collect();
+    assert_eq!(lanes, ["main", "tester", "r-17"]);
+    // A reviewer was asked whose id is known from its answer; what is told to all goes to no lane.
+    let expected = json!([
+        { "number": 1, "to": 1, "performative": "achieve" },
+        { "number": 2, "to": 0, "performative": "tell" },
+        { "number": 3, "to": 2, "performative": "message/send" },
+        { "number": 4, "to": 1, "performative": "reply" },
+    ]);
+    assert_eq!(marks["messages"], expected);
+    assert_eq!(place.get("/search?q=achieve").with(200)["items"][0]["number"], 1);
+}
+
+#[test]
 fn reported_messages_come_back_with_who_speaks_and_what_was_said() {
     let place = TestServer::new();
     let messages = json!([
