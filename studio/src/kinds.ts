@@ -21,6 +21,7 @@ const FAMILY_OF_KIND: Record<string, StepFamily> = {
   'task-assigned': 'task',
   'task-started': 'task',
   'task-completed': 'task',
+  message: 'task',
   reasoning: 'thought',
 };
 

@@ -154,6 +154,7 @@ pub fn read(agent: Agent, payload: &Value) -> Result<HookEvent, PayloadError> {
         output: whole.output().map(clip_long_texts),
         error,
         duration: fields.get("duration_ms").and_then(Value::as_f64).map(|ms| (ms * 1000.0) as u64),
+        message: None,
         context: tasks::payload_context(fields, tool.as_deref(), input.as_ref()),
         metadata: model_usage(fields),
         raw: whole.remaining_fields(),

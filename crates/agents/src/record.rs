@@ -33,6 +33,12 @@ pub fn redact_event(event: &mut AgentEvent) {
     {
         stepback_redact::redact_value(value);
     }
+    if let Some(message) = &mut event.message {
+        stepback_redact::redact_value(&mut message.content);
+        for name in [&mut message.sender, &mut message.receiver].into_iter().flatten() {
+            *name = stepback_redact::redact(name).into_owned();
+        }
+    }
     let StepContext { task, trace, span, parent_span } = &mut event.context;
     for id in [task, trace, span, parent_span].into_iter().flatten() {
         *id = stepback_redact::redact(id).into_owned();

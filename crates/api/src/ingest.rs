@@ -64,6 +64,8 @@ pub struct NewStep {
     /// Tokens and other named values.
     #[schema(value_type = Option<Object>)]
     pub metadata: Option<Value>,
+    /// The message from one agent to another; only of a step of kind `message`, which has one.
+    pub message: Option<NewMessage>,
     /// The model that the session uses now.
     pub model: Option<String>,
     /// The cost to add to the session, in dollars.
@@ -84,6 +86,25 @@ pub struct NewStep {
     /// The names of the tools and variables that the session has.
     #[schema(value_type = Option<Object>)]
     pub environment: Option<Value>,
+}
+
+/// A message from one agent to another.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewMessage {
+    /// The agent that sends it; the `worker` of the step, or the main agent, if none is given.
+    pub sender: Option<String>,
+    /// The agent that gets it; the main agent if none is given, `*` for all.
+    pub receiver: Option<String>,
+    /// The intention, by its name in KQML (`tell`, `ask-one`, `achieve`, `reply`, …) or in A2A (`message/send`, …).
+    pub performative: String,
+    /// What is said.
+    #[schema(value_type = Option<Object>)]
+    pub content: Option<Value>,
+    /// The id of the message.
+    pub id: Option<String>,
+    /// The id of the message that it answers.
+    pub answers: Option<String>,
 }
 
 /// An error, in one of the forms that agents report it.

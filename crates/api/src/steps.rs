@@ -115,6 +115,8 @@ pub struct StepDetailDocument {
     /// The error of the step; none if it did not fail.
     #[schema(value_type = Option<Object>)]
     pub error: Option<Value>,
+    /// The message from one agent to another, if the step is one.
+    pub message: Option<AgentMessageDocument>,
     /// Tokens, cost, trace ids and the like.
     #[schema(value_type = Option<Object>)]
     pub metadata: Option<Value>,
@@ -133,9 +135,29 @@ impl StepDetailDocument {
             input: fields.remove("input"),
             output: fields.remove("output"),
             error: fields.remove("error"),
+            message: fields.remove("message").and_then(|message| serde_json::from_value(message).ok()),
             metadata: fields.remove("metadata"),
         }
     }
+}
+
+/// A message from one agent to another.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
+pub struct AgentMessageDocument {
+    /// The agent that sends it; none for the main agent.
+    pub sender: Option<String>,
+    /// The agent that gets it; none for the main agent, `*` for all.
+    pub receiver: Option<String>,
+    /// The intention, by its name in KQML or A2A.
+    pub performative: String,
+    /// What is said.
+    #[schema(value_type = Option<Object>)]
+    pub content: Value,
+    /// The id of the message.
+    pub id: Option<String>,
+    /// The id of the message that it answers.
+    pub answers: Option<String>,
 }
 
 /// A step, and its position in the log.

@@ -153,6 +153,17 @@ pub struct TimelineForkDocument {
     pub to: u64,
 }
 
+/// A message between two agents, drawn from the lane of its step to that of its receiver.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
+pub struct TimelineMessageDocument {
+    /// The number of the step.
+    pub number: u64,
+    /// The index of the receiver's lane.
+    pub to: u64,
+    /// The intention.
+    pub performative: String,
+}
+
 /// All steps of a session as columns: the first entries of all columns belong to the first step, and so on.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct TimelineMarksDocument {
@@ -166,6 +177,8 @@ pub struct TimelineMarksDocument {
     pub branches: Vec<BranchLineDocument>,
     /// Where a checkpoint did not grow from the one before it.
     pub forks: Vec<TimelineForkDocument>,
+    /// Messages between agents whose receivers have lanes, oldest first; of many, the newest.
+    pub messages: Vec<TimelineMessageDocument>,
     /// The kinds that `kind` refers to, counted from 0.
     pub kinds: Vec<String>,
     /// The tools that `tool` refers to, counted from 1.

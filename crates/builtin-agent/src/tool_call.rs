@@ -13,8 +13,10 @@ use stepback_engine::EngineError;
 use stepback_engine::control::BreakSide;
 use stepback_engine::recorder::{RecordedStep, ScanPolicy, SessionUpdate};
 use stepback_model::event::{AgentEvent, ReportedError};
+use stepback_model::message::AgentMessage;
 use stepback_model::record::{StepContext, StepKind};
 
+use crate::NAME;
 use crate::conversation::Dialogue;
 use crate::journal::{StepExtras, StopRequest};
 use crate::options::{ExitReason, RunEvent, RunOptions, ToolPolicy};
@@ -212,6 +214,14 @@ impl Agent<'_, '_> {
         ] {
             self.record_task(call, &worker, task, (kind, &summary, status), None)?;
         }
+        let request = AgentMessage {
+            receiver: Some(worker.clone()),
+            performative: "achieve".into(),
+            content: json!(task),
+            id: Some(call.id.clone()),
+            ..AgentMessage::default()
+        };
+        self.record_agent_message(&call.id, request)?;
         let mut party = ChatHistory {
             dialogue: Dialogue::new(vec![json!({ "role": "user", "content": task })]),
             worker: Some(worker.clone()),
@@ -230,9 +240,26 @@ impl Agent<'_, '_> {
             true => (StepKind::TaskFailed, "failed"),
             false => (StepKind::TaskCompleted, "completed"),
         };
+        let answer = AgentMessage {
+            sender: Some(worker.clone()),
+            performative: if result.failed { "sorry" } else { "reply" }.into(),
+            content: json!(result.text),
+            answers: Some(call.id.clone()),
+            ..AgentMessage::default()
+        };
+        self.record_agent_message(&call.id, answer)?;
         let summary = format!("{name}: {}", result.text);
         self.record_task(call, &worker, task, (kind, &summary, status), Some(&result))?;
         halt.map_or(Ok(result), Err)
+    }
+
+    /// Records a message between the agent and a worker that is part of a task.
+    fn record_agent_message(&mut self, task: &str, message: AgentMessage) -> Result<(), EngineError> {
+        let summary = stepback_agents::payload::summary_line(&message.summary());
+        let context = StepContext { task: Some(task.to_owned()), ..StepContext::default() };
+        let event = AgentEvent::of_message(NAME, &self.journal.session, message);
+        self.journal.record(&AgentEvent { summary, context, ..event }, StepExtras::default())?;
+        Ok(())
     }
 
     fn record_task(

@@ -201,6 +201,17 @@ fn a_worker_has_tasks_and_steps_of_its_own() {
     let kinds: Vec<&str> = place.kinds(&outcome);
     let tasks: Vec<&&str> = kinds.iter().filter(|kind| kind.starts_with("task")).collect();
     assert_eq!(tasks, [&"task-created", &"task-assigned", &"task-started", &"task-completed"]);
+    let messages: Vec<&str> = (steps.iter())
+        .filter(|stored| stored.step.kind == StepKind::Message)
+        .map(|stored| stored.step.summary.as_str())
+        .collect();
+    assert_eq!(
+        messages,
+        ["main → tester call_1_1: achieve: test it", "tester call_1_1 → main: reply: all green"]
+    );
+    for stored in steps.iter().filter(|stored| stored.step.meta.worker.is_some()) {
+        assert_eq!(stored.step.meta.context.task.as_deref(), Some("call_1_1"), "{}", stored.step.summary);
+    }
     let of_worker = |kind: StepKind| {
         let found = steps.iter().find(|stored| {
             stored.step.kind == kind && stored.step.meta.worker.as_deref() == Some("tester call_1_1")

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::hash::{Hash, ObjectKind};
+use crate::message::AgentMessage;
 use crate::record::{StepContext, StepKind};
 use crate::time::Timestamp;
 
@@ -131,6 +132,9 @@ pub struct AgentEvent {
     /// How long it took, in microseconds.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub duration: Option<u64>,
+    /// The message from one agent to another, if the event is one.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub message: Option<Box<AgentMessage>>,
     /// The task, and the place in a distributed trace.
     #[serde(skip_serializing_if = "StepContext::is_empty", default)]
     pub context: StepContext,
@@ -177,9 +181,19 @@ impl AgentEvent {
             output: None,
             error: None,
             duration: None,
+            message: None,
             context: StepContext::default(),
             metadata: None,
             raw: None,
+        }
+    }
+
+    /// Creates the event of a message. Its step is one of the sender.
+    pub fn of_message(agent: &str, session: &str, message: AgentMessage) -> Self {
+        Self {
+            worker: message.sender.clone(),
+            message: Some(Box::new(message)),
+            ..Self::new(agent, session, StepKind::Message, "")
         }
     }
 

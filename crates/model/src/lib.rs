@@ -20,7 +20,7 @@
 //!
 //! What happens:
 //!
-//! - [`event`]: what an agent reported, in a form common to all agents.
+//! - [`event`], [`message`]: what an agent reported, in a form common to all agents, and what agents say to each other.
 //! - [`change`], [`plan`]: what happened to a path between two states, and what a rewind will do.
 //!
 //! What users write and read:
@@ -43,6 +43,7 @@ pub mod hex;
 pub mod ids;
 pub mod json;
 pub mod list;
+pub mod message;
 pub mod nearest;
 pub mod object;
 pub mod page_cursor;

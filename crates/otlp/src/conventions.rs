@@ -1,16 +1,18 @@
 //! Reads a span into one common form, whatever instrumentation wrote it.
 //!
 //! There is a module for each convention: [`genai`] (OpenTelemetry's own, in the revisions in use), [`openinference`]
-//! (Arize, Phoenix) and [`traceloop`] (OpenLLMetry). A convention takes the attributes it understands out of a span; what
+//! (Arize, Phoenix), [`traceloop`] (OpenLLMetry), and [`agent_message`] (messages between agents). A convention takes the attributes it understands out of a span; what
 //! is left is kept unchanged. A span can use several at once: OpenLLMetry writes GenAI attributes for model calls, and
 //! its own for everything around them.
 
+pub mod agent_message;
 pub mod genai;
 pub mod openinference;
 pub mod traceloop;
 
 use serde_json::{Map, Value};
 use stepback_llm_wire::semantics::TokenUsage;
+use stepback_model::message::AgentMessage;
 
 use crate::attributes::Attributes;
 use crate::messages::GenAiMessage;
@@ -29,6 +31,8 @@ pub enum SpanRole {
     Task,
     /// A check that allowed or refused something.
     Guard,
+    /// A message from one agent to another.
+    Message,
     /// Anything else inside the service.
     Plain,
 }
@@ -52,6 +56,8 @@ pub struct SpanReading {
     pub task: Option<String>,
     /// The id of the call.
     pub call: Option<String>,
+    /// The message from one agent to another.
+    pub message: Option<AgentMessage>,
     /// The input, if it is not messages.
     pub input: Option<Value>,
     /// The output, if it is not messages.
@@ -88,6 +94,7 @@ impl SpanReading {
             agent: None,
             task: None,
             call: None,
+            message: None,
             input: None,
             output: None,
             asked: Vec::new(),
@@ -110,6 +117,9 @@ pub fn read(span: &mut Span) -> SpanReading {
 }
 
 fn read_by_convention(span: &mut Span) -> SpanReading {
+    if let Some(reading) = agent_message::read(span) {
+        return reading;
+    }
     if let Some(reading) = openinference::read(span) {
         return reading;
     }

@@ -140,6 +140,7 @@ fn step_kinds(role: SpanRole, failed: bool) -> (Option<StepKind>, StepKind) {
         SpanRole::Task if failed => (Some(StepKind::TaskStarted), StepKind::TaskFailed),
         SpanRole::Task => (Some(StepKind::TaskStarted), StepKind::TaskCompleted),
         SpanRole::Guard => (None, StepKind::Decision),
+        SpanRole::Message => (None, StepKind::Message),
         SpanRole::Agent | SpanRole::Plain => (Some(StepKind::AgentStep), StepKind::AgentStep),
     }
 }
@@ -151,10 +152,13 @@ fn base_event(context: &SpanInContext<'_>, kind: StepKind, summary: String) -> A
         SpanRole::Tool => (reading.call.clone().or_else(|| Some(span.id.to_string())), Some(name(context))),
         _ => (None, None),
     };
+    let sender = reading.message.as_ref().and_then(|message| message.sender.clone());
+    let sender = sender.filter(|sender| sender != context.agent);
     AgentEvent {
         call,
         tool,
-        worker: context.worker.clone(),
+        worker: sender.or_else(|| context.worker.clone()),
+        message: reading.message.clone().map(Box::new),
         ..AgentEvent::new(context.agent, context.session, kind, summary)
     }
 }
@@ -205,6 +209,10 @@ fn ended_words(context: &SpanInContext<'_>, error: Option<&ReportedError>) -> St
             }),
         SpanRole::Tool => about(&name(context), reading.output.as_ref()),
         SpanRole::Guard => about(&name(context), reading.output.as_ref()),
+        SpanRole::Message => match &reading.message {
+            Some(message) => one_line(&message.summary()),
+            None => name(context),
+        },
         SpanRole::Task => format!("{} done", name(context)),
         SpanRole::Agent | SpanRole::Plain => format!("{} ended", name(context)),
     }

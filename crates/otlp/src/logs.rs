@@ -7,11 +7,12 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value, json};
 use stepback_model::event::{AgentEvent, ReportedError};
+use stepback_model::message::AgentMessage;
 use stepback_model::record::StepKind;
 use stepback_model::time::Timestamp;
 
 use crate::assemble::{AssembledRequest, Assembler, IsKnown, TelemetrySource, dedup_events};
-use crate::conventions::{self, genai};
+use crate::conventions::{self, agent_message, genai};
 use crate::events::{in_words, listed, plausible_time};
 use crate::message_events::{MessageSource, digest};
 use crate::summaries::one_line;
@@ -217,6 +218,10 @@ fn log_event(
         return None;
     }
     let failed = record.severity >= ERROR;
+    let mut message_of_agents = agent_message::take_message(&mut record.attributes);
+    if let Some(message) = message_of_agents.as_mut().filter(|message| message.content.is_null()) {
+        message.content = record.body.clone().unwrap_or_default();
+    }
     let text = match &record.body {
         Some(Value::String(text)) => text.clone(),
         Some(other) => other.to_string(),
@@ -241,14 +246,27 @@ fn log_event(
     }
     let raw = record.attributes.rest();
     let words = json!([record.at, record.observed, record.severity, identity, record.body, raw]).to_string();
-    let kind = if failed { StepKind::Error } else { StepKind::AgentStep };
+    let kind = match (&message_of_agents, failed) {
+        (Some(_), _) => StepKind::Message,
+        (None, true) => StepKind::Error,
+        (None, false) => StepKind::AgentStep,
+    };
+    let told = message_of_agents.as_ref().map(AgentMessage::summary);
+    let sender = message_of_agents.as_ref().and_then(|message| message.sender.clone());
     Some(AgentEvent {
+        worker: sender.filter(|sender| *sender != service.name),
+        message: message_of_agents.map(Box::new),
         at: Some(at),
         key: Some(format!("log {}", digest(&[&words]))),
         output: record.body,
         error,
         metadata: Some(Value::Object(identity)),
         raw: raw.map(|attributes| json!({ "attributes": attributes })),
-        ..AgentEvent::new(&service.name, session, kind, one_line(summary.unwrap_or_default()))
+        ..AgentEvent::new(
+            &service.name,
+            session,
+            kind,
+            one_line(told.as_deref().or(summary).unwrap_or_default()),
+        )
     })
 }

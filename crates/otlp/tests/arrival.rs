@@ -102,6 +102,44 @@ fn a_step_knows_its_trace_its_spans_and_the_task_that_a_span_stands_for() {
 }
 
 #[test]
+fn what_has_a_performative_is_a_message_between_agents() {
+    let attributes = json!({ "kqml.performative": "ASK_ONE", "kqml.sender": "planner", "kqml.receiver": "tester",
+        "kqml.content": "does it build?", "kqml.reply-with": "q1" });
+    let remote = json!({ "rpc.system": "jsonrpc", "rpc.method": "message/send", "a2a.agent.name": "shop" });
+    let other = json!({ "rpc.system": "grpc", "rpc.method": "Check" });
+    let spans = vec![
+        chat(1, json!({})),
+        span(2, Some(1), attributes),
+        span(3, Some(1), remote),
+        span(4, Some(1), other),
+    ];
+    let events = take(&mut assembler(), batch(spans));
+    let messages: Vec<&AgentEvent> = events.iter().filter(|event| event.kind == StepKind::Message).collect();
+    let mut summaries: Vec<&str> = messages.iter().map(|event| event.summary.as_str()).collect();
+    summaries.sort_unstable();
+    assert_eq!(summaries, ["main → shop: message/send", "planner → tester: ask-one: does it build?"]);
+    let asked = messages.iter().find(|event| event.worker.is_some()).unwrap();
+    assert_eq!(asked.worker.as_deref(), Some("planner"));
+    assert_eq!(asked.message.as_ref().unwrap().id.as_deref(), Some("q1"));
+    let record = json!({ "traceId": "07".repeat(16), "body": { "stringValue": "yes" }, "severityNumber": 9,
+        "attributes": [
+            { "key": "session.id", "value": { "stringValue": "s" } },
+            { "key": "agent.message.performative", "value": { "stringValue": "reply" } },
+            { "key": "agent.message.sender", "value": { "stringValue": "tester" } },
+            { "key": "agent.message.in_reply_to", "value": { "stringValue": "q1" } },
+        ] });
+    let text = json!({ "resourceLogs": [{ "scopeLogs": [{ "logRecords": [record] }] }] }).to_string();
+    let taken = assembler().logs(logs(Encoding::Json, text.as_bytes()).unwrap(), NOW, &|_, _| false);
+    let [(_, events)] = taken.services.as_slice() else { panic!("{:?}", taken.services) };
+    let message = events[0].message.as_ref().unwrap();
+    assert_eq!(
+        (events[0].kind, message.summary().as_str()),
+        (StepKind::Message, "tester → main: reply: yes")
+    );
+    assert_eq!(message.answers.as_deref(), Some("q1"));
+}
+
+#[test]
 fn every_span_is_kept_in_every_order_and_sent_twice() {
     for name in CAPTURES {
         let at_once = recorded(take(&mut assembler(), capture(name)));

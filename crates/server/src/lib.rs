@@ -41,6 +41,7 @@ mod state;
 mod static_files;
 mod store_endpoint;
 mod strict;
+mod timeline_messages;
 mod tls;
 mod watching;
 mod write_timeout;

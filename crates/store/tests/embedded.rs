@@ -153,6 +153,33 @@ fn a_store_from_before_contexts_is_read_and_gets_them_with_its_next_step() {
     assert_eq!((search(&StepQuery::default()), search(&of_task)), (2, 1));
 }
 
+/// Over many steps, a trace is found by an index, which the first query for one creates.
+#[test]
+fn a_trace_among_many_steps_is_found_by_an_index() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = EmbeddedStore::open(dir.path()).unwrap();
+    let sample = Sample::new(1);
+    let (workspace, session) = sample.begin(&store, b"/w");
+    let state = Hash::of(ObjectKind::State, b"");
+    let step = |at: u32| {
+        let trace = Some(format!("trace {}", at / 10));
+        let meta =
+            StepMeta { context: StepContext { trace, ..StepContext::default() }, ..StepMeta::default() };
+        append(Step { meta, ..sample.step(session.id, state) })
+    };
+    store.commit(None, &(0..20_001).map(step).collect::<Vec<_>>()).unwrap();
+    let query = StepQuery { trace: Some("trace 7".into()), ..StepQuery::default() };
+    for place in [None, Some(workspace.id)] {
+        let page = store.find(place, &query).unwrap();
+        let numbers: Vec<u64> = page.steps.iter().map(|placed| placed.stored.step.number).collect();
+        assert_eq!((page.total, numbers), (10, (71..=80).rev().collect()));
+    }
+    let plan = "EXPLAIN QUERY PLAN SELECT 1 FROM steps s WHERE 1 AND +s.workspace = ?1 AND s.trace = ?2 ORDER BY s.number";
+    let db = Connection::open(database(dir.path())).unwrap();
+    let used: String = db.query_row(plan, [1, 2], |row| row.get(3)).unwrap();
+    assert!(used.contains("steps_of_trace"), "{used}");
+}
+
 /// An older program goes on with a store of its format until something is written that it would not understand.
 #[test]
 fn an_older_format_is_raised_by_the_first_change_that_needs_it() {

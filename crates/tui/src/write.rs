@@ -52,6 +52,14 @@ pub fn step_rows(detail: &StepDetailDocument, changes: &[ChangedFileDocument]) -
         rows.add_heading("Changed");
         changes.iter().for_each(|change| rows.add_line("  ", &change_line(&change.change), RowStyle::Plain));
     }
+    if let Some(message) = &detail.message {
+        rows.add_heading("Message");
+        let name = |agent: &Option<String>| agent.clone().unwrap_or_else(|| "main".into());
+        let line =
+            format!("{} → {}: {}", name(&message.sender), name(&message.receiver), message.performative);
+        rows.add_text("  ", &line, RowStyle::Plain);
+        add_value(&mut rows, "  ", &message.content, RowStyle::Plain);
+    }
     for (part, title, mood) in [
         (&detail.error, "Error", RowStyle::Error),
         (&detail.input, "Input", RowStyle::Plain),

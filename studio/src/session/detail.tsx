@@ -82,6 +82,15 @@ export const StepDetailView = memo(function StepDetailView({
         )}
       </header>
       {step.error != null && <ValueSection name="Error" value={step.error} />}
+      {step.message && (
+        <section>
+          <h3>
+            {step.message.sender ?? 'main'} → {step.message.receiver ?? 'main'}: {step.message.performative}
+          </h3>
+          {step.message.answers && <p className="dim">answers {step.message.answers}</p>}
+          {step.message.content != null && <ValueSection name="Content" value={step.message.content} />}
+        </section>
+      )}
       <StepPayload step={step} />
       {timeline.has(index, CHECKPOINT) && step.parent && (
         <section>

@@ -57,6 +57,7 @@ export function paintTimeline(
   if (view.scale >= 3) paintBars(context, timeline, view, first, last, colours);
   else paintPixels(context, timeline, view, width, first, last, colours);
   paintForks(context, timeline, view, width, colours);
+  paintMessages(context, timeline, view, width, colours);
   paintBranchNames(context, timeline, view, width, colours);
 
   const x = (selected - view.start + 0.5) * view.scale;
@@ -241,6 +242,33 @@ function paintForks(context: CanvasRenderingContext2D, timeline: Timeline, view:
     context.stroke();
     context.beginPath();
     context.arc(a, start, 2.5, 0, 2 * Math.PI);
+    context.fill();
+  }
+}
+
+/** A message between agents: an arrow from the lane of its sender to that of its receiver. */
+function paintMessages(context: CanvasRenderingContext2D, timeline: Timeline, view: Viewport, width: number, colours: TimelineColours) {
+  const colour = colours.families[FAMILY_ORDER.indexOf('task')] ?? colours.accent;
+  context.strokeStyle = colour;
+  context.fillStyle = colour;
+  context.lineWidth = 1.5;
+  for (const message of timeline.messages) {
+    const i = timeline.indexOf(message.number);
+    const x = (i - view.start + 0.5) * view.scale;
+    if (x < 0 || x > width) continue;
+    const from = timeline.lane[i] ?? 0;
+    const direction = Math.sign(message.to - from);
+    const middle = LANE_HEIGHT / 2 + 3;
+    const start = laneTop(timeline, from) + middle;
+    const end = laneTop(timeline, message.to) + middle - direction * 8;
+    context.beginPath();
+    context.moveTo(x, start);
+    context.lineTo(x, end);
+    context.stroke();
+    context.beginPath();
+    context.moveTo(x - 4, end - direction * 6);
+    context.lineTo(x + 4, end - direction * 6);
+    context.lineTo(x, end);
     context.fill();
   }
 }

@@ -36,6 +36,8 @@ export class Timeline {
   /** Whether the lanes are on more than one branch. */
   readonly branched: boolean;
   readonly forks: { from: number; to: number }[];
+  /** Messages between agents: from the lane of the step to another one. */
+  readonly messages: TimelineMarks['messages'];
   readonly branches: TimelineMarks['branches'];
   readonly started: number;
   errors = 0;
@@ -59,6 +61,7 @@ export class Timeline {
     this.lanes = marks.lanes.map((lane) => ({ branch: lane.branch ?? null, worker: lane.worker ?? null, steps: lane.steps, errors: lane.errors }));
     this.branched = new Set(this.lanes.map((lane) => lane.branch)).size > 1;
     this.forks = marks.forks;
+    this.messages = marks.messages;
     this.branches = marks.branches;
     this.started = marks.summary.started_at ? Date.parse(marks.summary.started_at) * 1000 : 0;
     const reasoningKind = this.kinds.indexOf('reasoning');

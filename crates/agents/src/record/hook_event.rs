@@ -12,13 +12,27 @@ use stepback_store::port::StepQuery;
 
 use super::transcript_reader::TranscriptReader;
 use crate::agent::Agent;
-use crate::gemini;
 use crate::payload::{self, HookEvent, HookPoint};
 use crate::transcript::TranscriptLocation;
 use crate::workspace_paths::relative_call_paths;
+use crate::{gemini, messages};
 
 /// Records one hook event. `limit` is the length of the transcript at that time, in bytes.
 pub fn record_hook_event(
+    workspace: &Workspace,
+    lock: &RecordLock,
+    event: &HookEvent,
+    at: Timestamp,
+    limit: Option<u64>,
+) -> Result<RecordedStep, EngineError> {
+    let recorded = record_event_itself(workspace, lock, event, at, limit)?;
+    if let Some(message) = messages::message_event(event) {
+        workspace.record(lock, &ReportedEvent::new(message, at))?;
+    }
+    Ok(recorded)
+}
+
+fn record_event_itself(
     workspace: &Workspace,
     lock: &RecordLock,
     event: &HookEvent,

@@ -15,6 +15,7 @@ use super::hook_event::{record_compactions, report_hook_event};
 use super::transcript_reader::TranscriptReader;
 use crate::agent::Agent;
 use crate::inbox::{self, InboxNote};
+use crate::messages;
 use crate::model_call_inbox::{self, RecordedCall};
 use crate::payload;
 
@@ -158,6 +159,9 @@ fn report_note(
                 transcript.is_next &= note.gap.is_none();
             }
             reports.push((report, transcript));
+        }
+        if let Some(message) = messages::message_event(&event) {
+            reports.push((ReportedEvent::new(message, note.at), None));
         }
     }
     if note.gap.is_some() || !is_understood {

@@ -38,6 +38,12 @@ impl LaneLayout<'_> {
         let on_branch = self.indexes.get(self.lines.branch_of(stored));
         on_branch.and_then(|lanes| lanes.get(&stored.step.meta.worker)).copied().unwrap_or(0)
     }
+
+    /// Returns the index of the lane of a worker, or of the main agent, on the branch of a step; `None` if it has none there.
+    pub fn lane_of_worker(&self, beside: &StepRow, worker: Option<&str>) -> Option<usize> {
+        let on_branch = self.indexes.get(self.lines.branch_of(beside))?;
+        on_branch.get(&worker.map(str::to_owned)).copied()
+    }
 }
 
 /// A checkpoint that did not grow from the checkpoint before it: after a rewind, or on another branch.

@@ -113,9 +113,11 @@ impl<'a> PendingStep<'a> {
             .or(late)
             .map(|step| json!(step));
         let prompt = session.info.prompt.map(|prompt| json!(prompt));
+        let message = event.message.as_ref().map(|message| json!(message));
         let candidates = [
             ("input", &event.input),
             ("output", &event.output),
+            ("message", &message),
             ("error", &error),
             ("metadata", &event.metadata),
             ("raw", &event.raw),

@@ -52,7 +52,7 @@ impl TextCollector<'_> {
             texts.insert(TextField::Annotation, annotation_text(&stored.annotation));
             texts.insert(TextField::Path, self.changed_paths(stored).join("\n"));
         }
-        texts.insert(TextField::Input, flatten_json(detail.get("input")));
+        texts.insert(TextField::Input, flatten_json(detail.get("message").or_else(|| detail.get("input"))));
         let answer = match step.kind {
             StepKind::ModelEnd => detail.get("output").and_then(|output| parse_answer(output, None)),
             _ => None,

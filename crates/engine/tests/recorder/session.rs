@@ -71,21 +71,10 @@ impl TranscriptFile {
 pub fn event(session: &str, kind: StepKind, call: &str) -> AgentEvent {
     let is_call = matches!(kind, StepKind::ToolStart | StepKind::ToolEnd);
     AgentEvent {
-        agent: "test".into(),
-        session: session.into(),
-        kind,
-        at: None,
         key: (!call.is_empty()).then(|| call.to_string()),
         call: is_call.then(|| call.to_string()),
         tool: is_call.then(|| "Tool".to_string()),
-        worker: None,
-        summary: format!("{} {call}", kind.as_str()),
-        input: None,
-        output: None,
-        error: None,
-        duration: None,
-        metadata: None,
-        raw: None,
+        ..AgentEvent::new("test", session, kind, format!("{} {call}", kind.as_str()))
     }
 }
 

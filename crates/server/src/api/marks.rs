@@ -15,6 +15,7 @@ use stepback_store::port::StepQuery as Steps;
 use crate::extract::{Json, Path};
 use crate::problem::Problem;
 use crate::state::{self, AppState};
+use crate::timeline_messages::list_timeline_messages;
 
 /// The bits of `TimelineMarksDocument::flags`.
 const FAILED: u8 = 1;
@@ -49,6 +50,7 @@ pub async fn get(
                 summary: SessionSummaryDocument::from_summary(&cursor.summary(), kept as u64),
                 branches: BranchLineDocument::from_lines(&lines.branches),
                 forks: lines.find_forks(cursor.steps()).iter().map(TimelineForkDocument::from_fork).collect(),
+                messages: list_timeline_messages(&workspace, &session.agent, &layout, cursor.steps())?,
                 lanes: layout.lanes.iter().map(TimelineLaneDocument::from_lane).collect(),
                 ..TimelineMarksDocument::default()
             };

@@ -3,11 +3,12 @@
 use serde_json::Value;
 use stepback_agents::payload;
 use stepback_agents::record::redact_event;
-use stepback_api::ingest::{NewStep, NewStepError};
+use stepback_api::ingest::{NewMessage, NewStep, NewStepError};
 use stepback_engine::recorder::{EventSource, NewMessages, ReportedEvent, SessionMilestone, SessionUpdate};
 use stepback_model::clip;
 use stepback_model::event::AgentEvent;
-use stepback_model::record::StepContext;
+use stepback_model::message::{self, AgentMessage};
+use stepback_model::record::{StepContext, StepKind};
 use stepback_model::time::Timestamp;
 
 /// Longest name (of an agent, a session, a call, …), in bytes.
@@ -65,6 +66,16 @@ fn prepare_event(new: NewStep, index: usize, context: IngestContext<'_>) -> Resu
     if new.kind.is_own() {
         return Err(format!("steps of kind {} are reserved for stepback", new.kind.as_str()));
     }
+    let message = match (new.kind, new.message) {
+        (StepKind::Message, Some(message)) => {
+            Some(Box::new(prepare_message(message, new.worker.as_deref())?))
+        }
+        (StepKind::Message, None) => return Err("a step of kind message needs a message".into()),
+        (kind, Some(_)) => {
+            return Err(format!("a message belongs to a step of kind message, not {}", kind.as_str()));
+        }
+        (_, None) => None,
+    };
     let cost = match new.cost_usd.unwrap_or_default() {
         usd if (0.0..=1e9).contains(&usd) => (usd * 1e6).round() as u64,
         _ => return Err("cost_usd is not a valid amount".into()),
@@ -76,7 +87,8 @@ fn prepare_event(new: NewStep, index: usize, context: IngestContext<'_>) -> Resu
         key,
         call: new.call,
         tool: new.tool,
-        worker: new.worker,
+        worker: message.as_ref().and_then(|message| message.sender.clone()).or(new.worker),
+        message,
         input: new.input,
         output: new.output,
         error: new.error.and_then(NewStepError::into_reported_error),
@@ -99,6 +111,9 @@ fn prepare_event(new: NewStep, index: usize, context: IngestContext<'_>) -> Resu
         for text in [Some(&mut error.message), error.stack.as_mut(), error.cause.as_mut()] {
             left_out += text.map_or(0, |text| clip::text(text, MAX_TEXT_BYTES));
         }
+    }
+    if let Some(message) = &mut event.message {
+        left_out += clip::value(&mut message.content, MAX_TEXT_BYTES);
     }
     event.summary = payload::summary_line(&summary_line(&event));
     let mut update = SessionUpdate {
@@ -132,6 +147,28 @@ fn prepare_event(new: NewStep, index: usize, context: IngestContext<'_>) -> Resu
     Ok(PreparedEvent { report, clipped_bytes: left_out })
 }
 
+/// Checks the names in a message, and writes its performative as stepback does. A message without a sender is the worker's.
+fn prepare_message(new: NewMessage, worker: Option<&str>) -> Result<AgentMessage, String> {
+    let NewMessage { sender, receiver, performative, content, id, answers } = new;
+    for (what, name) in [
+        ("message's sender", sender.as_deref()),
+        ("message's receiver", receiver.as_deref()),
+        ("message's performative", Some(performative.trim())),
+        ("message's id", id.as_deref()),
+        ("message's answers", answers.as_deref()),
+    ] {
+        check_name(what, name)?;
+    }
+    Ok(AgentMessage {
+        sender: sender.or_else(|| worker.map(str::to_owned)),
+        receiver,
+        performative: message::performative(&performative),
+        content: content.unwrap_or_default(),
+        id,
+        answers,
+    })
+}
+
 fn check_name(what: &str, name: Option<&str>) -> Result<(), String> {
     match name {
         Some("") => Err(format!("its {what} is empty")),
@@ -146,6 +183,9 @@ fn check_name(what: &str, name: Option<&str>) -> Result<(), String> {
 fn summary_line(event: &AgentEvent) -> String {
     if !event.summary.trim().is_empty() {
         return event.summary.clone();
+    }
+    if let Some(message) = &event.message {
+        return message.summary();
     }
     let said = |value: &Option<Value>| value.as_ref().and_then(Value::as_str).map(str::to_owned);
     let text = event.error.as_ref().map(|error| error.message.clone());
@@ -196,6 +236,16 @@ mod tests {
             (json!({ "session": "s", "kind": "error", "tool": 1 }), "expected a string"),
             (json!({ "session": "s", "kind": "error", "at": "yesterday" }), "year"),
             (json!({ "session": "s", "kind": "error", "color": "red" }), "color"),
+            (json!({ "session": "s", "kind": "message" }), "needs a message"),
+            (json!({ "session": "s", "kind": "error", "message": { "performative": "tell" } }), "not error"),
+            (
+                json!({ "session": "s", "kind": "message", "message": { "performative": " " } }),
+                "performative is empty",
+            ),
+            (
+                json!({ "session": "s", "kind": "message", "message": { "performative": "tell", "to": "b" } }),
+                "to",
+            ),
             (json!({ "session": "s", "kind": "error", "cost_usd": -1 }), "cost_usd"),
             (json!({ "session": "s", "kind": "error", "duration_us": -1 }), "-1"),
             (json!({ "session": "x".repeat(2000), "kind": "error" }), "2000 bytes"),

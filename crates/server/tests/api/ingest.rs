@@ -80,6 +80,8 @@ fn steps_are_found_by_the_task_and_the_trace_that_they_were_reported_with() {
 #[test]
 fn commands_of_reported_calls_are_listed_page_by_page() {
     let place = TestServer::new();
+    place.write("file", "1");
+    place.checkpoint("first");
     let mut events = Vec::new();
     for at in 0..5 {
         let id = format!("c{at}");
@@ -89,8 +91,9 @@ fn commands_of_reported_calls_are_listed_page_by_page() {
         events.push(json!({ "session": "s", "kind": "tool-end", "id": id, "call": id, "tool": "sh", "output": output, "duration_us": 7 }));
     }
     events.push(json!({ "session": "s", "kind": "tool-start", "id": "x", "call": "x", "tool": "sh", "input": { "command": "last" } }));
-    let reply =
-        place.post("/ingest", &json!({ "workspace": "shop", "agent": "mine", "events": events })).with(200);
+    let reply = place
+        .post("/ingest", &json!({ "workspace": place.workspace(), "agent": "mine", "events": events }))
+        .with(200);
     let path = format!("/workspaces/{}/commands", reply["workspace"].as_str().unwrap());
     let all = place.get(&path).with(200);
     let list = |page: &Value| -> Vec<String> {
@@ -114,7 +117,7 @@ fn commands_of_reported_calls_are_listed_page_by_page() {
     );
     assert_eq!(
         (&newest["start"], &newest["step"], &newest["duration_us"]),
-        (&json!(9), &json!(10), &json!(7))
+        (&json!(10), &json!(11), &json!(7))
     );
     let first = place.get(&format!("{path}?limit=4")).with(200);
     let cursor = first["next_cursor"].as_str().unwrap();
@@ -124,8 +127,61 @@ fn commands_of_reported_calls_are_listed_page_by_page() {
         list(&place.get(&format!("{path}?failed=true&session=s")).with(200)),
         ["run 3 ran 1", "run 1 ran 1"]
     );
-    assert_eq!(list(&place.get(&format!("{path}?at=%233")).with(200)), ["run 1 running null", "run 0 ran 0"]);
+    assert_eq!(list(&place.get(&format!("{path}?at=%234")).with(200)), ["run 1 running null", "run 0 ran 0"]);
     place.get(&format!("{path}?stat=ran")).with(400);
+}
+
+#[test]
+fn messages_between_agents_are_steps_and_lines_between_lanes() {
+    let place = TestServer::new();
+    let message = |id: &str, worker: &str, message: Value| json!({ "session": "s", "kind": "message", "id": id, "worker": worker, "message": message });
+    let asked = json!({ "session": "s", "kind": "message", "id": "1", "message":
+        { "receiver": "tester", "performative": "ACHIEVE", "content": "run the tests", "id": "m1" } });
+    let events = json!([
+        asked,
+        message(
+            "2",
+            "tester",
+            json!({ "performative": "tell", "content": { "passed": 7 }, "answers": "m1" })
+        ),
+        message(
+            "3",
+            "tester",
+            json!({ "receiver": "reviewer", "performative": "SendMessage", "content": "look", "id": "m2" })
+        ),
+        message("4", "r-17", json!({ "receiver": "tester", "performative": "reply", "answers": "m2" })),
+        message("5", "tester", json!({ "receiver": "*", "performative": "broadcast" })),
+    ]);
+    let reply =
+        place.post("/ingest", &json!({ "workspace": "shop", "agent": "mine", "events": events })).with(200);
+    assert_eq!(reply["accepted"], 5, "{reply}");
+    let found = place.get("/steps?kind=message&order=oldest").with(200);
+    let summaries: Vec<&str> =
+        found["items"].as_array().unwrap().iter().map(|step| step["summary"].as_str().unwrap()).collect();
+    assert_eq!(summaries[0], "main → tester: achieve: run the tests");
+    assert_eq!(summaries[1], "tester → main: tell: {\"passed\":7}");
+    assert_eq!(summaries[2], "tester → reviewer: message/send: look");
+    let session = found["items"][0]["session"].as_str().unwrap();
+    let step = place.get(&format!("/sessions/{session}/steps/2")).with(200);
+    assert_eq!((&step["worker"], &step["message"]["answers"]), (&json!("tester"), &json!("m1")));
+    assert_eq!(step["message"]["content"], json!({ "passed": 7 }));
+    let marks = place.get(&format!("/sessions/{session}/marks")).with(200);
+    let lanes: Vec<&str> = marks["lanes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|lane| lane["worker"].as_str().unwrap_or("main"))
+        .collect();
+    assert_eq!(lanes, ["main", "tester", "r-17"]);
+    // A reviewer was asked whose id is known from its answer; what is told to all goes to no lane.
+    let expected = json!([
+        { "number": 1, "to": 1, "performative": "achieve" },
+        { "number": 2, "to": 0, "performative": "tell" },
+        { "number": 3, "to": 2, "performative": "message/send" },
+        { "number": 4, "to": 1, "performative": "reply" },
+    ]);
+    assert_eq!(marks["messages"], expected);
+    assert_eq!(place.get("/search?q=achieve").with(200)["items"][0]["number"], 1);
 }
 
 #[test]

@@ -14,7 +14,7 @@ use stepback_engine::recorder::{NewMessages, ReportedEvent, ScanPolicy};
 use stepback_model::env::FrozenEnv;
 use stepback_model::event::{AgentEvent, ReportedError};
 use stepback_model::ids::SessionId;
-use stepback_model::record::{Annotation, StepContext, StepKind, Trigger};
+use stepback_model::record::{Annotation, StepKind, Trigger};
 use stepback_model::time::Timestamp;
 use stepback_server::{AppState, HttpServer, ServerConfig, serve};
 use stepback_store::Store;
@@ -185,23 +185,13 @@ impl TestServer {
     ) -> ReportedEvent {
         let failed = failed && kind == StepKind::ToolEnd;
         let event = AgentEvent {
-            agent: "test".into(),
-            session: session.into(),
-            kind,
-            at: None,
             key: Some(call.into()),
             call: Some(call.into()),
             tool: Some("Edit".into()),
-            worker: None,
-            summary: format!("{} {call}", kind.as_str()),
             input: Some(serde_json::json!({ "call": call })),
-            output: None,
             error: failed
                 .then(|| ReportedError { message: "it went wrong".into(), ..ReportedError::default() }),
-            duration: None,
-            context: StepContext::default(),
-            metadata: None,
-            raw: None,
+            ..AgentEvent::new("test", session, kind, format!("{} {call}", kind.as_str()))
         };
         let at = stepback_model::env::Env::now(&*self.env);
         ReportedEvent { scan_policy: effect, ..ReportedEvent::new(event, at) }

@@ -136,7 +136,7 @@ fn show_step(workspace: &Workspace, stored: &StepRow) -> Result<(), CommandFailu
         output::print_line(format!("  took     {:.1} ms", micros as f64 / 1000.0));
     }
     let detail = workspace.load_detail(step)?.unwrap_or_default();
-    for name in ["input", "output", "error"] {
+    for name in ["message", "input", "output", "error"] {
         let Some(value) = detail.get(name) else { continue };
         let text = match value {
             Value::String(text) => text.clone(),

@@ -42,8 +42,8 @@ fn commands_have_their_ending_and_refused_ones_did_not_run() {
         { "type": "tool_result", "tool_use_id": "c4", "is_error": true,
           "content": "The user doesn't want to proceed with this tool use. The tool use was rejected." }] } })]);
     agent.event("UserPromptSubmit", json!({ "prompt": "not that", "prompt_id": "p9" }));
-    agent.pre("c5", "Bash", json!({ "command": "sleep 100" }));
-    agent.write("c6", "other", "no command");
+    agent.write("c5", "other", "no command");
+    agent.pre("c6", "Bash", json!({ "command": "sleep 100" }));
     let all = [
         ending("sleep 100", "running", None),
         ending("rm -rf /", "not-run", None),
@@ -83,7 +83,11 @@ fn commands_have_their_ending_and_refused_ones_did_not_run() {
 fn every_agents_commands_are_listed() {
     let world = Sandbox::new();
     world.write("file", "base\n");
-    let talk = |agent: &'static str, session: &str| Talk { agent, ..Talk::new(&world, session) };
+    let talk = |agent: &'static str, session: &str| {
+        let mut talk = Talk::new(&world, session);
+        talk.agent = agent;
+        talk
+    };
     let codex = talk("codex", "codex-1");
     let input = json!({ "command": "cargo test" });
     codex.pre("x1", "Bash", input.clone());
