@@ -54,10 +54,9 @@ impl DirectoryStorage {
 fn create_dir(path: &Path) -> io::Result<()> {
     faults::point()?;
     DirBuilder::new().recursive(true).mode(0o700).create(path)?;
-    match path.parent() {
+    if let Some(parent) = path.parent() {
         // Some file systems cannot sync a directory.
-        Some(parent) => drop(File::open(parent).and_then(|parent| parent.sync_all())),
-        None => {}
+        let _ = File::open(parent).and_then(|parent| parent.sync_all());
     }
     Ok(())
 }

@@ -92,7 +92,6 @@ impl EmbeddedStore {
     }
 
     /// The entries after `known`, oldest first.
-    #[expect(clippy::type_complexity, reason = "a list or a reason, used once")]
     fn walk_back_to(
         &self,
         known: ChainLink,
