@@ -143,7 +143,7 @@ impl<'a> CommandReader<'a> {
         let Some(detail) = self.workspace.load_detail(step)? else { return Ok((None, None)) };
         let start_id: Option<StepId> =
             detail.get("start").and_then(|id| serde_json::from_value(id.clone()).ok());
-        let own = detail.get("input").and_then(|input| extract_command(input));
+        let own = detail.get("input").and_then(extract_command);
         let start = start_id.map(|start| self.workspace.store().step(start)).transpose()?.flatten();
         let began = match &start {
             Some(start) => self.workspace.load_detail(&start.step)?.unwrap_or_default(),

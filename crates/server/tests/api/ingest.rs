@@ -91,8 +91,9 @@ fn commands_of_reported_calls_are_listed_page_by_page() {
         events.push(json!({ "session": "s", "kind": "tool-end", "id": id, "call": id, "tool": "sh", "output": output, "duration_us": 7 }));
     }
     events.push(json!({ "session": "s", "kind": "tool-start", "id": "x", "call": "x", "tool": "sh", "input": { "command": "last" } }));
-    let reply =
-        place.post("/ingest", &json!({ "workspace": place.workspace(), "agent": "mine", "events": events })).with(200);
+    let reply = place
+        .post("/ingest", &json!({ "workspace": place.workspace(), "agent": "mine", "events": events }))
+        .with(200);
     let path = format!("/workspaces/{}/commands", reply["workspace"].as_str().unwrap());
     let all = place.get(&path).with(200);
     let list = |page: &Value| -> Vec<String> {
