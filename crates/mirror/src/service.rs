@@ -178,13 +178,24 @@ impl MirrorService<'_> {
             if self.mirrors.is_none() && settings_read.elapsed() >= SETTINGS_INTERVAL {
                 settings_read = Instant::now();
                 match MirrorSettings::load(self.dir) {
-                    Ok(Some(now)) if now != *settings => return false,
+                    Ok(Some(now)) if now != *settings => return self.lacks_access_to_new(settings, &now),
                     Ok(None) => return true,
                     // A list that cannot be read now may be readable later.
                     Ok(Some(_)) | Err(_) => {}
                 }
             }
         }
+    }
+}
+
+impl MirrorService<'_> {
+    /// Whether a bucket was added that this process has no credentials for. It ends then: the process that added the bucket
+    /// has them, and starts another one.
+    fn lacks_access_to_new(&self, before: &MirrorSettings, now: &MirrorSettings) -> bool {
+        let is_new_bucket = |mirror: &ConfiguredMirror| {
+            mirror.address.starts_with("s3://") && !before.mirrors.contains(mirror)
+        };
+        self.access.bucket.is_none() && now.mirrors.iter().any(is_new_bucket)
     }
 }
 

@@ -6,10 +6,10 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use stepback_mirror::launch::{MirrorLauncher, WORD};
-use stepback_mirror::service::{MirrorService, ServiceEnd};
+use stepback_mirror::service::{self, MirrorService, ServiceEnd};
 use stepback_mirror::settings::MirrorSettings;
 use stepback_mirror::storage::StorageAccess;
 use stepback_mirror::storage::bucket::BucketAccess;
@@ -23,6 +23,8 @@ use crate::system;
 const VARIABLE: &str = "STEPBACK_NO_MIRROR";
 /// A process that syncs exits after this long without a commit.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
+/// How long `mirror add` waits for a process without credentials to end.
+const HAND_OVER_TIMEOUT: Duration = Duration::from_secs(2);
 /// How often a server checks whether it has mirrors, and whether another process syncs them.
 const SERVER_INTERVAL: Duration = Duration::from_millis(500);
 
@@ -31,12 +33,29 @@ pub fn observe_commits(store: EmbeddedStore, dir: &Path) -> EmbeddedStore {
     if context::path_variable(VARIABLE).is_some() {
         return store;
     }
-    let launcher = MirrorLauncher::new(dir.to_path_buf(), || {
+    let launcher = create_launcher(dir);
+    store.with_commit_observer(Box::new(move || launcher.wake()))
+}
+
+fn create_launcher(dir: &Path) -> MirrorLauncher {
+    MirrorLauncher::new(dir.to_path_buf(), || {
         let mut command = Command::new(std::env::current_exe().ok()?);
         command.env_clear().envs(client_environment());
         Some(command)
-    });
-    store.with_commit_observer(Box::new(move || launcher.wake()))
+    })
+}
+
+/// Starts a process that syncs with the credentials of this one. One that has none ends when it sees that a bucket was added;
+/// one that has some goes on.
+pub fn hand_over_credentials(dir: &Path) {
+    if context::path_variable(VARIABLE).is_some() {
+        return;
+    }
+    let started = Instant::now();
+    while service::is_running(dir) && started.elapsed() < HAND_OVER_TIMEOUT {
+        thread::sleep(Duration::from_millis(20));
+    }
+    create_launcher(dir).wake();
 }
 
 /// Returns how places other than directories are reached, according to the variables that AWS tools use.

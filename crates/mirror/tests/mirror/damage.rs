@@ -12,7 +12,7 @@ use stepback_faults::{Fault, arm, disarm, was_reached};
 use stepback_mirror::archive::{IDENTITY, MirrorArchive};
 use stepback_mirror::error::MirrorError;
 use stepback_mirror::restore::restore;
-use stepback_mirror::service::MirrorService;
+use stepback_mirror::service::{MirrorService, ServiceEnd};
 use stepback_mirror::settings::{ConfiguredMirror, MirrorSettings, MirrorState};
 use stepback_mirror::storage::StorageAccess;
 use stepback_mirror::storage::directory::DirectoryStorage;
@@ -317,6 +317,40 @@ fn an_unreachable_mirror_is_reported_and_catches_up() {
         stop.store(true, std::sync::atomic::Ordering::Relaxed);
     });
     assert_same(&store, &place.restore("copy").unwrap().1);
+}
+
+/// A process without credentials makes room for one that has them when a bucket is added.
+#[test]
+fn a_process_without_credentials_ends_when_a_bucket_is_added() {
+    let place = MirroredStore::new();
+    let store = place.store();
+    place.begin(&store, "/w");
+    place.sync(&store).unwrap();
+    let mirror = |address: String| ConfiguredMirror { address, added_at: place.env.now() };
+    let settings =
+        MirrorSettings { id: ID.into(), mirrors: vec![mirror(place.path("mirror").display().to_string())] };
+    settings.save(&place.path("store")).unwrap();
+    let stop = AtomicBool::new(false);
+    let service = MirrorService {
+        dir: &place.path("store"),
+        env: place.env.clone(),
+        stop: &stop,
+        idle: None,
+        mirrors: None,
+        access: StorageAccess::default(),
+        observer: None,
+    };
+    let state = || MirrorState::load(&place.path("store"), &settings.mirrors[0].address);
+    thread::scope(|scope| {
+        let running = scope.spawn(|| service.run().unwrap());
+        while state().synced_at.is_none() {
+            thread::sleep(Duration::from_millis(5));
+        }
+        let mut added = settings.clone();
+        added.mirrors.push(mirror("s3://bucket/x".into()));
+        added.save(&place.path("store")).unwrap();
+        assert_eq!(running.join().unwrap(), ServiceEnd::Finished);
+    });
 }
 
 /// A copy of a mirror is a mirror: it can be moved, and restored from anywhere.

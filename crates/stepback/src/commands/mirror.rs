@@ -20,7 +20,7 @@ use crate::args::Arguments;
 use crate::args::mirror::MirrorCommand;
 use crate::context::Context;
 use crate::failure::{CommandFailure, FailureKind};
-use crate::mirroring::storage_access;
+use crate::mirroring::{hand_over_credentials, storage_access};
 use crate::output::{self, Paint, Progress};
 use crate::store_location::StoreLocation;
 use crate::system;
@@ -137,6 +137,9 @@ impl<'a> MirrorableStore<'a> {
         settings.mirrors.push(ConfiguredMirror { address: name.clone(), added_at: self.env.now() });
         settings.save(&self.dir)?;
         settings::note_progress(&self.dir)?;
+        if matches!(address, MirrorAddress::Bucket { .. }) {
+            hand_over_credentials(&self.dir);
+        }
         if self.arguments.json {
             output::print_document(&json!({ "place": name, "report": report, "state": state }));
             return DONE;
