@@ -6,7 +6,8 @@
 //! size within one tick of the clock happen all the time.
 //!
 //! A failure prints the seed and everything that was done. `STEPBACK_MODEL_SEED=7` runs one case,
-//! `STEPBACK_MODEL_CASES=1000` more of them.
+//! `STEPBACK_MODEL_CASES=1000` more of them, and `STEPBACK_MODEL_FIRST=1001` begins with another seed, so that a long run can
+//! be divided.
 #![expect(clippy::unwrap_used, reason = "this is test code: a failure is a failed test")]
 
 use std::collections::BTreeSet;
@@ -38,8 +39,12 @@ fn a_workspace_is_always_what_a_naive_copy_says() {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let seeds: Vec<u64> = match number("STEPBACK_MODEL_SEED") {
         Some(seed) => vec![seed],
-        None => (1..=number("STEPBACK_MODEL_CASES").unwrap_or(CASES)).collect(),
+        None => {
+            let first = number("STEPBACK_MODEL_FIRST").unwrap_or(1);
+            (first..first + number("STEPBACK_MODEL_CASES").unwrap_or(CASES)).collect()
+        }
     };
+    println!("seeds {:?} to {:?}", seeds.first(), seeds.last());
     let mut done = Tally::default();
     for seed in seeds.iter().copied() {
         let mut log = Vec::new();

@@ -159,22 +159,15 @@ impl BusyWorkspace {
     fn report(&self, session: &str, kind: StepKind, key: &str, effect: ScanPolicy) -> ReportedEvent {
         let failed = kind == StepKind::ToolEnd && key.ends_with('3');
         let event = AgentEvent {
-            agent: "test".into(),
-            session: session.into(),
-            kind,
-            at: None,
             key: Some(key.into()),
             call: Some(key.into()),
             tool: Some("Edit".into()),
-            worker: None,
-            summary: format!("{} {key}", kind.as_str()),
             input: Some(json!({ "call": key, "text": "x".repeat(key.len() * 40) })),
             output: (kind == StepKind::ToolEnd).then(|| json!([key, { "deep": [1, 2, { "x": null }] }])),
             error: failed
                 .then(|| ReportedError { message: "it went wrong".into(), ..ReportedError::default() }),
             duration: Some(1234),
-            metadata: None,
-            raw: None,
+            ..AgentEvent::new("test", session, kind, format!("{} {key}", kind.as_str()))
         };
         let at = self.home.env.now();
         ReportedEvent { scan_policy: effect, ..ReportedEvent::new(event, at) }
