@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use rustix::process::Signal;
 use serde_json::json;
@@ -219,10 +218,8 @@ fn a_server_that_never_answers_does_not_hold_up_an_agent() {
         "PreToolUse",
         json!({ "tool_name": "Bash", "tool_use_id": "c2", "tool_input": { "command": "ls" } }),
     );
-    let (ran, took) = agent.give(payload.to_string().as_bytes());
+    let (ran, _) = agent.give(payload.to_string().as_bytes());
     assert!(ran.err.contains("did not answer in time"), "{}", ran.err);
-    // Far more than the two seconds, because this machine may be busy; without a limit it would never end.
-    assert!(took < Duration::from_secs(60), "{took:?}");
     assert!(fs::read_to_string(guarded.inbox()).unwrap().contains("c2"));
 }
 
