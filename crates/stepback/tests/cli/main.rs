@@ -20,6 +20,8 @@ mod hooks_control;
 mod hooks_crowd;
 mod hooks_input;
 mod hooks_kept;
+mod hooks_merge;
+mod hooks_ranges;
 mod hooks_secrets;
 mod hooks_session;
 mod hostile;
