@@ -2,6 +2,7 @@
 
 mod experiment;
 mod items;
+mod recovery;
 mod show;
 mod verify;
 mod versions;
@@ -52,7 +53,7 @@ pub fn run_part_command(context: &Context, command: &BoardPartCommand) -> Comman
         BoardPartCommand::Verify(command) => verify::verify(context, command),
         BoardPartCommand::Note(command) => items::note(context, command),
         BoardPartCommand::Experiment(command) => experiment::experiment(context, command),
-        BoardPartCommand::Recover(arguments) => show::recover(context, arguments),
+        BoardPartCommand::Recover(arguments) => recovery::recover(context, arguments),
     }
 }
 

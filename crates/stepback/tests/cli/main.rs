@@ -42,6 +42,7 @@ mod proxy_replay;
 mod proxy_secrets;
 mod proxy_trouble;
 mod pseudo_terminal;
+mod recovery;
 mod replays;
 mod reported;
 mod reporting;
