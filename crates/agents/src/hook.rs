@@ -39,6 +39,17 @@ const LAST_SCAN_FILE: &str = "looked";
 pub type WithEngine<'a> =
     &'a dyn Fn(&mut dyn FnMut(&Engine) -> Result<(), EngineError>) -> Result<(), EngineError>;
 
+/// When the user is told how to take back what the agent changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum UndoHints {
+    /// Never.
+    Off,
+    /// When the agent has finished a prompt that changed something.
+    PerPrompt,
+    /// After each call that changed something as well.
+    PerChange,
+}
+
 /// The context of one hook process.
 pub struct Hook<'a> {
     /// The agent that started the hook.
@@ -65,8 +76,10 @@ pub struct Hook<'a> {
     pub max_turns_between_scans: Option<u64>,
     /// Whether files are scanned before and after calls that can change something.
     pub scan_around_calls: bool,
-    /// Whether to tell the user how to take back what a prompt led to.
-    pub show_undo_hint: bool,
+    /// When to tell the user how to take back what the agent changed.
+    pub undo_hints: UndoHints,
+    /// Whether the list of changes is cleared when the agent has committed to git.
+    pub clear_changes_on_commit: bool,
     /// Whether a proxy records this agent's model calls, with more detail than the agent's events have.
     pub has_proxy: bool,
     /// What calls may do, if this is a rerun.
@@ -258,8 +271,17 @@ impl Hook<'_> {
             true => self.apply_controls(workspace, &event, &recorded)?,
             false => repeated,
         };
-        if self.show_undo_hint && event.point == HookPoint::Done {
-            answer.note = record::describe_undo(workspace, &recorded)?;
+        if self.clear_changes_on_commit && recorded.is_checkpoint {
+            workspace.clear_changes_after_commit(recorded.id)?;
+        }
+        match (self.undo_hints, event.point) {
+            (UndoHints::PerPrompt | UndoHints::PerChange, HookPoint::Done) => {
+                answer.note = record::describe_undo(workspace, &recorded)?;
+            }
+            (UndoHints::PerChange, HookPoint::After) if recorded.is_checkpoint => {
+                answer.note = record::describe_undo_of_call(workspace, &recorded, &event.event)?;
+            }
+            _ => {}
         }
         Ok(answer)
     }

@@ -10,9 +10,9 @@
 //! Live:
 //!
 //! - [`hook`]: from an agent's event to its answer. Start here, at [`hook::Hook::handle`].
-//! - [`payload`], [`tools`], [`tasks`], [`messages`], `workspace_paths` and `gemini`: a hook's input as our types; which
-//!   tools only read, and which paths a call names; the task it is about; what agents say to each other; what Gemini
-//!   CLI's hooks do not report.
+//! - [`payload`], [`tools`], [`tasks`], [`messages`], `workspace_paths`, [`outside_paths`] and `gemini`: a hook's input as
+//!   our types; which tools only read, and which paths a call names, in the workspace and outside; the task it is about;
+//!   what agents say to each other; what Gemini CLI's hooks do not report.
 //! - [`inbox`], [`model_call_sink`], [`model_call_inbox`], [`record`]: what need not be recorded at once, model calls
 //!   that a proxy forwards, and passing both to the engine's recorder.
 //! - [`breakpoints`], `context_size`, [`answer`]: stopping a call, how many tokens the context has, and a hook's answer
@@ -52,6 +52,7 @@ pub mod install;
 pub mod messages;
 pub mod model_call_inbox;
 pub mod model_call_sink;
+pub mod outside_paths;
 pub mod payload;
 pub mod policy;
 pub mod record;

@@ -21,7 +21,7 @@ pub use self::decision::{
     MESSAGE_PREFIX, record_decision, record_log_point, record_message, record_refusal,
     record_repeated_decision, record_stop,
 };
-pub use self::hook_event::{describe_undo, record_hook_event};
+pub use self::hook_event::{describe_undo, describe_undo_of_call, record_hook_event};
 pub use self::import::{RecordedImport, record_import};
 pub use self::inbox::{record_inbox, record_inbox_if_free, record_inbox_locked, record_notes};
 pub use crate::workspace_paths::relative_call_paths;

@@ -25,6 +25,16 @@ pub fn relative_call_paths(workspace: &Workspace, event: &HookEvent) -> Vec<Stri
         .collect()
 }
 
+/// Whether a path that a call names, as written, leads out of the workspace. A relative one is taken from the root.
+pub fn is_outside(workspace: &Workspace, path: &Path) -> bool {
+    let root = &workspace.root;
+    if path.starts_with("~") {
+        return true;
+    }
+    let whole = normalize_path(&root.join(path));
+    !whole.starts_with(root) && resolve_through_links(&whole, root).is_none()
+}
+
 /// Returns the path inside the workspace of one that leads there through a link, such as another name of the workspace itself.
 fn resolve_through_links(path: &Path, root: &Path) -> Option<PathBuf> {
     let dir = path.ancestors().skip(1).find_map(|dir| Some((dir, dir.canonicalize().ok()?)));

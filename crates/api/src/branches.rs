@@ -34,7 +34,7 @@ pub struct BranchDocument {
     pub tip: Option<StepDocument>,
     /// Whether it is the current branch of the workspace.
     pub present: bool,
-    /// `active`, or the status of the rerun that creates it: `pending`, `running`, `completed`, `diverged` (something was
+    /// `active`, `merged` (its newest step was merged into another branch), or the status of the rerun that creates it: `pending`, `running`, `completed`, `diverged` (something was
     /// changed, and it ended at the first difference from the recording), `failed`.
     pub status: String,
     /// Where it forked from another branch; none for the first branch, and for a rerun that has no branch yet.

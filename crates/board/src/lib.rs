@@ -10,7 +10,8 @@
 //! - `verify`, `finding`, `process`: running a check, comparing what it found, and its command as a bounded process.
 //! - `experiment`, `merge`: a branch for an experiment, and what was learned there.
 //! - `history`: confidence over time.
-//! - `commands`, `command_ending`, `command_history`, `recover`: the shell commands of sessions, and the page to continue from.
+//! - `commands`, `command_ending`, `command_history`, `recover`, `recovery_steps`: the shell commands of sessions, the page
+//!   to continue from, and what brings a session back.
 //! - `error`: what can go wrong.
 
 mod command_ending;
@@ -24,6 +25,7 @@ mod merge;
 mod moment;
 mod process;
 mod recover;
+mod recovery_steps;
 mod session;
 mod verify;
 
@@ -35,5 +37,6 @@ pub use history::{ConfidenceHistory, HypothesisHistory, confidence_history};
 pub use merge::merge_board;
 pub use moment::resolve_moment;
 pub use recover::{RecoveryPage, build_recovery_page};
+pub use recovery_steps::{RecoveryStep, plan_recovery_steps};
 pub use session::choose_session;
 pub use verify::{CheckReport, pending_checks, run_check};

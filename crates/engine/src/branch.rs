@@ -39,6 +39,17 @@ pub enum BranchError {
     /// The workspace is on this branch already.
     #[error("{0} is already the current branch")]
     AlreadyCurrent(String),
+    /// A branch cannot be merged into itself.
+    #[error("{0} is the current branch; switch to the branch to merge into first")]
+    MergeIntoItself(String),
+    /// Two branches have no checkpoint in common.
+    #[error("branch {name} and {current} have no step in common, so it is not known what changed on it")]
+    Unrelated {
+        /// The branch to merge.
+        name: String,
+        /// The present branch.
+        current: String,
+    },
     /// The checkpoints that say who made the changes are gone.
     #[error("the authors of changes since branch {0} and the current branch diverged are not known any more")]
     UnknownAuthors(String),
@@ -230,7 +241,7 @@ impl Workspace {
         Ok(operation)
     }
 
-    fn require_branch_tip(&self, name: &str) -> Result<StepRow, EngineError> {
+    pub(crate) fn require_branch_tip(&self, name: &str) -> Result<StepRow, EngineError> {
         self.branch_tip(name)?.ok_or_else(|| {
             let names = self.branch_names().unwrap_or_default();
             BranchError::NotFound { name: name.to_owned(), known: names }.into()

@@ -2,6 +2,9 @@
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
+use std::fs::{self, File};
+use std::io::{Read, Seek, SeekFrom};
+use std::path::Path;
 
 use serde_json::Value;
 use stepback_model::change::PathChange;
@@ -11,7 +14,7 @@ use stepback_model::ids::{SessionId, StepId};
 use stepback_model::path::RelPath;
 use stepback_model::record::StepRow;
 use stepback_model::record::{Operation, OperationAction, SessionInfo, Step};
-use stepback_model::state::WorkspaceState;
+use stepback_model::state::{GitState, RepositorySummary, WorkspaceState};
 use stepback_model::time::Timestamp;
 use stepback_store::Mutation;
 
@@ -211,11 +214,51 @@ impl Workspace {
         Ok(operation)
     }
 
+    /// Clears the list if the checkpoint `step` found a new commit in the workspace's own repository. Returns whether it did.
+    pub fn clear_changes_after_commit(&self, step: StepId) -> Result<bool, EngineError> {
+        let Some(stored) = self.store().step(step)? else { return Ok(false) };
+        let Some(before) = stored.step.parent.map(|parent| self.store().step(parent)).transpose()?.flatten()
+        else {
+            return Ok(false);
+        };
+        let head = |stored: &StepRow| -> Result<Option<RepositorySummary>, EngineError> {
+            let Some(hash) = self.load_state(stored)?.git else { return Ok(None) };
+            let git = GitState::load(&StoreSource(self.store()), hash)?;
+            Ok(git.get(b".git").map(|repository| repository.summary.clone()))
+        };
+        let (before, after) = (head(&before)?, head(&stored)?);
+        let is_moved = before
+            .zip(after)
+            .is_some_and(|(before, after)| before.branch == after.branch && before.commit != after.commit);
+        if !is_moved || !last_git_action(&self.root).is_some_and(|action| action.starts_with("commit")) {
+            return Ok(false);
+        }
+        self.clear_changes()?;
+        Ok(true)
+    }
+
     /// Loads the detail record of a step: its input, output and other facts.
     pub fn load_detail(&self, step: &Step) -> Result<Option<Value>, EngineError> {
         let Some(hash) = step.meta.detail else { return Ok(None) };
         Ok(Some(stepback_model::json::load(self.store(), hash)?))
     }
+}
+
+/// Returns what last moved HEAD, as git's log of HEAD says: `commit: message`, `reset: moving to …`.
+fn last_git_action(root: &Path) -> Option<String> {
+    /// Longer lines are cut; the action is at the beginning of the message.
+    const TAIL: u64 = 64 << 10;
+    let path = root.join(".git/logs/HEAD");
+    // Opening anything else could block.
+    fs::symlink_metadata(&path).ok().filter(fs::Metadata::is_file)?;
+    let mut file = File::open(path).ok()?;
+    let length = file.metadata().ok()?.len();
+    file.seek(SeekFrom::Start(length.saturating_sub(TAIL))).ok()?;
+    let mut bytes = Vec::new();
+    file.take(TAIL).read_to_end(&mut bytes).ok()?;
+    let text = String::from_utf8_lossy(&bytes);
+    let (_, message) = text.lines().next_back()?.split_once('\t')?;
+    Some(message.to_owned())
 }
 
 /// Returns the calls that were running when a step was made, from its detail record.

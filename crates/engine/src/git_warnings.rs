@@ -11,6 +11,15 @@ use stepback_worktree::git_index::{GitIndex, TrackedState};
 use crate::error::EngineError;
 use crate::workspace::{StoreSource, Workspace};
 
+/// How many files have changes that are not committed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct UncommittedCount {
+    /// The files that certainly have.
+    pub certain: usize,
+    /// Whether there may be more, because the content of some could not be read.
+    pub is_lower_bound: bool,
+}
+
 impl Workspace {
     /// Returns a warning for each repository whose HEAD or operation in progress differs between the present and the target.
     pub fn git_head_warnings(
@@ -55,21 +64,27 @@ impl Workspace {
     }
 
     /// Returns how many of the files that a plan changes have changes that are not committed to git.
-    pub fn count_uncommitted(&self, plan: &RewindPlan) -> usize {
-        let Some(index) = GitIndex::read(&self.root) else { return 0 };
-        let differs = |change: &&PlannedChange| {
+    pub fn count_uncommitted(&self, plan: &RewindPlan) -> UncommittedCount {
+        let mut count = UncommittedCount::default();
+        let Some(index) = GitIndex::read(&self.root) else { return count };
+        let mut differs = |change: &&PlannedChange| {
             let now = change.now.as_ref().filter(|node| matches!(node, TreeNode::File { .. }));
             let file = std::fs::symlink_metadata(self.root.join(OsStr::from_bytes(change.path.as_bytes())));
             let (Some(now), Ok(file)) = (now, file) else { return false };
             match index.compare(change.path.as_bytes(), &file) {
                 None | Some(TrackedState::Same) => false,
                 Some(TrackedState::Changed) => true,
-                Some(TrackedState::Unclear(oid)) => {
-                    self.read_node(now).is_ok_and(|bytes| stepback_store::git_blob_id(&bytes) != oid)
-                }
+                Some(TrackedState::Unclear(oid)) => match self.read_node(now) {
+                    Ok(bytes) => stepback_store::git_blob_id(&bytes) != oid,
+                    Err(_) => {
+                        count.is_lower_bound = true;
+                        false
+                    }
+                },
             }
         };
-        plan.changes.iter().filter(differs).count()
+        let certain = plan.changes.iter().filter(|change| differs(change)).count();
+        UncommittedCount { certain, ..count }
     }
 }
 

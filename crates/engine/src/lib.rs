@@ -40,12 +40,12 @@
 //!
 //! Going back and forth:
 //!
-//! - [`resolve`], [`branch`], [`branch_graph`]: from a point to a step; branches; which steps are on which line,
-//!   and the lanes of a timeline.
+//! - [`resolve`], [`branch`], [`branch_graph`], `branch_merge`: from a point to a step; branches; which steps are on
+//!   which line, and the lanes of a timeline; merging.
 //! - [`diff`], [`changes`], [`hunks`], `unified`: what differs, the numbered list of changes with their authors, and
 //!   parts of one.
 //! - [`rewind`], `rewind_scope`, `take_back`, `restore_plan`, `revert`, [`merge`], [`kept`], `databases`,
-//!   `git_restore`, `git_warnings`, [`path_filter`]: planning: whose changes go back, how, and what stays.
+//!   `git_restore`, [`git_warnings`], [`path_filter`]: planning: whose changes go back, how, and what stays.
 //! - `journal`, `git_lock`, [`tree_edit`]: applying a plan, closing it, rolling it back, recovering it.
 //! - [`undo`], `agent_permissions`: undo and redo, and what an agent may do by itself.
 //!
@@ -67,6 +67,7 @@ pub mod authorship;
 pub mod board;
 pub mod branch;
 pub mod branch_graph;
+mod branch_merge;
 mod calls;
 pub mod changes;
 pub mod checkpoint;
@@ -78,7 +79,7 @@ pub mod engine;
 pub mod error;
 mod git_lock;
 mod git_restore;
-mod git_warnings;
+pub mod git_warnings;
 pub mod hunks;
 mod journal;
 pub mod kept;

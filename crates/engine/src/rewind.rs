@@ -44,6 +44,12 @@ pub struct RewindRequest {
     pub last: Option<usize>,
     /// All changes of agents, or of `session`; with `everything`, of any author.
     pub all: bool,
+    /// With `target` and `all`: only changes up to the step of this number.
+    #[serde(default)]
+    pub until: Option<u64>,
+    /// Instead of going back: apply what changed on this branch.
+    #[serde(default)]
+    pub merge: Option<String>,
     /// Whether git directories go back too.
     pub git: bool,
     /// Restore the whole workspace, not only what agents changed.
@@ -161,6 +167,9 @@ impl Workspace {
     }
 
     fn plan_rewind(&self, request: &RewindRequest) -> Result<PreparedRewind, EngineError> {
+        if let Some(branch) = &request.merge {
+            return self.prepare_merge(branch);
+        }
         let by_change = !request.changes.is_empty() || request.last.is_some() || request.all;
         if by_change {
             return self.prepare_take_back(request);

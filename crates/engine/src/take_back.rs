@@ -152,8 +152,12 @@ impl Workspace {
             Some(_) => 0,
             None => self.session.info.cleared.unwrap_or(0),
         };
-        let mut candidates: Vec<&NumberedChange> =
-            (listed.iter()).filter(|numbered| numbered.is_open(cleared)).collect();
+        let is_in_range = |numbered: &&NumberedChange| match request.until {
+            Some(until) => numbered.step.is_some_and(|(_, number)| number <= until),
+            None => true,
+        };
+        let open = listed.iter().filter(|numbered| numbered.is_open(cleared));
+        let mut candidates: Vec<&NumberedChange> = open.filter(is_in_range).collect();
         if let (Some(last), false) = (request.last, request.all) {
             let own_indexes: Vec<usize> = (candidates.iter().enumerate())
                 .filter(|(_, numbered)| author_scope.includes(numbered))
@@ -316,7 +320,7 @@ impl Workspace {
         self.store_detail(&value).map(Some)
     }
 
-    fn store_detail(&self, value: &Value) -> Result<Hash, EngineError> {
+    pub(crate) fn store_detail(&self, value: &Value) -> Result<Hash, EngineError> {
         let batch = self.store().begin()?;
         let hash = stepback_model::json::store(&*batch, value, None)?;
         self.store().commit(Some(batch.finish()?), &[])?;

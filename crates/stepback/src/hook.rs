@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use stepback_agents::hook::{Hook, MAX_PAYLOAD_BYTES};
+use stepback_agents::hook::{Hook, MAX_PAYLOAD_BYTES, UndoHints};
 use stepback_agents::policy::{self, Policy};
 use stepback_agents::{Agent, install};
 use stepback_engine::{Engine, EngineError};
@@ -100,7 +100,12 @@ fn run_hook(agent: Agent, strict: bool, place: &StoreLocation) -> ExitCode {
         max_minutes_between_scans: settings.get_positive("checkpoint.minutes"),
         max_turns_between_scans: settings.get_positive("checkpoint.iterations"),
         scan_around_calls: settings.get("checkpoint.calls") != 0,
-        show_undo_hint: settings.get("notes") != 0,
+        undo_hints: match settings.get("notes") {
+            0 => UndoHints::Off,
+            2 => UndoHints::PerChange,
+            _ => UndoHints::PerPrompt,
+        },
+        clear_changes_on_commit: settings.get("changes.clear-on-commit") != 0,
         policy: policy.as_ref(),
         find_launch_command: &|| find_launch_command(agent),
         has_proxy: std::env::var_os(stepback_agents::model_call_inbox::VARIABLE).is_some(),

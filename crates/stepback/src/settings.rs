@@ -22,7 +22,7 @@ pub struct SettingSpec {
 }
 
 /// All settings.
-pub const SETTINGS: [SettingSpec; 7] = [
+pub const SETTINGS: [SettingSpec; 8] = [
     SettingSpec {
         key: "checkpoint.calls",
         default: 1,
@@ -51,7 +51,12 @@ pub const SETTINGS: [SettingSpec; 7] = [
     SettingSpec {
         key: "notes",
         default: 1,
-        description: "print in the agent's output how to undo the changes of a prompt; 0 turns this off",
+        description: "print in the agent's output how to undo the changes of a prompt; 2 also prints it after each change, 0 turns this off",
+    },
+    SettingSpec {
+        key: "changes.clear-on-commit",
+        default: 0,
+        description: "start a new list of changes when an agent has committed to git; 1 turns this on",
     },
     SettingSpec {
         key: "watcher",

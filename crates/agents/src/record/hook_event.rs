@@ -127,6 +127,27 @@ fn read_claude_tasks(hook_event: &HookEvent) -> Option<Value> {
     Some(tasks)
 }
 
+/// Returns a note on how to go back to before a call that changed something; `None` if its start is not recorded.
+pub fn describe_undo_of_call(
+    workspace: &Workspace,
+    recorded: &RecordedStep,
+    event: &AgentEvent,
+) -> Result<Option<String>, EngineError> {
+    let query = StepQuery {
+        session: Some(recorded.session),
+        kinds: vec![StepKind::ToolStart],
+        call: event.call.clone(),
+        before: Some(recorded.number),
+        limit: Some(1),
+        ..StepQuery::default()
+    };
+    let start = workspace.store().steps(workspace.record.id, &query)?.pop();
+    Ok(start.map(|start| {
+        let number = start.step.number;
+        format!("checkpoint saved: stepback rewind '#{number}' goes back to before this call")
+    }))
+}
+
 /// Returns a note on how to take back what the current prompt led to; `None` if it changed nothing.
 pub fn describe_undo(workspace: &Workspace, recorded: &RecordedStep) -> Result<Option<String>, EngineError> {
     let Some(session) = workspace.store().session(recorded.session)? else { return Ok(None) };

@@ -17,6 +17,13 @@ impl BranchDocument {
         let line = |name: &str| lines.iter().find(|line| line.name == name).cloned();
         let of = |branch: &BranchInfo| Self::from_branch(branch, line(&branch.name), rerun(&branch.name));
         let mut items: Vec<_> = branches.iter().map(of).collect();
+        let merged = workspace.merged_branches()?;
+        for (branch, item) in branches.iter().zip(&mut items) {
+            // What was done on it since is not merged yet.
+            if !branch.present && merged.get(&branch.name) == Some(&branch.tip.step.id) {
+                "merged".clone_into(&mut item.status);
+            }
+        }
         // A finished rerun without a branch is one whose branch was deleted, and is not listed.
         let is_there = |rerun: &&Rerun| branches.iter().any(|branch| branch.name == rerun.branch);
         let coming = reruns.iter().filter(|rerun| !is_there(rerun) && !rerun.has_result());

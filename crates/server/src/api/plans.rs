@@ -39,6 +39,8 @@ pub async fn plan_rewind(
             changes: new.changes,
             last: new.last,
             all: new.all,
+            until: None,
+            merge: None,
             git: new.git,
             everything: new.everything,
             session: session.map(|session| session.id),

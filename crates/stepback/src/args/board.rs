@@ -180,6 +180,14 @@ pub struct RecoverArgs {
     /// Show the board at this point
     #[arg(long, value_name = "POINT")]
     pub at: Option<String>,
+    /// List what brings the session back: code, environment, command, and what is done by hand
+    #[arg(long)]
+    pub steps: bool,
+    /// Apply these steps of --steps, in this order
+    #[arg(long, value_name = "STEP", num_args = 1..)]
+    pub apply: Vec<usize>,
+    #[command(flatten)]
+    pub agree: super::ConfirmArgs,
     #[command(flatten)]
     pub board: BoardSelector,
 }
@@ -201,4 +209,6 @@ For an agent whose context was compacted, or an agent that takes over: what to d
 
 Examples:
   stepback board recover
-  stepback board recover --budget 800";
+  stepback board recover --budget 800
+  stepback board recover --steps             what can be applied
+  stepback board recover --apply 1 2";

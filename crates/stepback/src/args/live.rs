@@ -204,6 +204,16 @@ pub enum BranchCommand {
         /// Its name
         name: String,
     },
+    /// Merge what changed on a branch into the current one; conflicts are listed and left alone
+    #[command(
+        after_help = "Files are merged three ways from where the branches diverged. A file that both changed in ways that do not fit together stays as it is here. The conclusions of an experiment on the branch are merged into the reasoning board.\n\nExamples:\n  stepback branch merge try-redis --dry-run\n  stepback branch merge \"alternative approach\""
+    )]
+    Merge {
+        /// Its name
+        name: String,
+        #[command(flatten)]
+        agree: super::ConfirmArgs,
+    },
     /// Compare two branches: files, conversation, steps
     #[command(after_help = "Examples:\n  stepback branch compare main try-redis")]
     Compare {

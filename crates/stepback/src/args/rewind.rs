@@ -8,7 +8,7 @@ use super::ConfirmArgs;
 #[derive(Debug, Args)]
 pub struct RewindArgs {
     /// The point to rewind to
-    #[arg(required_unless_present_any = ["changes", "last", "all", "plan"])]
+    #[arg(required_unless_present_any = ["changes", "last", "all", "between", "plan"])]
     pub point: Option<String>,
     /// Only matching paths (can be repeated); a directory includes its contents
     #[arg(long = "path", value_name = "GLOB")]
@@ -22,6 +22,9 @@ pub struct RewindArgs {
     /// Take back all changes of agents (after the point, if one is given), merging later edits; with --everything, of all authors
     #[arg(long)]
     pub all: bool,
+    /// Take back what agents changed after point A and up to point B, merging later edits
+    #[arg(long, value_names = ["A", "B"], num_args = 2, conflicts_with_all = ["point", "changes", "last", "all", "git", "conversation", "both", "reasoning", "plan"])]
+    pub between: Vec<String>,
     /// Take back only this hunk of the one change (can be repeated)
     #[arg(long = "hunk", value_name = "N", requires = "changes")]
     pub hunks: Vec<usize>,

@@ -2,6 +2,7 @@
 
 mod experiment;
 mod items;
+mod recovery;
 mod show;
 mod verify;
 mod versions;
@@ -14,6 +15,7 @@ use stepback_model::record::Session;
 use stepback_reasoning::{BoardMutation, ReasoningBoard};
 
 pub use self::experiment::{find_board_session, print_moved_board, rewind_board};
+pub use self::versions::merge_experiment;
 
 use super::{CommandResult, DONE};
 use crate::args::board::{BoardArgs, BoardCommand, BoardPartCommand, BoardSelector};
@@ -51,7 +53,7 @@ pub fn run_part_command(context: &Context, command: &BoardPartCommand) -> Comman
         BoardPartCommand::Verify(command) => verify::verify(context, command),
         BoardPartCommand::Note(command) => items::note(context, command),
         BoardPartCommand::Experiment(command) => experiment::experiment(context, command),
-        BoardPartCommand::Recover(arguments) => show::recover(context, arguments),
+        BoardPartCommand::Recover(arguments) => recovery::recover(context, arguments),
     }
 }
 

@@ -8,6 +8,7 @@ use stepback_api::branches::BranchDocument;
 use stepback_engine::branch::quote_branch_name;
 use stepback_engine::moves::{MoveAction, MoveKind, MoveRequest};
 use stepback_engine::reruns::{Rerun, RerunStatus};
+use stepback_engine::rewind::RewindRequest;
 use stepback_engine::workspace::describe_checkpoint;
 use stepback_engine::{EngineError, Workspace};
 use stepback_history::compare::{Conversations, TipComparison, compare_tips};
@@ -71,6 +72,7 @@ pub fn run(context: &Context, command: &BranchCommand) -> CommandResult {
             workspace.delete_branch(name)?;
             print_result(context, name, &format!("Deleted branch {name}; its steps are kept."))
         }
+        BranchCommand::Merge { name, agree } => merge(context, &workspace, name, agree),
         BranchCommand::Compare { a, b } => {
             let b = match b {
                 Some(name) => name.clone(),
@@ -85,6 +87,20 @@ pub fn run(context: &Context, command: &BranchCommand) -> CommandResult {
 fn switch_request(name: &str, begin_at: Option<StepId>, agree: &ConfirmArgs) -> MoveRequest {
     let action = MoveAction::Switch { branch: name.to_owned(), begin_at };
     MoveRequest { force: agree.force, ..MoveRequest::from_user(action) }
+}
+
+/// Merges the files of a branch, and then what an experiment on it concluded.
+fn merge(context: &Context, workspace: &Workspace, name: &str, agree: &ConfirmArgs) -> CommandResult {
+    let request = RewindRequest { merge: Some(name.to_owned()), ..RewindRequest::default() };
+    let request =
+        MoveRequest { force: agree.force, ..MoveRequest::from_user(MoveAction::Rewind(Box::new(request))) };
+    let planned = workspace.plan_move(&request)?;
+    let merged = match planned.files.as_ref().filter(|files| files.plan.is_empty()) {
+        Some(prepared) => rewind::report_nothing_to_do(context, prepared, agree.dry_run)?,
+        None => moves::confirm_and_apply(context, workspace, planned, agree)?,
+    };
+    let board = super::board::merge_experiment(context, workspace, name, agree.dry_run)?;
+    Ok(if merged == ExitCode::SUCCESS { board } else { merged })
 }
 
 fn print_result(context: &Context, name: &str, line: &str) -> CommandResult {
@@ -224,6 +240,7 @@ fn list(context: &Context, workspace: &Workspace) -> CommandResult {
         output::print_document(&json!({ "items": items }));
         return DONE;
     }
+    let documents = BranchDocument::list(workspace)?;
     let branches = workspace.branches()?;
     let reruns = workspace.reruns()?;
     let rerun = |name: &str| reruns.iter().find(|rerun| rerun.branch == name);
@@ -234,12 +251,18 @@ fn list(context: &Context, workspace: &Workspace) -> CommandResult {
     let now = context.now();
     for branch in &branches {
         let mark = if branch.present { "@" } else { " " };
+        let document = documents.iter().find(|document| document.name == branch.name);
+        let from = document.and_then(|document| document.from.as_ref());
+        let from = from.map_or(String::new(), |from| format!("  from {} at #{}", from.branch, from.number));
+        let is_merged = document.is_some_and(|document| document.status == "merged");
         output::print_line(format!(
-            "{} {:<20} {:>8}  {}",
+            "{} {:<20} {:>8}  {}{}{}",
             paint.good(mark),
             paint.strong(&branch.name),
             describe_checkpoint(&branch.tip),
-            paint.dim(branch.tip.step.at.ago(now))
+            paint.dim(branch.tip.step.at.ago(now)),
+            paint.dim(from),
+            paint.note(if is_merged { "  (merged)" } else { "" })
         ));
         if let Some(rerun) = rerun(&branch.name) {
             output::print_line(format!("    {}", paint.dim(describe_rerun(rerun))));

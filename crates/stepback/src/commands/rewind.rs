@@ -3,12 +3,15 @@
 use std::process::ExitCode;
 
 use serde_json::{Value, json};
+use stepback_engine::git_warnings::UncommittedCount;
 use stepback_engine::kept::{Audience, format_path_list};
 use stepback_engine::moves::{MoveAction, MoveKind, MoveRequest};
 use stepback_engine::rewind::{PreparedRewind, RewindReport, RewindRequest};
 use stepback_engine::{EngineError, Workspace};
+use stepback_model::escape::safe;
+use stepback_model::ids::SessionId;
 use stepback_model::plan::{PlannedChange, RewindPlan, SkippedPath};
-use stepback_model::record::StepRow;
+use stepback_model::record::{Session, StepRow};
 use stepback_model::state::WorkspaceState;
 
 use super::conversation::{self, ContinuedConversation};
@@ -20,6 +23,8 @@ use crate::output::{self, Paint};
 
 /// The most lines of a plan that are printed.
 const MAX_PLAN_LINES: usize = 40;
+/// The most paths outside of the workspace that are named.
+const MAX_OUTSIDE_PATHS: usize = 8;
 /// The most kept changes that are printed.
 const MAX_KEPT_LINES: usize = 8;
 
@@ -30,24 +35,8 @@ pub fn rewind(context: &Context, arguments: &RewindArgs) -> CommandResult {
         return moves::apply_shown_plan(context, &workspace, id, &arguments.agree);
     }
     let session = arguments.session.as_ref().map(|text| workspace.find_session(text)).transpose()?;
-    let target = arguments
-        .point
-        .as_ref()
-        .map(|point| context.resolve_in_session(&workspace, point, session.as_ref()))
-        .transpose()?;
-    let request = RewindRequest {
-        target,
-        paths: arguments.paths.iter().map(|path| context.to_workspace_path(&workspace, path)).collect(),
-        changes: arguments.changes.clone(),
-        last: arguments.last,
-        all: arguments.all,
-        git: arguments.git,
-        everything: arguments.everything,
-        session: session.as_ref().map(|session| session.id),
-        hunks: arguments.hunks.clone(),
-        audience: Audience::User,
-        conversation: arguments.both,
-    };
+    let request = read_request(context, &workspace, arguments, session.as_ref())?;
+    let until = request.until;
     if arguments.resume.is_some() && !arguments.conversation && !arguments.both {
         return Err(CommandFailure::new(FailureKind::Usage, "--resume continues a conversation")
             .with_hint("add --conversation, or --both for files and conversation"));
@@ -59,7 +48,10 @@ pub fn rewind(context: &Context, arguments: &RewindArgs) -> CommandResult {
     if let (true, Some(spoken)) = (arguments.conversation, &spoken) {
         return rewind_conversation(context, &workspace, spoken, arguments);
     }
-    let target = request.target.clone();
+    let since = request.target.as_ref().filter(|_| request.changes.is_empty());
+    let (since, own_session) = (since.map(|since| since.step.number), request.session);
+    // A range has no point at which the conversation could continue.
+    let target = request.target.clone().filter(|_| until.is_none());
     let board = match &target {
         Some(target) if arguments.reasoning || arguments.with_board && has_board(&workspace, target)? => {
             Some(board::find_board_session(context, &workspace, target)?)
@@ -83,6 +75,9 @@ pub fn rewind(context: &Context, arguments: &RewindArgs) -> CommandResult {
         }
         if !context.json {
             prepared.warnings.extend(uncommitted_warning(&workspace, &prepared.plan));
+        }
+        if let Some(since) = since {
+            prepared.warnings.extend(outside_warning(&workspace, since, until, own_session)?);
         }
     }
     // Checked before anything is written: a conversation that cannot continue must not leave half a rewind.
@@ -110,6 +105,48 @@ pub fn rewind(context: &Context, arguments: &RewindArgs) -> CommandResult {
             Ok(code)
         }
     }
+}
+
+/// Reads what is to be rewound from the arguments.
+fn read_request(
+    context: &Context,
+    workspace: &Workspace,
+    arguments: &RewindArgs,
+    session: Option<&Session>,
+) -> Result<RewindRequest, CommandFailure> {
+    let target = arguments
+        .point
+        .as_ref()
+        .map(|point| context.resolve_in_session(workspace, point, session))
+        .transpose()?;
+    let (target, until) = match arguments.between.as_slice() {
+        [from, to] => {
+            let resolve = |point| context.resolve_in_session(workspace, point, session);
+            let (from, to) = (resolve(from)?, resolve(to)?);
+            if to.step.number < from.step.number {
+                let (from, to) = (from.step.number, to.step.number);
+                return Err(CommandFailure::new(FailureKind::Usage, format!("#{to} is before #{from}"))
+                    .with_hint("write the earlier point first"));
+            }
+            (Some(from), Some(to.step.number))
+        }
+        _ => (target, None),
+    };
+    Ok(RewindRequest {
+        target,
+        until,
+        merge: None,
+        paths: arguments.paths.iter().map(|path| context.to_workspace_path(workspace, path)).collect(),
+        changes: arguments.changes.clone(),
+        last: arguments.last,
+        all: arguments.all || until.is_some(),
+        git: arguments.git,
+        everything: arguments.everything,
+        session: session.map(|session| session.id),
+        hunks: arguments.hunks.clone(),
+        audience: Audience::User,
+        conversation: arguments.both,
+    })
 }
 
 /// Whether a reasoning board is recorded at a step.
@@ -195,12 +232,35 @@ pub fn report_nothing_to_do(context: &Context, prepared: &PreparedRewind, dry_ru
 /// Says how many of the files that will change have changes that are not committed to git. They are saved first, but the
 /// user should know.
 fn uncommitted_warning(workspace: &Workspace, plan: &RewindPlan) -> Option<String> {
-    let count = workspace.count_uncommitted(plan) as u64;
+    let UncommittedCount { certain, is_lower_bound } = workspace.count_uncommitted(plan);
+    let count = certain as u64;
     let have = if count == 1 { "has" } else { "have" };
-    let shown = output::grouped(count);
-    (count > 0).then(|| {
+    let shown = match is_lower_bound {
+        true => format!("at least {}", output::grouped(count)),
+        false => output::grouped(count),
+    };
+    (count > 0 || is_lower_bound).then(|| {
         format!("{shown} of these files {have} changes that git does not have; they are saved first")
     })
+}
+
+/// Names files outside of the workspace that agents' calls named since, because a rewind does not reach them.
+fn outside_warning(
+    workspace: &Workspace,
+    after: u64,
+    until: Option<u64>,
+    session: Option<SessionId>,
+) -> Result<Option<String>, CommandFailure> {
+    let named = stepback_agents::outside_paths::outside_paths(workspace, after, until, session)?;
+    if named.is_empty() {
+        return Ok(None);
+    }
+    let mut listed: Vec<String> = named.iter().take(MAX_OUTSIDE_PATHS).map(|path| safe(path)).collect();
+    if let Some(more @ 1..) = named.len().checked_sub(MAX_OUTSIDE_PATHS) {
+        listed.push(format!("{more} more"));
+    }
+    let listed = listed.join(", ");
+    Ok(Some(format!("calls since named paths outside of the workspace, which stay as they are: {listed}")))
 }
 
 /// Prints a plan: as data on stdout if the plan is the result, as narration before it is carried out.

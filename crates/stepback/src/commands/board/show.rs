@@ -1,4 +1,4 @@
-//! Commands that only read a board: `stepback board show`, `commands`, `metrics` and `recover`.
+//! Commands that only read a board: `stepback board show`, `commands` and `metrics`.
 
 use serde_json::json;
 use stepback_engine::Workspace;
@@ -6,7 +6,7 @@ use stepback_engine::board::BoardMoment;
 use stepback_model::record::Session;
 
 use super::{resolve_board_moment, with_board};
-use crate::args::board::{BoardSelector, BoardShowArgs, RecoverArgs};
+use crate::args::board::{BoardSelector, BoardShowArgs};
 use crate::commands::{CommandResult, DONE};
 use crate::context::Context;
 use crate::output::{self, Paint};
@@ -100,25 +100,6 @@ pub fn metrics(context: &Context, board: &BoardSelector) -> CommandResult {
         output::print_line(format!("{} gaps, {} filled", m.gaps, m.gaps_filled));
         output::print_line(format!("{} checks run, {} passed", m.verifications_run, m.verifications_passed));
         output::print_line(format!("{} experiments ended, {} notes", m.experiments_ended, m.notes));
-        DONE
-    })
-}
-
-/// Runs `stepback board recover`.
-pub fn recover(context: &Context, arguments: &RecoverArgs) -> CommandResult {
-    with_board(context, &arguments.board, |workspace, session| {
-        let moment = resolve_board_moment(context, workspace, arguments.at.as_deref())?;
-        let recovery = stepback_board::build_recovery_page(
-            workspace,
-            session,
-            &moment,
-            arguments.budget,
-            context.now(),
-        )?;
-        match context.json {
-            true => output::print_document(&json!(recovery)),
-            false => output::write_raw(recovery.page.as_bytes()),
-        }
         DONE
     })
 }
