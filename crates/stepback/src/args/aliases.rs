@@ -266,7 +266,7 @@ mod tests {
         expect("rewind --iteration=5", "rewind iteration:5");
         expect("rewind label -s 4f2a", "rewind label --session 4f2a");
         expect("rewind 1", "rewind 1");
-        expect("rewind --path all", "rewind --path all");
+        expect("rewind --path all x", "rewind --path all x");
         expect("breakpoint remove bp-12", "breakpoint remove 12");
         expect("breakpoint enable bp_3", "breakpoint enable 3");
         expect("breakpoint add tool bp-1", "breakpoint add tool bp-1");
