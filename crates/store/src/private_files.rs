@@ -145,7 +145,7 @@ mod tests {
         names.sort();
         assert_eq!(names, [store.clone(), store.join("log.sqlite"), store.join("packs/1.pack")]);
         assert!(found.is_directory_exposed && found.is_complete && found.foreign.is_empty());
-        assert_eq!(survey(&store, user + 1).unwrap().foreign.len(), 9);
+        assert_eq!(survey(&store, user + 1).unwrap().foreign.len(), 8);
 
         tighten(&found.exposed).unwrap();
         assert!(survey(&store, user).unwrap().exposed.is_empty());
