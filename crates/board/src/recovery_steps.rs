@@ -6,7 +6,7 @@ use stepback_engine::{EngineError, Workspace, diff};
 use stepback_model::record::{Session, StepRow};
 use stepback_model::state::{GitState, WorkspaceState};
 
-use crate::commands::list_commands;
+use crate::command_history::list_commands;
 
 /// The most paths that a step lists.
 const MAX_LISTED_PATHS: usize = 50;
@@ -72,7 +72,7 @@ pub fn plan_recovery_steps(
         steps.push(RecoveryStep::RestoreEnvironment { names });
     }
     let commands = list_commands(workspace, session, until, MAX_SEARCHED_COMMANDS)?;
-    if let Some(ran) = commands.iter().find(|ran| ran.failed).or(commands.first()) {
+    if let Some(ran) = commands.iter().find(|ran| ran.is_failure()).or(commands.first()) {
         let (command, directory, step) = (ran.command.clone(), ran.directory.clone(), ran.step);
         steps.push(RecoveryStep::ReplayCommand { command, directory, step });
     }
