@@ -92,13 +92,7 @@ pub fn run(arguments: Arguments) -> CommandResult {
         Command::Studio(wanted) => studio::studio(&open_or_create("")?, wanted),
         Command::Rerun(wanted) => rerun::rerun(&open_existing("")?.without_starting_watcher(), wanted),
         Command::Agent(agent) => agent::agent(&open_or_create("files scanned")?, agent),
-        Command::Hook { agent, .. } => {
-            // Only reached if the fast path in `hook` could not read the arguments.
-            Err(CommandFailure::new(
-                FailureKind::Usage,
-                format!("cannot run the hook of {agent} with these arguments"),
-            ))
-        }
+        Command::Hook { agent, .. } => refuse_hook_arguments(agent),
         Command::Sessions(wanted) => sessions::list(&open_existing("")?, wanted),
         Command::Export(wanted) => share::export(&open_existing("objects written")?, wanted),
         Command::Import(wanted) => {
@@ -154,6 +148,12 @@ pub fn run(arguments: Arguments) -> CommandResult {
         Command::Man => reference::man(),
         Command::Points => reference::points(),
     }
+}
+
+/// Only reached if the fast path in `hook` could not read the arguments.
+fn refuse_hook_arguments(agent: &str) -> CommandResult {
+    let text = format!("cannot run the hook of {agent} with these arguments");
+    Err(CommandFailure::new(FailureKind::Usage, text))
 }
 
 fn run_checkpoint(arguments: &Arguments, command: &CheckpointCommand) -> CommandResult {
