@@ -85,7 +85,7 @@ pub fn run(arguments: Arguments) -> CommandResult {
         Command::Restore { point, into, git } => {
             inspect::restore(&open_existing("files written")?, point, into, *git)
         }
-        Command::Init(init) => agents::init(&arguments.working_directory()?, arguments.json, init),
+        Command::Init(init) => agents::init(&arguments, init),
         Command::Run(wanted) => run::run(&arguments, wanted),
         Command::Proxy(wanted) => proxy::proxy(&open_or_create("")?, wanted),
         Command::Serve(wanted) => serve::serve(&open_or_create("")?, wanted),

@@ -93,9 +93,10 @@ fn describe_guard(address: &RemoteAddress, local: &Path) -> StoreProtection {
     let config = ClientConfig { patience: Some(GUARD_TIMEOUT), ..client_config(address, local) };
     let weak = |is_problem, hint| Some(ProtectionWeakness { is_problem, hint });
     let (text, weakness) = match RemoteStore::connect(&config).map(|store| store.role()) {
-        Ok(AccessRole::Append) => {
-            (format!("guarded by the server at {address}: you can add to the store and read it"), None)
-        }
+        Ok(AccessRole::Append) => (
+            format!("guarded by the server at {address}: this user can append to the store and read it"),
+            None,
+        ),
         Ok(AccessRole::Full) => (
             format!("behind the server at {address}, with a token that may do everything"),
             weak(

@@ -40,6 +40,9 @@ pub struct InitArgs {
     /// Also add the MCP server (stepback mcp) to the agent's settings, so that it can rewind by itself
     #[arg(long)]
     pub mcp: bool,
+    /// Also keep an append-only copy of the store in this directory or bucket, as "stepback mirror add" does
+    #[arg(long, value_name = "PLACE", conflicts_with = "uninstall")]
+    pub mirror: Option<String>,
     /// Remove the hooks and the MCP server
     #[arg(long)]
     pub uninstall: bool,

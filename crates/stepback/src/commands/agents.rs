@@ -2,18 +2,21 @@
 
 use std::path::{Path, PathBuf};
 
-use serde_json::json;
+use serde_json::{Value, json};
 use stepback_agents::install::{self, InstallDirection, InstallPlan, InstallScope, SettingsPaths};
 use stepback_agents::transcript::{self, TranscriptCursor};
 use stepback_agents::{Agent, import};
 
 use super::share::ImportFormat;
-use super::{CommandResult, DONE};
+use super::{CommandResult, DONE, mirror};
+use crate::args::Arguments;
 use crate::args::live::InitArgs;
 use crate::context::{self, Context};
 use crate::failure::{CommandFailure, FailureKind};
 use crate::output::{self, Paint};
+use crate::protection::{ProtectionLevel, describe_protection};
 use crate::settings::{SETTINGS, Settings};
+use crate::store_location::StoreLocation;
 
 fn parse_agent(name: &str) -> Result<Agent, CommandFailure> {
     Agent::parse(name).ok_or_else(|| {
@@ -50,8 +53,9 @@ pub fn current_exe_path() -> Result<PathBuf, CommandFailure> {
 }
 
 /// Runs `stepback init`.
-pub fn init(directory: &Path, json: bool, arguments: &InitArgs) -> CommandResult {
-    let root = context::natural_root(directory);
+pub fn init(global: &Arguments, arguments: &InitArgs) -> CommandResult {
+    let (directory, json) = (global.working_directory()?, global.json);
+    let root = context::natural_root(&directory);
     let place = find_settings_paths(&root)?;
     let path: Vec<PathBuf> =
         std::env::var_os("PATH").map(|path| std::env::split_paths(&path).collect()).unwrap_or_default();
@@ -97,14 +101,51 @@ pub fn init(directory: &Path, json: bool, arguments: &InitArgs) -> CommandResult
             print_install_plan(plan, &place, arguments);
         }
     }
+    let protection = (!arguments.uninstall).then(|| protect(global, arguments)).transpose()?;
     if json {
-        output::print_document(&json!({ "items": items }));
+        output::print_document(&json!({ "items": items, "protection": protection }));
     } else if !arguments.dry_run && plans.iter().any(|(_, plan)| !plan.is_unchanged()) && !arguments.uninstall
     {
         let user = if arguments.user { " --user" } else { "" };
         output::print_status(Paint::stderr().dim(format!("\"stepback init{user} --uninstall\" removes it.")));
     }
     DONE
+}
+
+/// Protects the store as the user chose, and says how it is protected. Returns that as a document.
+fn protect(global: &Arguments, arguments: &InitArgs) -> Result<Value, CommandFailure> {
+    let added = match &arguments.mirror {
+        Some(place) if !arguments.dry_run => mirror::add_at_init(global, place)?,
+        Some(place) if !global.json => {
+            output::print_line(format!("would: copy every commit to {place}, append-only"));
+            None
+        }
+        _ => None,
+    };
+    let location = StoreLocation::find(global.store.as_deref())?;
+    let protection = describe_protection(&location);
+    if !global.json {
+        output::print_status(format!("The store is {}.", protection.text));
+        if protection.level == Some(ProtectionLevel::Local) && arguments.mirror.is_none() {
+            output::print_status(Paint::stderr().dim(
+                "For more, use a store that a server guards (--store unix:/run/stepback/store.sock), or --mirror PLACE; docs/guide/protection.md compares them.",
+            ));
+        }
+    }
+    // Hooks find the store by the environment of the agent, not by the arguments of this command.
+    let for_hooks = StoreLocation::parse(&context::default_store()?)?;
+    if for_hooks != location {
+        output::print_status(format!(
+            "Warning: hooks record into {}; where agents start, set STEPBACK_HOME={}",
+            for_hooks.display_text(),
+            location.display_text()
+        ));
+    }
+    Ok(json!({
+        "level": protection.level.map(ProtectionLevel::as_str),
+        "text": protection.text,
+        "mirror": added,
+    }))
 }
 
 /// Turns an error about settings that cannot be changed into a failure.

@@ -4,7 +4,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use stepback_mirror::MirrorError;
 use stepback_mirror::address::{CreateDirectory, MirrorAddress};
 use stepback_mirror::archive::MirrorArchive;
@@ -18,7 +18,7 @@ use stepback_store::embedded::EmbeddedStore;
 use super::{CommandResult, DONE};
 use crate::args::Arguments;
 use crate::args::mirror::MirrorCommand;
-use crate::context::Context;
+use crate::context::{Context, CreateStore};
 use crate::failure::{CommandFailure, FailureKind};
 use crate::mirroring::{hand_over_credentials, storage_access};
 use crate::output::{self, Paint, Progress};
@@ -31,6 +31,18 @@ mod status;
 
 pub use self::status::{overview_document, print_warnings};
 
+/// Adds a mirror for `stepback init`, and returns the document of `mirror add`; `None` if the store has this mirror already. The
+/// store is created if there is none yet.
+pub fn add_at_init(arguments: &Arguments, place: &str) -> Result<Option<Value>, CommandFailure> {
+    StoreLocation::find(arguments.store.as_deref())?.open(CreateStore::Yes)?;
+    let store = MirrorableStore::open(arguments)?;
+    let name = parse_address(arguments, place)?.to_string();
+    match store.settings()?.is_some_and(|known| known.mirrors.iter().any(|mirror| mirror.address == name)) {
+        true => Ok(None),
+        false => store.add(place, false).map(Some),
+    }
+}
+
 /// Runs `stepback mirror`.
 pub fn mirror(arguments: &Arguments, command: &MirrorCommand) -> CommandResult {
     if let MirrorCommand::Restore { place, into, generation } = command {
@@ -40,7 +52,13 @@ pub fn mirror(arguments: &Arguments, command: &MirrorCommand) -> CommandResult {
     }
     let store = MirrorableStore::open(arguments)?;
     match command {
-        MirrorCommand::Add { place, adopt } => store.add(place, *adopt),
+        MirrorCommand::Add { place, adopt } => {
+            let document = store.add(place, *adopt)?;
+            if arguments.json {
+                output::print_document(&document);
+            }
+            DONE
+        }
         MirrorCommand::Status { places, verify } => status::status(&store, places, *verify),
         MirrorCommand::Sync { places, acknowledge } => store.sync(places, *acknowledge),
         MirrorCommand::Remove { place } => store.remove(place),
@@ -65,14 +83,23 @@ struct MirrorableStore<'a> {
 impl<'a> MirrorableStore<'a> {
     fn open(arguments: &'a Arguments) -> Result<Self, CommandFailure> {
         let location = StoreLocation::find(arguments.store.as_deref())?;
-        let StoreLocation::Directory(dir) = location else {
-            return Err(CommandFailure::new(
-                FailureKind::Usage,
-                format!("{} is a database, and only a store in a directory has mirrors", location.display_text()),
-            )
-            .with_hint(
-                "use the replication and backups of PostgreSQL; \"stepback store copy\" copies the store to a directory, which can have mirrors",
-            ));
+        let dir = match location {
+            StoreLocation::Directory(dir) => dir,
+            StoreLocation::Guarded { .. } => {
+                let text = format!("{} is on a server, which mirrors it", location.display_text());
+                return Err(CommandFailure::new(FailureKind::Usage, text).with_hint(
+                    "add the mirror where the store is, as its user: sudo -u stepback stepback --store /var/lib/stepback mirror add PLACE",
+                ));
+            }
+            StoreLocation::Server { .. } => {
+                let text = format!(
+                    "{} is a database, and only a store in a directory has mirrors",
+                    location.display_text()
+                );
+                return Err(CommandFailure::new(FailureKind::Usage, text).with_hint(
+                    "use the replication and backups of PostgreSQL; \"stepback store copy\" copies the store to a directory, which can have mirrors",
+                ));
+            }
         };
         let store = EmbeddedStore::open_existing(&dir)?;
         Ok(Self { arguments, dir, store, env: system::environment() })
@@ -113,7 +140,8 @@ impl<'a> MirrorableStore<'a> {
         join(&self.store, storage, None, AcceptOther::No, &*self.env)
     }
 
-    fn add(&self, place: &str, adopt: bool) -> CommandResult {
+    /// Adds a mirror, prints what was done, and returns it as a document.
+    fn add(&self, place: &str, adopt: bool) -> Result<Value, CommandFailure> {
         let address = parse_address(self.arguments, place)?;
         self.refuse_own_directory(&address)?;
         let settings = self.settings()?;
@@ -140,9 +168,9 @@ impl<'a> MirrorableStore<'a> {
         if matches!(address, MirrorAddress::Bucket { .. }) {
             hand_over_credentials(&self.dir);
         }
+        let document = json!({ "place": name, "report": report, "state": state });
         if self.arguments.json {
-            output::print_document(&json!({ "place": name, "report": report, "state": state }));
-            return DONE;
+            return Ok(document);
         }
         output::print_line(format!(
             "Mirrored {} to {name} ({} in {}), and read everything back",
@@ -157,7 +185,7 @@ impl<'a> MirrorableStore<'a> {
         if let MirrorAddress::Directory(path) = &address {
             self.warn_about_directory(path);
         }
-        DONE
+        Ok(document)
     }
 
     fn refuse_own_directory(&self, address: &MirrorAddress) -> Result<(), CommandFailure> {

@@ -18,6 +18,7 @@ mod doctor;
 mod faults;
 mod flips;
 mod guarded;
+mod guarded_shell;
 mod hooks_branches;
 mod hooks_breakpoints;
 mod hooks_control;

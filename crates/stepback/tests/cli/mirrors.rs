@@ -18,7 +18,7 @@ use crate::serving::Serving;
 use crate::talk::Talk;
 
 /// The user that the agent runs as, where the test is root.
-const AGENT: u32 = 65534;
+pub const AGENT: u32 = 65534;
 
 #[track_caller]
 fn until<T>(what: &str, mut is: impl FnMut() -> Option<T>) -> T {
@@ -64,7 +64,7 @@ fn wait_for_mirror(world: &Sandbox, mirror: &Path) {
 
 /// Fails unless every checkpoint is in the store at `store`, byte for byte.
 #[track_caller]
-fn expect_all(world: &Sandbox, store: &Path, checkpoints: &BTreeMap<String, Copy>) {
+pub fn expect_all(world: &Sandbox, store: &Path, checkpoints: &BTreeMap<String, Copy>) {
     for (number, (id, files)) in checkpoints.iter().enumerate() {
         let into = world.root().join(format!("out-{number}"));
         let point = format!("id:{id}");
@@ -76,7 +76,7 @@ fn expect_all(world: &Sandbox, store: &Path, checkpoints: &BTreeMap<String, Copy
     }
 }
 
-fn created_id(document: &Value) -> String {
+pub fn created_id(document: &Value) -> String {
     document["id"].as_str().unwrap_or_else(|| panic!("{document}")).to_owned()
 }
 
@@ -149,7 +149,7 @@ impl Drop for Ending {
 }
 
 /// Everything below a directory belongs to the agent's user.
-fn give_to_agent(path: &Path) {
+pub fn give_to_agent(path: &Path) {
     chown(path, Some(AGENT), Some(AGENT)).unwrap();
     if path.is_dir() {
         fs::read_dir(path).unwrap().for_each(|entry| give_to_agent(&entry.unwrap().path()));

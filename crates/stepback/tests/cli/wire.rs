@@ -189,6 +189,11 @@ impl Carrying {
         Ok(Self { child, rest, url, said })
     }
 
+    /// Its process.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Ends it as a person does, and gives what it said.
     #[track_caller]
     pub fn end(self) -> Ran {
