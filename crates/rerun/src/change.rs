@@ -259,6 +259,6 @@ mod tests {
         assert!(parse("#3.input=x").unwrap_err().contains("#14 (Bash)"));
         assert!(parse("#14.input.cmd=x").unwrap_err().contains("command, options"));
         assert!(parse("#14.input.options[7]=x").unwrap_err().contains("a list of 1"));
-        assert!(parse("#14.output.code=1").unwrap_err().contains("a text"));
+        assert!(parse("#14.output.code=1").unwrap_err().contains("a string"));
     }
 }

@@ -96,7 +96,7 @@ fn agents_record_and_users_rewind_over_the_socket() {
     world.ok(["checkpoint", "annotate", "good", "a note", "--tag", "release"]);
     world.ok(["fsck"]);
     world.ok(["stats"]);
-    let doctor = world.ok(["doctor"]).out;
+    let doctor = world.run(["doctor"]).out;
     assert!(doctor.contains("can append to the store"), "{doctor}");
     assert!(!guarded.local().join("store.db").exists(), "nothing but caches is on the user's side");
 }

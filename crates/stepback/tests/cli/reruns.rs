@@ -169,7 +169,7 @@ fn a_change_that_leads_nowhere_says_what_there_is() {
         (format!("#{shell}.inputs=x"), "#STEP.input"),
         (format!("#{shell}.input.cmd=x"), "there is command"),
         (format!("#{shell}.output.stdout=x"), "there is failed, text"),
-        (format!("#{shell}.output.failed=x"), "a text"),
+        (format!("#{shell}.output.failed=x"), "a string"),
     ] {
         let ran = world.run(["rerun", "--set", &change]).exits(2);
         assert!(ran.err.contains(says), "{change}: {}", ran.err);
