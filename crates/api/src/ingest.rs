@@ -65,7 +65,7 @@ pub struct NewStep {
     #[schema(value_type = Option<Object>)]
     pub metadata: Option<Value>,
     /// The message from one agent to another; only of a step of kind `message`, which has one.
-    pub message: Option<NewMessage>,
+    pub message: Option<NewAgentMessage>,
     /// The model that the session uses now.
     pub model: Option<String>,
     /// The cost to add to the session, in dollars.
@@ -91,7 +91,7 @@ pub struct NewStep {
 /// A message from one agent to another.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct NewMessage {
+pub struct NewAgentMessage {
     /// The agent that sends it; the `worker` of the step, or the main agent, if none is given.
     pub sender: Option<String>,
     /// The agent that gets it; the main agent if none is given, `*` for all.

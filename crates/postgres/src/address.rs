@@ -110,7 +110,7 @@ fn read(url: &str) -> Result<(Config, TlsOptions), String> {
     }
     let separator = if others.is_empty() { "" } else { "?" };
     let rest = format!("{location}{separator}{}", others.join("&"));
-    let mut config: Config = rest.parse().map_err(|error| crate::error::innermost_message(&error))?;
+    let mut config: Config = rest.parse().map_err(|error| crate::error::full_message(&error))?;
     config.ssl_mode(tls_options.mode.to_ssl_mode());
     Ok((config, tls_options))
 }

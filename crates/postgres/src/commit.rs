@@ -197,7 +197,7 @@ impl PostgresStore {
                         "learn from",
                         format!(
                             "whether a commit took effect; the connection was lost while it was under way ({})",
-                            error::innermost_message(error)
+                            error::full_message(error)
                         ),
                         "when the server is available again, \"stepback log\" shows whether it was recorded",
                     ));

@@ -28,7 +28,7 @@ const TLS: [(&str, &str); 7] = [
 /// Converts an error of the server at `address` that occurred while doing `action`.
 pub(crate) fn to_store_error(address: &str, action: &str, error: &tokio_postgres::Error) -> StoreError {
     let Some(code) = error.code() else {
-        return server_error(address, action, innermost_message(error), remedy_without_code(error));
+        return server_error(address, action, full_message(error), remedy_without_code(error));
     };
     if *code == SqlState::UNIQUE_VIOLATION {
         let table = error.as_db_error().and_then(|error| error.table()).unwrap_or_default();
@@ -40,9 +40,9 @@ pub(crate) fn to_store_error(address: &str, action: &str, error: &tokio_postgres
         return StoreError::Locked;
     }
     if matches!(*code, SqlState::DATA_CORRUPTED | SqlState::INDEX_CORRUPTED) {
-        return StoreError::Corrupt { what: format!("{address}: {}", innermost_message(error)) };
+        return StoreError::Corrupt { what: format!("{address}: {}", full_message(error)) };
     }
-    let message = innermost_message(error);
+    let message = full_message(error);
     // Not every out-of-space error has its own code.
     let full = message.contains("could not extend file") || message.contains("No space left");
     let remedy = if full { remedy_for_code(&SqlState::DISK_FULL) } else { remedy_for_code(code) };
@@ -94,7 +94,7 @@ fn remedy_for_code(code: &SqlState) -> &'static str {
 }
 
 fn remedy_without_code(error: &tokio_postgres::Error) -> &'static str {
-    let message = innermost_message(error);
+    let message = full_message(error);
     for (words, remedy) in TLS {
         if message.contains(words) {
             return remedy;
@@ -109,8 +109,8 @@ fn remedy_without_code(error: &tokio_postgres::Error) -> &'static str {
     "check that the server is running and reachable, then try again"
 }
 
-/// The innermost message; the outer ones only say that something failed.
-pub(crate) fn innermost_message(error: &tokio_postgres::Error) -> String {
+/// The message of the server, or those of the error and of its causes, which often are the only ones that say why.
+pub(crate) fn full_message(error: &tokio_postgres::Error) -> String {
     if let Some(error) = error.as_db_error() {
         return match error.detail() {
             Some(detail) => format!("{} ({detail})", error.message()),

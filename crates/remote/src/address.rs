@@ -120,8 +120,8 @@ impl RemoteAddress {
         format!("{stem}-{}", &digest[..12])
     }
 
-    /// Whether the store may be on another machine, whose workspaces have the same paths as those of this one.
-    pub fn may_be_elsewhere(&self) -> bool {
+    /// Whether the store may be on another machine. Workspaces of several machines can then have the same path.
+    pub fn may_be_remote(&self) -> bool {
         matches!(self, Self::Http { .. })
     }
 

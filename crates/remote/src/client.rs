@@ -67,7 +67,7 @@ impl RemoteStore {
         let target = ConnectTarget { address: config.address.clone(), token: config.token.clone() };
         let (pool, welcome) = ConnectionPool::connect(target, config.patience)?;
         local_dir::prepare(&config.local, &welcome.store_id)?;
-        let root_prefix = config.address.may_be_elsewhere().then(|| {
+        let root_prefix = config.address.may_be_remote().then(|| {
             let machine = config.machine.clone().unwrap_or_else(machine_name);
             [WorkspaceRecord::REMOTE, machine.as_bytes(), b":"].concat()
         });

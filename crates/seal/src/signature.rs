@@ -231,6 +231,11 @@ mod tests {
         );
     }
 
+    /// A key in PEM format with this content.
+    fn pem(content: &str) -> String {
+        format!("{PEM_BEGIN}\n{content}\n{PEM_END}\n")
+    }
+
     #[test]
     fn what_is_no_seal_is_refused() {
         let newer = r#"{"stepback_seal": 2, "seal": {}}"#;
@@ -240,14 +245,14 @@ mod tests {
         {
             assert!(matches!(SignedSeal::parse(text.as_bytes()), Err(SealError::Malformed(_))), "{text}");
         }
-        assert!(SealKey::parse("-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----").is_err());
+        assert!(SealKey::parse(&pem("AAAA")).is_err());
     }
 
     /// A key that OpenSSL made (`openssl genpkey -algorithm ed25519`).
     #[test]
     fn keys_of_other_tools_are_read() {
-        let text = "-----BEGIN PRIVATE KEY-----\nMC4CAQAwBQYDK2VwBCIEINTuctv5E1hK1bbY8fdp+K06/nwoy/HU++CXqI9EdVhC\n-----END PRIVATE KEY-----\n";
+        let text = pem("MC4CAQAwBQYDK2VwBCIEINTuctv5E1hK1bbY8fdp+K06/nwoy/HU++CXqI9EdVhC");
         let expected = "19bf44096984cdfe8541bac167dc3b96c85086aa30b6b6cb0c5c38ad703166e1";
-        assert_eq!(SealKey::parse(text).unwrap().public().to_string(), expected);
+        assert_eq!(SealKey::parse(&text).unwrap().public().to_string(), expected);
     }
 }

@@ -147,7 +147,7 @@ impl StoreLocation {
                 let config = client_config(address, local);
                 // A hook appends, for which no token is needed on this machine. One that is meant for another server must not
                 // keep it from recording.
-                let token = config.token.clone().filter(|_| address.may_be_elsewhere());
+                let token = config.token.clone().filter(|_| address.may_be_remote());
                 Arc::new(RemoteStore::connect(&ClientConfig { token, patience: Some(patience), ..config })?)
             }
         };

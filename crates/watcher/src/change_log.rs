@@ -93,7 +93,7 @@ mod tests {
     fn token(answer: &WatchAnswer) -> LogPosition {
         match answer {
             WatchAnswer::Everything(token) | WatchAnswer::Only(token, _) => *token,
-            WatchAnswer::Nothing => panic!("a ledger always answers"),
+            WatchAnswer::Unknown => panic!("a ledger always answers"),
         }
     }
 

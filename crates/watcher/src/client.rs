@@ -202,7 +202,7 @@ impl WatcherClient {
 impl ScanHints for WatcherClient {
     fn changes(&self, question: &WatchQuestion<'_>) -> WatchAnswer {
         if question.entries < self.worth_asking || self.is_avoided() {
-            return WatchAnswer::Nothing;
+            return WatchAnswer::Unknown;
         }
         let request = self.changes_request(question.root, question.root_id, question.since);
         match self.send_request(&request, answer_timeout(question.entries)) {
@@ -212,9 +212,9 @@ impl ScanHints for WatcherClient {
             }
             Err(error) if error.kind() == io::ErrorKind::TimedOut => {
                 self.record_timeout();
-                WatchAnswer::Nothing
+                WatchAnswer::Unknown
             }
-            _ => WatchAnswer::Nothing,
+            _ => WatchAnswer::Unknown,
         }
     }
 

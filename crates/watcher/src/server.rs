@@ -267,9 +267,9 @@ fn handle_connection(shared: &Arc<WatcherShared>, mut stream: UnixStream) -> io:
         WatchRequest::Changes { root, root_id, namespace, since, version } => {
             WatchResponse::Changes(if version != VERSION || !shared.is_current() {
                 shared.ask_to_end(EndReason::OtherVersion);
-                WatchAnswer::Nothing
+                WatchAnswer::Unknown
             } else if namespace != shared.namespace {
-                WatchAnswer::Nothing
+                WatchAnswer::Unknown
             } else {
                 shared.changes_since(&root, root_id, since)
             })
@@ -307,7 +307,7 @@ impl WatcherShared {
             None => RETRY,
         };
         self.watch_soon(root, retry);
-        WatchAnswer::Nothing
+        WatchAnswer::Unknown
     }
 
     fn report(&self) -> WatcherReport {

@@ -133,9 +133,9 @@ impl WatchedWorkspace {
 
     /// What may have changed since a token.
     pub fn changes(&self, root_id: (u64, u64), since: Option<LogPosition>) -> ChangesReply {
-        let Some(mut sight) = self.lock_soon() else { return ChangesReply::Answer(WatchAnswer::Nothing) };
+        let Some(mut sight) = self.lock_soon() else { return ChangesReply::Answer(WatchAnswer::Unknown) };
         match &mut *sight {
-            WatchPhase::Soon(_) => ChangesReply::Answer(WatchAnswer::Nothing),
+            WatchPhase::Soon(_) => ChangesReply::Answer(WatchAnswer::Unknown),
             WatchPhase::Open(watch, last_question) => {
                 *last_question = Instant::now();
                 match watch.answer(root_id, since) {
@@ -153,7 +153,7 @@ impl WatchedWorkspace {
                         if is_replaced {
                             ChangesReply::Restart(RETRY)
                         } else {
-                            ChangesReply::Answer(WatchAnswer::Nothing)
+                            ChangesReply::Answer(WatchAnswer::Unknown)
                         }
                     }
                 }
@@ -161,7 +161,7 @@ impl WatchedWorkspace {
             WatchPhase::Closed { since, .. } if since.elapsed() >= self.retry => {
                 ChangesReply::Restart(self.retry * 2)
             }
-            WatchPhase::Closed { .. } => ChangesReply::Answer(WatchAnswer::Nothing),
+            WatchPhase::Closed { .. } => ChangesReply::Answer(WatchAnswer::Unknown),
         }
     }
 

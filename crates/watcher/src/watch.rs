@@ -136,7 +136,7 @@ impl Watch {
     }
 
     /// Returns which directories may have changed since a token. The answer covers everything that happened before this
-    /// call. [`WatchAnswer::Nothing`] while it has lost track; fails if another directory is at the root's path, or it cannot be
+    /// call. [`WatchAnswer::Unknown`] while it has lost track; fails if another directory is at the root's path, or it cannot be
     /// watched any more.
     pub fn answer(&mut self, root_id: (u64, u64), since: Option<LogPosition>) -> io::Result<WatchAnswer> {
         if self.sight.territory.root_id() != root_id {
@@ -145,7 +145,7 @@ impl Watch {
         if !self.has_lost_track && self.sight.take_in_up_to_now().is_err() {
             self.lose_track()?;
         }
-        Ok(if self.has_lost_track { WatchAnswer::Nothing } else { self.sight.ledger.answer(since) })
+        Ok(if self.has_lost_track { WatchAnswer::Unknown } else { self.sight.ledger.answer(since) })
     }
 
     /// Whether it gives no answers until it restarts.

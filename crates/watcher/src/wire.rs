@@ -96,7 +96,7 @@ pub fn hear(from: &mut impl Read) -> io::Result<WatchRequest> {
 pub fn tell(to: &mut impl Write, response: &WatchResponse) -> io::Result<()> {
     let mut bytes = start_message();
     match response {
-        WatchResponse::Changes(WatchAnswer::Nothing) => bytes.push(0),
+        WatchResponse::Changes(WatchAnswer::Unknown) => bytes.push(0),
         WatchResponse::Changes(WatchAnswer::Everything(token)) => {
             bytes.push(1);
             put_token(&mut bytes, Some(*token));
@@ -129,7 +129,7 @@ pub fn listen(from: &mut impl Read) -> io::Result<WatchResponse> {
     let bytes = read_message(from, MAX_RESPONSE_BYTES)?;
     let mut fields = MessageReader(&bytes);
     let response = match fields.take_byte()? {
-        0 => WatchResponse::Changes(WatchAnswer::Nothing),
+        0 => WatchResponse::Changes(WatchAnswer::Unknown),
         1 => {
             WatchResponse::Changes(WatchAnswer::Everything(fields.take_token()?.ok_or_else(not_understood)?))
         }
@@ -274,7 +274,7 @@ mod tests {
 
     fn answers() -> Vec<WatchResponse> {
         vec![
-            WatchResponse::Changes(WatchAnswer::Nothing),
+            WatchResponse::Changes(WatchAnswer::Unknown),
             WatchResponse::Changes(WatchAnswer::Everything(TOKEN)),
             WatchResponse::Changes(WatchAnswer::Only(
                 TOKEN,

@@ -135,7 +135,7 @@ impl Scan<'_> {
         }
         let watch_answer = self.ask_watcher(old.as_ref());
         let token = match &watch_answer {
-            WatchAnswer::Nothing => None,
+            WatchAnswer::Unknown => None,
             WatchAnswer::Everything(token) | WatchAnswer::Only(token, _) => Some(*token),
         };
         let out = build::ScanIo { source, batch, token };
@@ -158,7 +158,7 @@ impl Scan<'_> {
         let started = Instant::now();
         let old = old.and_then(StatCache::read_whole);
         let walked = walk::walk(self, old.as_ref(), CacheTrust::Decisions, None, source, batch)?;
-        if let (Some(hints), WatchAnswer::Nothing, false) = (self.hints, &watch_answer, self.everything) {
+        if let (Some(hints), WatchAnswer::Unknown, false) = (self.hints, &watch_answer, self.everything) {
             let elapsed = old.is_some().then(|| started.elapsed());
             let entries = old.as_ref().map_or_else(|| walked.entry_count(), StatCache::entry_count);
             hints.scanned_without(&FullScanCost { root: self.root, entries, took: elapsed });

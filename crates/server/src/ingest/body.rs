@@ -75,7 +75,7 @@ impl BatchFormat {
         Ok(Self { is_json_lines: lines, is_gzip: packed })
     }
 
-    /// Returns the most bytes of memory that a body of so many bytes may take.
+    /// Returns an upper bound of the memory that a body of `length` bytes needs, decompressed and parsed.
     pub fn max_memory_bytes(self, length: usize) -> usize {
         /// The best compression ratio that gzip can reach.
         const MAX_GZIP_RATIO: usize = 1032;

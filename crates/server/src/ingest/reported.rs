@@ -3,7 +3,7 @@
 use serde_json::Value;
 use stepback_agents::payload;
 use stepback_agents::record::redact_event;
-use stepback_api::ingest::{NewMessage, NewStep, NewStepError};
+use stepback_api::ingest::{NewAgentMessage, NewStep, NewStepError};
 use stepback_engine::recorder::{EventSource, NewMessages, ReportedEvent, SessionMilestone, SessionUpdate};
 use stepback_model::clip;
 use stepback_model::event::AgentEvent;
@@ -148,8 +148,8 @@ fn prepare_event(new: NewStep, index: usize, context: IngestContext<'_>) -> Resu
 }
 
 /// Checks the names in a message, and writes its performative as stepback does. A message without a sender is the worker's.
-fn prepare_message(new: NewMessage, worker: Option<&str>) -> Result<AgentMessage, String> {
-    let NewMessage { sender, receiver, performative, content, id, answers } = new;
+fn prepare_message(new: NewAgentMessage, worker: Option<&str>) -> Result<AgentMessage, String> {
+    let NewAgentMessage { sender, receiver, performative, content, id, answers } = new;
     for (what, name) in [
         ("message's sender", sender.as_deref()),
         ("message's receiver", receiver.as_deref()),

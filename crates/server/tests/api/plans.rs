@@ -186,7 +186,7 @@ fn branches_are_made_named_entered_compared_and_forgotten() {
         json!({}),
         json!({ "name": "" }),
         json!({ "name": "-x" }),
-        json!({ "name": "a b" }),
+        json!({ "name": "a  b" }),
         json!({ "name": 1 }),
     ] {
         place.post(&branches, &wrong).problem(400);

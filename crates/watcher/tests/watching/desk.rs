@@ -35,9 +35,9 @@ impl ScanHints for Direct {
             // What cannot be watched any more is not.
             Some(Err(_)) => {
                 *watch = None;
-                WatchAnswer::Nothing
+                WatchAnswer::Unknown
             }
-            None => WatchAnswer::Nothing,
+            None => WatchAnswer::Unknown,
         }
     }
 }

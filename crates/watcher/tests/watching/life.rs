@@ -93,18 +93,18 @@ fn a_watcher_that_was_silent_is_not_asked_for_a_while() {
     let listener = std::os::unix::net::UnixListener::bind(dir.join(SOCKET)).unwrap();
     listener.set_nonblocking(true).unwrap();
     let client = WatcherClient::new(&dir);
-    assert_eq!(client.changes(&question(&desk.root)), WatchAnswer::Nothing);
+    assert_eq!(client.changes(&question(&desk.root)), WatchAnswer::Unknown);
     assert!(listener.accept().is_ok());
     let unanswered = dir.join("watch/unanswered");
     assert_eq!(fs::read(&unanswered).unwrap().len(), 1);
     // As if it had been many.
     fs::write(&unanswered, "........").unwrap();
-    assert_eq!(client.changes(&question(&desk.root)), WatchAnswer::Nothing);
+    assert_eq!(client.changes(&question(&desk.root)), WatchAnswer::Unknown);
     assert!(listener.accept().is_err(), "the next one does not even try");
     // As if some time had passed.
     let noted = fs::File::options().write(true).open(&unanswered).unwrap();
     noted.set_modified(std::time::SystemTime::now() - Duration::from_secs(60)).unwrap();
-    assert_eq!(client.changes(&question(&desk.root)), WatchAnswer::Nothing);
+    assert_eq!(client.changes(&question(&desk.root)), WatchAnswer::Unknown);
     assert!(listener.accept().is_ok());
 }
 

@@ -175,11 +175,11 @@ fn a_watch_that_restarts_slowly_gives_no_answer_until_it_has() {
     assert!(matches!(watch.answer(id, Some(token)).unwrap(), WatchAnswer::Only(..)));
     // A rule file: the directories to visit have to be decided again.
     desk.write(".stepbackignore", "d1\n");
-    assert_eq!(watch.answer(id, Some(token)).unwrap(), WatchAnswer::Nothing, "a client does not wait");
+    assert_eq!(watch.answer(id, Some(token)).unwrap(), WatchAnswer::Unknown, "a client does not wait");
     assert!(watch.is_lost());
     watch.catch_up().unwrap();
     assert!(watch.is_lost(), "it does not restart while a client waits");
-    assert_eq!(watch.answer(id, Some(token)).unwrap(), WatchAnswer::Nothing);
+    assert_eq!(watch.answer(id, Some(token)).unwrap(), WatchAnswer::Unknown);
     watch.restart().unwrap();
     assert!(matches!(watch.answer(id, Some(token)).unwrap(), WatchAnswer::Everything(_)));
 }

@@ -122,7 +122,7 @@ fn a_watcher_that_is_silent_is_not_waited_for() {
     // The kernel accepts for it; it never reads or answers.
     let _listener = UnixListener::bind(dir.join(SOCKET)).unwrap();
     let begun = Instant::now();
-    assert_eq!(WatcherClient::new(&dir).changes(&question(&desk.root)), WatchAnswer::Nothing);
+    assert_eq!(WatcherClient::new(&dir).changes(&question(&desk.root)), WatchAnswer::Unknown);
     let waited = begun.elapsed();
     assert!(waited < Duration::from_secs(10), "it gives up: {waited:?}");
     // One that does not even accept any more.
@@ -140,7 +140,7 @@ fn a_watcher_that_is_silent_is_not_waited_for() {
     .take(20_000)
     .collect();
     assert!(!busy.is_empty());
-    assert_eq!(WatcherClient::new(&dir).changes(&question(&desk.root)), WatchAnswer::Nothing);
+    assert_eq!(WatcherClient::new(&dir).changes(&question(&desk.root)), WatchAnswer::Unknown);
 }
 
 #[test]
@@ -168,7 +168,7 @@ fn nonsense_is_no_answer() {
         });
         for answer in answers {
             let heard = WatcherClient::new(&dir).changes(&question(&desk.root));
-            assert_eq!(heard, WatchAnswer::Nothing, "{}", answer.escape_ascii());
+            assert_eq!(heard, WatchAnswer::Unknown, "{}", answer.escape_ascii());
         }
     });
 }

@@ -48,7 +48,7 @@ pub struct ChangedDir {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum WatchAnswer {
     /// There is no watcher, or it did not answer in time.
-    Nothing,
+    Unknown,
     /// Scan everything; the token is that of the answer.
     Everything(LogPosition),
     /// Only these directories can differ from their state at the token of the question. The token is that of the answer.
@@ -117,11 +117,11 @@ impl Visit {
 }
 
 impl Scan<'_> {
-    /// Asks the watcher, if there is one. This comes before anything is read: what changes later is after the answer's
-    /// token, and will be named next time.
+    /// Asks the watcher, if there is one, what changed since the cache was written. This must happen before files are read:
+    /// the watcher then reports any later change to the next scan.
     pub(super) fn ask_watcher(&self, cache: Option<&StatCache>) -> WatchAnswer {
-        let (Some(hints), Some(cache)) = (self.hints, cache) else { return WatchAnswer::Nothing };
-        let Ok(stat) = rustix::fs::stat(self.root) else { return WatchAnswer::Nothing };
+        let (Some(hints), Some(cache)) = (self.hints, cache) else { return WatchAnswer::Unknown };
+        let Ok(stat) = rustix::fs::stat(self.root) else { return WatchAnswer::Unknown };
         hints.changes(&WatchQuestion {
             root: self.root,
             root_id: (stat.st_dev, stat.st_ino),

@@ -28,7 +28,7 @@ pub(super) struct CollectedEntries {
     /// For directories among those: position in the cache and number.
     pub dirs: Vec<(u32, u32)>,
     /// Entries that are not what the cache says.
-    pub news: Vec<OutEntry>,
+    pub new_entries: Vec<OutEntry>,
     /// Subdirectories, examined after all other entries.
     pub subdirs: Vec<Vec<u8>>,
     /// Whether a file in it marks this directory as a cache.
@@ -38,7 +38,7 @@ pub(super) struct CollectedEntries {
 impl CollectedEntries {
     /// The number of entries seen so far.
     pub fn len(&self) -> u64 {
-        (self.same.len() + self.news.len()) as u64
+        (self.same.len() + self.new_entries.len()) as u64
     }
 
     /// Takes everything from the cache except the directories to be visited below this one. Returns `false`, and takes
@@ -62,7 +62,7 @@ impl CollectedEntries {
 
     /// Whether an entry may still be changing, so that the directory has to be scanned again.
     pub fn is_unsettled(&self) -> bool {
-        self.news.iter().any(|entry| {
+        self.new_entries.iter().any(|entry| {
             entry.flags & RACY != 0
                 || (entry.kind == CachedKind::Skipped
                     && super::entry::reason_from(entry.aux) == Some(SkipReason::Unstable))
@@ -76,7 +76,7 @@ impl CollectedEntries {
         dir: u32,
         cached: &Dir<'_>,
         examiner: &mut Examiner<'_, '_>,
-        harvest: &mut ThreadResult,
+        results: &mut ThreadResult,
     ) -> Result<(), WorktreeError> {
         for index in 0..cached.len() {
             let Some(cached_entry) = cached.entry(index) else { continue };
@@ -94,8 +94,8 @@ impl CollectedEntries {
             let kind = super::entry::special_type(&cached_entry).unwrap_or(FileType::Unknown);
             let examined =
                 examiner.examine_known(node, cached_entry.name, kind, Some((index, cached_entry)))?;
-            warn_again(node, &examined, Some(&cached_entry), harvest);
-            self.add_examined(cached_entry.name, examined, dir, node, harvest);
+            warn_again(node, &examined, Some(&cached_entry), results);
+            self.add_examined(cached_entry.name, examined, dir, node, results);
         }
         Ok(())
     }
@@ -108,7 +108,7 @@ impl CollectedEntries {
         cached: Option<&Dir<'_>>,
         examiner: &mut Examiner<'_, '_>,
         buffer: &mut [MaybeUninit<u8>],
-        harvest: &mut ThreadResult,
+        results: &mut ThreadResult,
     ) -> Result<(), WorktreeError> {
         let mut reader = RawDir::new(&node.fd, buffer);
         while let Some(item) = reader.next() {
@@ -139,8 +139,8 @@ impl CollectedEntries {
                 Some((index, cached.entry(index)?))
             });
             let examined = examiner.examine_known(node, name, kind, cached_entry)?;
-            warn_again(node, &examined, cached_entry.as_ref().map(|(_, cached_entry)| cached_entry), harvest);
-            self.add_examined(name, examined, dir, node, harvest);
+            warn_again(node, &examined, cached_entry.as_ref().map(|(_, cached_entry)| cached_entry), results);
+            self.add_examined(name, examined, dir, node, results);
         }
         Ok(())
     }
@@ -151,7 +151,7 @@ impl CollectedEntries {
         examined: ExamineResult,
         dir: u32,
         node: &Arc<DirNode>,
-        harvest: &mut ThreadResult,
+        results: &mut ThreadResult,
     ) {
         match examined {
             ExamineResult::Same(at) => self.same.push(at),
@@ -162,37 +162,37 @@ impl CollectedEntries {
                     && let Some(reason) = super::entry::reason_from(entry.aux)
                     && matches!(reason, SkipReason::Unreadable | SkipReason::Unstable)
                 {
-                    harvest.troubles.push(super::walk::skipped_path(node.path().join(&entry.name), reason));
+                    results.troubles.push(super::walk::skipped_path(node.path().join(&entry.name), reason));
                 }
-                harvest.troubles.extend((entry.flags & DAMAGED != 0).then(|| damaged_object(node, name)));
-                self.news.push(entry);
+                results.troubles.extend((entry.flags & DAMAGED != 0).then(|| damaged_object(node, name)));
+                self.new_entries.push(entry);
             }
             ExamineResult::Large(entry, old) => {
                 let flags = entry.flags & (IGNORED | LINKED | DAMAGED);
-                harvest.troubles.extend((flags & DAMAGED != 0).then(|| damaged_object(node, name)));
-                harvest.large.push(DeferredFile {
+                results.troubles.extend((flags & DAMAGED != 0).then(|| damaged_object(node, name)));
+                results.large.push(DeferredFile {
                     dir,
                     node: node.clone(),
                     name: entry.name.clone(),
                     old,
                     flags,
                 });
-                self.news.push(entry);
+                self.new_entries.push(entry);
             }
         }
     }
 
-    /// Compares the collected entries with the cache.
+    /// Returns the listing of the directory: the cached one if nothing changed, otherwise all entries.
     pub fn finish(self, cached: Option<&Dir<'_>>, shared: &WalkState<'_>) -> Listing {
         let Some(cached) = cached else {
-            return sort_entries(self.news);
+            return sort_entries(self.new_entries);
         };
-        if self.news.is_empty() && self.same.len() == cached.len() && !shared.confirm {
+        if self.new_entries.is_empty() && self.same.len() == cached.len() && !shared.confirm {
             return Listing::Same;
         }
         self.note_lost_rules(cached, shared);
         let numbers: HashMap<u32, u32> = self.dirs.into_iter().collect();
-        let mut entries = self.news;
+        let mut entries = self.new_entries;
         entries.reserve(self.same.len());
         for index in self.same {
             // Positions come from this very directory, so the entry exists.
@@ -220,7 +220,7 @@ impl CollectedEntries {
             }
         }
         let is_rule = |entry: &OutEntry| entry.name == rules::RULE_FILE || entry.name == rules::GIT_RULE_FILE;
-        if self.news.iter().any(is_rule) {
+        if self.new_entries.iter().any(is_rule) {
             shared.rules_changed.store(true, Ordering::Relaxed);
         }
     }
@@ -231,12 +231,12 @@ fn warn_again(
     node: &DirNode,
     examined: &ExamineResult,
     cached_entry: Option<&CachedEntry<'_>>,
-    harvest: &mut ThreadResult,
+    results: &mut ThreadResult,
 ) {
     if let (ExamineResult::Same(_), Some(cached_entry)) = (examined, cached_entry)
         && cached_entry.flags & DAMAGED != 0
     {
-        harvest.troubles.push(damaged_object(node, cached_entry.name));
+        results.troubles.push(damaged_object(node, cached_entry.name));
     }
 }
 

@@ -403,7 +403,7 @@ impl<'a> Walker<'_, 'a> {
             let area = node.child_area(&name, has_head);
             match self.examiner.examine_dir(node, &name, area, cached, &self.shared.next_id) {
                 ExaminedDir::Skipped { same_at: Some(index), .. } => listing.same.push(index),
-                ExaminedDir::Skipped { same_at: None, entry } => listing.news.push(entry),
+                ExaminedDir::Skipped { same_at: None, entry } => listing.new_entries.push(entry),
                 ExaminedDir::Walk { same_at, entry, old, old_stat } => {
                     let id = entry.aux;
                     let visit_below = visit.and_then(|visit| visit.child(&name));
@@ -424,7 +424,7 @@ impl<'a> Walker<'_, 'a> {
                             listing.same.push(index);
                             listing.dirs.push((index, id));
                         }
-                        None => listing.news.push(entry),
+                        None => listing.new_entries.push(entry),
                     }
                     children.push(Task { visit, parent: Some(node.clone()), name, area, old, old_stat, id });
                 }

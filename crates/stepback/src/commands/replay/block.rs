@@ -157,7 +157,7 @@ fn body_lines(shown: &StepBlock<'_>) -> Vec<(String, LineStyle)> {
     lines
 }
 
-/// Returns a model's request, without the conversation sent with it.
+/// Returns a summary of a model's request: the model, and how many messages and tools were sent.
 fn request_lines(input: &Value) -> Vec<String> {
     let text = |pointer: &str| input.pointer(pointer).and_then(Value::as_str);
     let Some(path) = text("/path") else { return value_lines(input) };
