@@ -10,7 +10,7 @@
 //!
 //! - [`document`]: what a seal says, and how it is made from a store. Start here.
 //! - [`signature`]: keys, and the bytes that are signed.
-//! - [`compare`]: what changed since a seal was made.
+//! - [`mod@compare`]: what changed since a seal was made.
 //! - [`git_ref`]: keeps seals in a git repository, below `refs/stepback/seals/`.
 //!
 //! The format is specified in `docs/spec/seal.md`.

@@ -3,7 +3,7 @@
 //!
 //! Steps are read in batches; what is kept is a few values for each session, and the steps around a break. A step whose
 //! stored link does not follow from the link before it is a break. Which steps are to blame is decided from the
-//! [`WINDOW`] steps of the session that follow: the true predecessor of each is searched for among them.
+//! `WINDOW` steps of the session that follow: the true predecessor of each is searched for among them.
 //!
 //! A chain is evidence against a change that does not recompute it. Whoever can write to the store can also compute new
 //! links and heads; against that, a head is sealed elsewhere (`stepback seal`).
