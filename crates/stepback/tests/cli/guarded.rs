@@ -58,6 +58,13 @@ impl Guarded {
     }
 }
 
+/// Ends the server with the test.
+impl Drop for Guarded {
+    fn drop(&mut self) {
+        self.stop(Signal::KILL);
+    }
+}
+
 #[test]
 fn agents_record_and_users_rewind_over_the_socket() {
     let guarded = Guarded::start();
