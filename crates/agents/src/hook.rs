@@ -39,7 +39,7 @@ const LAST_SCAN_FILE: &str = "looked";
 pub type WithEngine<'a> =
     &'a dyn Fn(&mut dyn FnMut(&Engine) -> Result<(), EngineError>) -> Result<(), EngineError>;
 
-/// When the user is told how to take back what the agent changed.
+/// When a hook says how to take back what the agent changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum UndoHints {
     /// Never.

@@ -107,7 +107,7 @@ pub struct MirrorState {
 pub struct SyncFailure {
     /// The error.
     pub message: String,
-    /// When the first sync in a row failed.
+    /// When the first of the consecutive failed syncs happened.
     pub since: Timestamp,
 }
 

@@ -1,7 +1,7 @@
 //! Where a mirror's files are: a directory, or a bucket of an object store.
 //!
 //! A mirror needs only three operations, and none that changes or deletes: create a file that does not exist, read one, and
-//! list a folder. So whoever runs the mirror may be forbidden everything else.
+//! list a folder. So the credentials of the mirror can exclude everything else.
 
 use crate::error::MirrorError;
 

@@ -116,7 +116,7 @@ fn copy_file(
     name: &str,
     storage: &dyn MirrorStorage,
 ) -> Result<Result<(String, u64), String>, MirrorError> {
-    // Whoever writes to the store could have put a link or a named pipe there.
+    // A process that can write to the store could have put a link or a named pipe there.
     let opened = OpenOptions::new().read(true).custom_flags(0o400_000 | 0o4000).open(path);
     let opened = opened.and_then(|file| Ok((file.metadata()?, file)));
     let mut file = match opened {

@@ -57,7 +57,7 @@ impl ReportedError {
     }
 }
 
-/// Returns the chain of causes, outermost first, as far as it is told: `Error: no network: EAI_AGAIN`.
+/// Returns the chain of causes, outermost first, as far as the agent reports it: `Error: no network: EAI_AGAIN`.
 fn describe_cause(cause: &Value) -> Option<String> {
     /// Most causes that are listed.
     const MAX_CAUSES: usize = 16;

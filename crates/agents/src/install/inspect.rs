@@ -1,6 +1,6 @@
 //! Compares the hooks in an agent's settings with those that an installation would write now.
 //!
-//! A hook that was changed, that runs another program, or that the agent is told to skip leaves no error anywhere: the agent
+//! A hook that was changed, that runs another program, or that the agent's settings disable leaves no error anywhere: the agent
 //! works, and nothing is recorded. Only a comparison with the settings shows it. Nothing here writes, and no program that
 //! settings name is run: a repository may contain settings too.
 

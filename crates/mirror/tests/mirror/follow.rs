@@ -49,7 +49,7 @@ fn an_empty_store_and_one_with_large_objects_are_mirrored() {
     assert_same(&store, &copy);
 }
 
-/// The record of commits keeps what a mirror needs, if it is told about the mirror; otherwise the whole log is read again.
+/// The record of commits keeps what a mirror needs, if the mirror's progress was noted; otherwise the whole log is read again.
 #[test]
 fn a_mirror_that_is_far_behind_misses_nothing() {
     for is_noted in [true, false] {

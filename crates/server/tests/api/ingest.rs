@@ -173,7 +173,7 @@ fn messages_between_agents_are_steps_and_lines_between_lanes() {
         .map(|lane| lane["worker"].as_str().unwrap_or("main"))
         .collect();
     assert_eq!(lanes, ["main", "tester", "r-17"]);
-    // A reviewer was asked whose id is known from its answer; what is told to all goes to no lane.
+    // A reviewer was asked whose id is known from its answer; a message to all goes to no lane.
     let expected = json!([
         { "number": 1, "to": 1, "performative": "achieve" },
         { "number": 2, "to": 0, "performative": "tell" },

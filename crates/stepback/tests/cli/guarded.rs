@@ -294,7 +294,7 @@ fn a_store_is_used_over_http_with_a_token() {
     world.ok(["rewind", "--last", "1", "--yes"]);
     assert!(!world.path("made.txt").exists());
     world.run(["prune", "--keep-last", "1"]).exits(7);
-    // On the server, the workspaces of another machine are told apart from its own.
+    // On the server, the workspaces of another machine are distinguished from its own.
     let listed = guarded.owner.json(["sessions", "--all-workspaces"]).to_string();
     assert!(listed.contains("remote:"), "{listed}");
     assert!(!Path::new(&url).exists());
