@@ -114,8 +114,14 @@ pub enum Command {
         kinds: Vec<String>,
     },
     /// Draw steps and rewinds as a timeline, with the current position
-    #[command(after_help = "Examples:\n  stepback timeline")]
-    Timeline,
+    #[command(
+        after_help = "Examples:\n  stepback timeline\n  stepback timeline --session 4f2a   one session, with the checkpoints you made meanwhile"
+    )]
+    Timeline {
+        /// Only checkpoints of this session, and those that you made by hand while it was at work
+        #[arg(long, value_name = "SESSION")]
+        session: Option<String>,
+    },
     /// Show the current position and what changed since the last checkpoint
     #[command(
         after_help = "Examples:\n  stepback status\n  stepback status --excluded   what is not covered, and why"
@@ -148,7 +154,7 @@ pub enum Command {
     )]
     Diff(DiffArgs),
     /// Go back to a point, or take back single changes
-    #[command(after_help = concat!("The current state is saved first; \"stepback undo\" restores it.\n\nExamples:\n  stepback rewind @-1\n  stepback rewind \"2 hours ago\" --dry-run\n  stepback rewind '#3' --path 'src/**' --yes\n  stepback rewind --change 2 --change 5\n  stepback rewind --last 2\n  stepback rewind --between \"2 hours ago\" \"1 hour ago\"\n  stepback rewind \"before the agent\" --git     branches, HEAD and index too\n  stepback rewind tool:bash:last              before the last shell command\n  stepback rewind '#41' --both --resume \"try it without the cache\"\n\nIf agents were recorded, only their changes are reverted; --everything rewinds the whole workspace."))]
+    #[command(after_help = concat!("The current state is saved first; \"stepback undo\" restores it.\n\nExamples:\n  stepback rewind @-1\n  stepback rewind \"2 hours ago\" --dry-run\n  stepback rewind '#3' --path 'src/**' --yes\n  stepback rewind --change 2 --change 5\n  stepback rewind --last 2\n  stepback rewind --between \"2 hours ago\" \"1 hour ago\"\n  stepback rewind \"before the agent\" --files --git   branches, HEAD and index too\n  stepback rewind \"before refactor\" --memory --task   only what the agent remembered and planned\n  stepback rewind tool:bash:last              before the last shell command\n  stepback rewind '#41' --both --resume \"try it without the cache\"\n\nIf agents were recorded, only their changes are reverted; --everything rewinds the whole workspace."))]
     Rewind(RewindArgs),
     /// Show the state at a point
     #[command(

@@ -37,6 +37,7 @@ mod rewind;
 mod run;
 mod seal;
 mod serve;
+mod session_parts;
 mod sessions;
 mod share;
 mod status;
@@ -62,7 +63,7 @@ pub fn run(arguments: Arguments) -> CommandResult {
         Command::Log { limit, session, kinds } => {
             history::log(&open_existing("")?, *limit, session.as_deref(), kinds)
         }
-        Command::Timeline => history::timeline(&open_existing("")?),
+        Command::Timeline { session } => history::timeline(&open_existing("")?, session.as_deref()),
         Command::Op(OpCommand::Log) => history::op_log(&open_existing("")?),
         Command::Status { excluded } => status::status(&open_existing("files scanned")?, *excluded),
         Command::Changes { point, paths, session, all } => {

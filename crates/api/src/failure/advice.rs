@@ -4,6 +4,7 @@ use stepback_board::BoardError;
 use stepback_bundle::BundleError;
 use stepback_engine::EngineError;
 use stepback_engine::changes::SelectionError;
+use stepback_engine::moves::PartsError;
 use stepback_history::HistoryError;
 use stepback_model::json::JsonError;
 use stepback_model::object::ObjectError;
@@ -64,6 +65,28 @@ pub fn classify_engine_error(error: &EngineError) -> (FailureKind, Option<&'stat
         EngineError::Selection(SelectionError::HunksOfMany) => {
             (FailureKind::Usage, Some("name the change with --change N"))
         }
+        EngineError::Parts(error) => match error {
+            PartsError::Unknown { .. } => (FailureKind::Usage, None),
+            PartsError::NeedsPoint(_) => (
+                FailureKind::Usage,
+                Some("name a point; files go back change by change in a rewind of their own"),
+            ),
+            PartsError::NeedsFiles(_) => {
+                (FailureKind::Usage, Some("name files too (--files), or leave it out"))
+            }
+            PartsError::NoSession(_) | PartsError::NotStarted { .. } => (
+                FailureKind::Nothing,
+                Some("\"stepback sessions\" lists the sessions; name another one or a later point"),
+            ),
+            PartsError::NothingRecorded { .. } => (
+                FailureKind::Nothing,
+                Some("\"stepback at POINT\" shows what is recorded; --session names another session"),
+            ),
+            PartsError::NoBoard => (
+                FailureKind::Nothing,
+                Some("\"stepback board\" shows the board; \"stepback rewind\" takes other parts back"),
+            ),
+        },
         EngineError::Branch(_)
         | EngineError::Selection(_)
         | EngineError::Pattern(_)

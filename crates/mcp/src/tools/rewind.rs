@@ -1,15 +1,16 @@
 //! Plans to rewind, to switch branches, and to undo what was done with a plan.
 
 use serde_json::json;
+use stepback_engine::EngineError;
 use stepback_engine::kept::Audience;
-use stepback_engine::moves::MoveAction;
+use stepback_engine::moves::{MoveAction, RewindParts};
 use stepback_engine::rewind::RewindRequest;
 use stepback_engine::workspace::describe_checkpoint;
 use stepback_model::point;
 use stepback_model::record::Session;
 use stepback_model::record::StepRow;
 
-use super::apply::{plan_schema, show_plan};
+use super::apply::{plan_schema, show_plan, show_plan_of};
 use super::{Args, READ_ONLY, Tool, limit_schema, point_schema, resolve_step};
 use crate::schema::{array, boolean, bounded_integer, object, string, string_array};
 use crate::tool_error::ToolError;
@@ -32,6 +33,13 @@ pub(super) fn rewind_tool() -> Tool {
                     ),
                 ),
                 ("paths", string_array("Only these: paths, directories, globs")),
+                (
+                    "parts",
+                    array(
+                        "With to: only these (default: files)",
+                        json!({ "type": "string", "enum": RewindParts::NAMES }),
+                    ),
+                ),
                 ("reasoning", boolean("With to: also restore your board")),
                 ("limit", limit_schema(30, 500)),
             ],
@@ -43,7 +51,12 @@ pub(super) fn rewind_tool() -> Tool {
         creates_workspace: false,
         run: |context, args| {
             let (session, request) = parse_rewind_request(context, args)?;
-            show_plan(context, args, &session, MoveAction::Rewind(Box::new(request)))
+            let parts = RewindParts::parse(&args.texts("parts")).map_err(EngineError::from)?;
+            let mut request = context.workspace.request_parts(request, parts)?;
+            if args.flag("reasoning") {
+                request.board = Some(session.id);
+            }
+            show_plan_of(context, args, &session, request)
         },
     }
 }

@@ -6,7 +6,9 @@ use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 use stepback_api::plans::{AppliedPlanDocument, NewRewind, NewUndo, PlanDocument, PlanOptions};
 use stepback_engine::kept::Audience;
-use stepback_engine::moves::{Confirmation, MoveAction, MoveKind, MoveRequest, PlannedMove, ShownPlan};
+use stepback_engine::moves::{
+    Confirmation, MoveAction, MoveKind, MoveRequest, PlannedMove, RewindParts, ShownPlan,
+};
 use stepback_engine::rewind::RewindRequest;
 use stepback_engine::{Engine, EngineError, Workspace};
 
@@ -33,7 +35,11 @@ pub async fn plan_rewind(
         let session = new.session.as_ref().map(|text| workspace.find_session(text)).transpose()?;
         let within = |point: &String| resolve_point_in_session(workspace, point, session.as_ref());
         let target = new.point.as_ref().map(within).transpose()?;
-        Ok(MoveAction::Rewind(Box::new(RewindRequest {
+        let mut parts = RewindParts::parse(&new.parts).map_err(EngineError::from)?;
+        if parts.is_empty() && new.git {
+            parts = RewindParts { files: true, git: true, ..parts };
+        }
+        let rewind = RewindRequest {
             target,
             paths: new.paths,
             changes: new.changes,
@@ -41,13 +47,15 @@ pub async fn plan_rewind(
             all: new.all,
             until: None,
             merge: None,
-            git: new.git,
+            git: false,
+            keep_files: false,
             everything: new.everything,
             session: session.map(|session| session.id),
             hunks: new.hunks,
             audience: Audience::User,
             conversation: false,
-        })))
+        };
+        Ok(workspace.request_parts(rewind, parts)?)
     })
     .await
 }
@@ -68,7 +76,7 @@ pub async fn plan_undo(
                 other => other.into(),
             })
         });
-        Ok(MoveAction::Undo { operation: found.transpose()? })
+        Ok(MoveRequest::from_user(MoveAction::Undo { operation: found.transpose()? }))
     })
     .await
 }
@@ -82,7 +90,7 @@ pub async fn plan_redo(
     Path(id): Path<String>,
     OptionalJson(options): OptionalJson<PlanOptions>,
 ) -> Result<Response, Problem> {
-    create_plan(state, id, options.force, |_| Ok(MoveAction::Redo)).await
+    create_plan(state, id, options.force, |_| Ok(MoveRequest::from_user(MoveAction::Redo))).await
 }
 
 /// Plans a switch to another branch. Changes nothing.
@@ -97,7 +105,7 @@ pub async fn plan_switch(
 ) -> Result<Response, Problem> {
     create_plan(state, id, options.force, move |workspace| {
         super::branches::find_branch(workspace, &branch)?;
-        Ok(MoveAction::Switch { branch, begin_at: None })
+        Ok(MoveRequest::from_user(MoveAction::Switch { branch, begin_at: None }))
     })
     .await
 }
@@ -106,12 +114,12 @@ async fn create_plan(
     state: AppState,
     id: String,
     force: bool,
-    action: impl FnOnce(&Workspace) -> Result<MoveAction, Problem> + Send + 'static,
+    ask: impl FnOnce(&Workspace) -> Result<MoveRequest, Problem> + Send + 'static,
 ) -> Result<Response, Problem> {
     state
         .run(move |engine| {
             let workspace = state::find_workspace(engine, &id)?;
-            let request = MoveRequest { force, ..MoveRequest::from_user(action(&workspace)?) };
+            let request = MoveRequest { force, ..ask(&workspace)? };
             let document = save_plan(&workspace, &workspace.plan_move(&request)?)?;
             let place = format!("/api/v1/{}-plans/{}", document.kind, document.id);
             Ok((StatusCode::CREATED, [(header::LOCATION, place)], Json(document)).into_response())

@@ -183,7 +183,7 @@ pub(super) fn find_step(
 ) -> Result<StepRow, Problem> {
     let stored = engine.store.step_numbered(workspace.record.id, number)?;
     stored
-        .filter(|stored| stored.step.session == session.id)
+        .filter(|stored| stored.step.session == session.id || workspace.is_manual_checkpoint(stored))
         .ok_or_else(|| Problem::not_found("step", &format!("#{number} in this session")))
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use stepback_agents::Agent;
 use stepback_agents::answer::HookAnswer;
+use stepback_agents::session_states;
 use stepback_agents::transcript::{MessagePart, MessageRole};
 use stepback_engine::control::{Breakpoint as Stored, Condition, Control, Stop, StopAnswer as Said};
 use stepback_engine::session::{last_event_time, not_running_reason, session_status};
@@ -14,6 +15,7 @@ use stepback_model::escape::safe;
 use stepback_model::quantity;
 use stepback_model::record::Session;
 use stepback_model::state::WorkspaceState;
+use stepback_store::port::StepQuery;
 
 use super::{CommandResult, DONE, sessions};
 use crate::args::live::{AddBreakpointArgs, BreakpointCommand};
@@ -355,7 +357,14 @@ pub fn inspect(context: &Context, session: Option<&str>, what: Option<&str>) -> 
         }
         Some(_) => {
             let state = WorkspaceState { conversation: session.info.tip, ..WorkspaceState::default() };
-            output::print_document(&json!({ "session": session, "stop": stop, "state": state }));
+            let newest = StepQuery { session: Some(session.id), limit: Some(1), ..StepQuery::default() };
+            let newest =
+                workspace.store().steps(workspace.record.id, &newest).map_err(EngineError::from)?.pop();
+            let full =
+                newest.map(|step| session_states::session_state(&workspace, &session, &step)).transpose()?;
+            output::print_document(
+                &json!({ "session": session, "stop": stop, "state": state, "full": full }),
+            );
         }
         None => print_session(context, &workspace, &session, stop.as_ref())?,
     }

@@ -2,10 +2,12 @@
 
 mod graph;
 
+use std::collections::{HashMap, HashSet};
+
 use serde_json::json;
 use stepback_api::steps::StepDocument;
 use stepback_engine::EngineError;
-use stepback_history::checkpoint_graph::checkpoint_graph;
+use stepback_history::checkpoint_graph::{CheckpointNode, checkpoint_graph};
 use stepback_model::ids::StepId;
 use stepback_model::record::{OpStatus, StepKind};
 use stepback_store::port::{StepQuery, StepRow};
@@ -75,10 +77,18 @@ pub fn log(
 }
 
 /// Runs `stepback timeline`.
-pub fn timeline(context: &Context) -> CommandResult {
+pub fn timeline(context: &Context, session: Option<&str>) -> CommandResult {
     let workspace = context.open_workspace()?;
+    let session = session.map(|text| workspace.find_session(text)).transpose()?;
     let head = workspace.head()?.step.id;
-    let nodes = checkpoint_graph(&workspace)?;
+    let mut nodes = checkpoint_graph(&workspace)?;
+    if let Some(session) = session {
+        let query = StepQuery { session: Some(session.id), ..StepQuery::default() };
+        let steps = workspace.store().steps(workspace.record.id, &query).map_err(EngineError::from)?;
+        let shown = workspace.with_manual_checkpoints(&session, steps)?;
+        let shown = shown.into_iter().map(|stored| stored.step.id).collect();
+        nodes = select_nodes(nodes, &shown);
+    }
     if context.json {
         let items: Vec<_> = nodes
             .iter()
@@ -132,6 +142,21 @@ pub fn timeline(context: &Context) -> CommandResult {
         merge.into_iter().for_each(|merge| output::print_line(paint.dim(merge)));
     }
     DONE
+}
+
+/// Returns the nodes with these ids; each follows the nearest of them before it.
+fn select_nodes(nodes: Vec<CheckpointNode>, shown: &HashSet<StepId>) -> Vec<CheckpointNode> {
+    let follows: HashMap<StepId, (StepId, u64)> =
+        nodes.iter().filter_map(|node| Some((node.stored.step.id, node.follows?))).collect();
+    let mut selected: Vec<CheckpointNode> =
+        nodes.into_iter().filter(|node| shown.contains(&node.stored.step.id)).collect();
+    for node in &mut selected {
+        // This ends because each checkpoint follows one with a lower number.
+        while let Some((id, _)) = node.follows.filter(|(id, _)| !shown.contains(id)) {
+            node.follows = follows.get(&id).copied();
+        }
+    }
+    selected
 }
 
 /// Runs `stepback op log`.

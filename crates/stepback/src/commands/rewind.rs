@@ -3,9 +3,10 @@
 use std::process::ExitCode;
 
 use serde_json::{Value, json};
+use stepback_api::plans::{MovedPartDocument, PlannedPartDocument};
 use stepback_engine::git_warnings::UncommittedCount;
 use stepback_engine::kept::{Audience, format_path_list};
-use stepback_engine::moves::{MoveAction, MoveKind, MoveRequest};
+use stepback_engine::moves::{MoveKind, MoveRequest, RewindParts};
 use stepback_engine::rewind::{PreparedRewind, RewindReport, RewindRequest};
 use stepback_engine::{EngineError, Workspace};
 use stepback_model::escape::safe;
@@ -15,7 +16,7 @@ use stepback_model::record::{Session, StepRow};
 use stepback_model::state::WorkspaceState;
 
 use super::conversation::{self, ContinuedConversation};
-use super::{CommandResult, DONE, board, documents, moves};
+use super::{CommandResult, DONE, board, documents, moves, session_parts};
 use crate::args::RewindArgs;
 use crate::context::Context;
 use crate::failure::{CommandFailure, FailureKind};
@@ -37,43 +38,28 @@ pub fn rewind(context: &Context, arguments: &RewindArgs) -> CommandResult {
     let session = arguments.session.as_ref().map(|text| workspace.find_session(text)).transpose()?;
     let request = read_request(context, &workspace, arguments, session.as_ref())?;
     let until = request.until;
-    if arguments.resume.is_some() && !arguments.conversation && !arguments.both {
+    let parts = read_parts(&workspace, arguments, request.target.as_ref())?;
+    if arguments.resume.is_some() && !parts.conversation {
         return Err(CommandFailure::new(FailureKind::Usage, "--resume continues a conversation")
             .with_hint("add --conversation, or --both for files and conversation"));
     }
-    let spoken = match (&request.target, arguments.conversation || arguments.both) {
+    let spoken = match (&request.target, parts.conversation) {
         (Some(target), true) => Some(conversation::last_session_step(&workspace, target, session.as_ref())?),
         _ => None,
     };
-    if let (true, Some(spoken)) = (arguments.conversation, &spoken) {
-        return rewind_conversation(context, &workspace, spoken, arguments);
-    }
-    let since = request.target.as_ref().filter(|_| request.changes.is_empty());
+    let moves_files = parts.files || parts.is_empty();
+    let since = request.target.as_ref().filter(|_| request.changes.is_empty() && moves_files);
     let (since, own_session) = (since.map(|since| since.step.number), request.session);
     // A range has no point at which the conversation could continue.
     let target = request.target.clone().filter(|_| until.is_none());
-    let board = match &target {
-        Some(target) if arguments.reasoning || arguments.with_board && has_board(&workspace, target)? => {
-            Some(board::find_board_session(context, &workspace, target)?)
-        }
-        _ => None,
-    };
-    let request = MoveRequest {
-        board: board.as_ref().map(|session| session.id),
-        force: arguments.agree.force,
-        ..MoveRequest::from_user(MoveAction::Rewind(Box::new(request)))
-    };
+    let request = MoveRequest { force: arguments.agree.force, ..workspace.request_parts(request, parts)? };
     let mut planned = workspace.plan_move(&request)?;
+    let (is_empty, live) = (planned.is_empty(), session_parts::live_parts(&planned));
     if let Some(prepared) = &mut planned.files {
-        if prepared.plan.is_empty() && !arguments.both {
-            let answer = report_nothing_to_do(context, prepared, arguments.agree.dry_run);
-            drop(planned);
-            if let (Some(target), Some(session)) = (&target, &board) {
-                board::rewind_board(context, &workspace, target, session, arguments.agree.dry_run)?;
-            }
-            return answer;
+        if is_empty {
+            return report_nothing_to_do(context, prepared, arguments.agree.dry_run);
         }
-        if !context.json {
+        if !context.json && moves_files {
             prepared.warnings.extend(uncommitted_warning(&workspace, &prepared.plan));
         }
         if let Some(since) = since {
@@ -90,21 +76,47 @@ pub fn rewind(context: &Context, arguments: &RewindArgs) -> CommandResult {
         return DONE;
     };
     let Some(mut report) = workspace.apply_move(planned)?.into_files() else { return DONE };
-    board::print_moved_board(context, report.board.take())?;
-    match conversation {
+    if !context.json {
+        board::print_moved_board(context, report.board.take())?;
+    }
+    let code = match conversation {
         Some(planned) => {
             // Files go first: the agent compares what it knows with the files when it continues.
             let continued = conversation::apply_fork(context, &workspace, planned)?;
             let code = print_report(context, &workspace, report, MoveKind::Rewind, Some(&continued))?;
             let ran = conversation::resume_conversation(context, &continued, arguments.resume.is_some())?;
-            Ok(if code == ExitCode::SUCCESS { ran } else { code })
+            if code == ExitCode::SUCCESS { ran } else { code }
         }
         None => {
             let code = print_report(context, &workspace, report, MoveKind::Rewind, None)?;
-            print_conversation_hint(context, &workspace, target.as_ref())?;
-            Ok(code)
+            if moves_files {
+                print_conversation_hint(context, &workspace, target.as_ref())?;
+            }
+            code
         }
-    }
+    };
+    session_parts::print_live_hints(context, &live, target.as_ref());
+    Ok(code)
+}
+
+/// Reads which parts of the state go back.
+fn read_parts(
+    workspace: &Workspace,
+    arguments: &RewindArgs,
+    target: Option<&StepRow>,
+) -> Result<RewindParts, CommandFailure> {
+    let with_board = match target {
+        Some(target) if arguments.with_board => has_board(workspace, target)?,
+        _ => false,
+    };
+    Ok(RewindParts {
+        files: arguments.files || arguments.both || arguments.with_board,
+        git: arguments.git,
+        conversation: arguments.conversation || arguments.both,
+        memory: arguments.memory,
+        task: arguments.task,
+        reasoning: arguments.reasoning || with_board,
+    })
 }
 
 /// Reads what is to be rewound from the arguments.
@@ -140,12 +152,13 @@ fn read_request(
         changes: arguments.changes.clone(),
         last: arguments.last,
         all: arguments.all || until.is_some(),
-        git: arguments.git,
+        git: false,
+        keep_files: false,
         everything: arguments.everything,
         session: session.map(|session| session.id),
         hunks: arguments.hunks.clone(),
         audience: Audience::User,
-        conversation: arguments.both,
+        conversation: false,
     })
 }
 
@@ -153,35 +166,6 @@ fn read_request(
 fn has_board(workspace: &Workspace, target: &StepRow) -> Result<bool, CommandFailure> {
     let state = WorkspaceState::load(workspace.store(), target.step.state).map_err(EngineError::from)?;
     Ok(state.reasoning.is_some())
-}
-
-/// Rewinds only the conversation; no file is touched.
-fn rewind_conversation(
-    context: &Context,
-    workspace: &Workspace,
-    target: &StepRow,
-    arguments: &RewindArgs,
-) -> CommandResult {
-    if arguments.agree.dry_run {
-        let plan = "the conversation would continue from there under a new id";
-        match context.json {
-            true => output::print_document(
-                &json!({ "summary": plan, "applied": false, "items": [], "left_alone": [] }),
-            ),
-            false => {
-                output::print_line(format!("{}.", output::capitalize(plan)));
-                output::print_status("Nothing was changed (dry run).");
-            }
-        }
-        return DONE;
-    }
-    let continued = conversation::fork_at(context, workspace, target, None, arguments.resume.as_deref())?;
-    if context.json {
-        output::print_document(
-            &json!({ "id": continued.ready.session, "conversation": conversation::fork_document(&continued) }),
-        );
-    }
-    conversation::resume_conversation(context, &continued, arguments.resume.is_some())
 }
 
 /// Prints how to rewind the conversation too, if there is one.
@@ -269,7 +253,11 @@ pub fn print_plan(context: &Context, prepared: &PreparedRewind, is_data: bool) {
     let tell = |text: String| output::print_data_or_status(is_data, &text);
     let PreparedRewind { plan, warnings, summary, .. } = prepared;
     let title = output::capitalize(summary);
-    tell(format!("{title}: {}", output::count(plan.changes.len() as u64, "path")));
+    match plan.is_empty() && !prepared.parts.is_empty() {
+        true => tell(title),
+        false => tell(format!("{title}: {}", output::count(plan.changes.len() as u64, "path"))),
+    }
+    session_parts::planned_lines(prepared).into_iter().for_each(&tell);
     let (inside_git, files): (Vec<_>, Vec<_>) = plan.changes.iter().partition(|change| is_inside_git(change));
     for change in files.iter().take(MAX_PLAN_LINES) {
         let verb = match change.verb() {
@@ -351,6 +339,7 @@ pub fn plan_document(prepared: &PreparedRewind) -> Value {
         "kept": prepared.kept.iter().map(documents::kept_change).collect::<Vec<_>>(),
         "everything_changes": prepared.everything_changes,
         "unchanged_because": prepared.unchanged_because,
+        "parts": prepared.parts.iter().map(PlannedPartDocument::from_part).collect::<Vec<_>>(),
         "warnings": prepared.warnings,
     })
 }
@@ -379,6 +368,7 @@ pub fn print_report(
             "kept": report.kept.iter().map(documents::kept_change).collect::<Vec<_>>(),
             "conversation": continued.map(conversation::fork_document),
             "board": report.board,
+            "parts": report.parts.iter().map(MovedPartDocument::from_part).collect::<Vec<_>>(),
         }));
     } else {
         let paint = Paint::stdout();
@@ -388,6 +378,7 @@ pub fn print_report(
             output::count(done as u64, "path"),
             paint.strong(format!("#{}", report.after))
         ));
+        session_parts::moved_lines(&report.parts).into_iter().for_each(output::print_line);
         if !conflicts.is_empty() {
             print_skipped_paths(&conflicts, false);
         }

@@ -331,7 +331,7 @@ fn checkpoints_and_branches_of_the_user_have_the_conversation_of_the_agent() {
     world.ok(["branch", "switch", "alt", "--yes"]);
     assert_eq!(kept("@"), 4, "the branch has the conversation of the point it was made from");
     world.ok(["branch", "switch", "main", "--yes"]);
-    assert_eq!(kept("@"), 2, "and the other branch has that of the last session there");
+    assert_eq!(kept("@"), 4, "and the other branch has that to which it was taken back");
 }
 
 #[test]
