@@ -47,60 +47,56 @@ impl Workspace {
         Ok(None)
     }
 
-    /// Returns the agent sessions that were at work at a step: its own first, then the most recently active. A session is at
-    /// work if it had begun, had not ended, and either had an event within the hour before or went on later.
+    /// Returns the agent sessions that were at work at a step: its own first, then the most recently active.
     pub fn sessions_at_work(&self, at: &StepRow) -> Result<Vec<Session>, EngineError> {
         let mut at_work: Vec<(u64, Session)> = Vec::new();
         for session in self.agent_sessions()? {
-            let own = session.id == at.step.session;
-            if own {
-                at_work.push((u64::MAX, session));
-                continue;
-            }
-            let has_ended = session.info.ended_at.is_some_and(|ended| ended < at.step.at);
-            if session.info.imported || has_ended || session.started_at > at.step.at {
-                continue;
-            }
-            let query = StepQuery {
-                session: Some(session.id),
-                before: Some(at.step.number),
-                limit: Some(1),
-                ..StepQuery::default()
+            let last = match session.id == at.step.session {
+                true => Some(u64::MAX),
+                false => self.last_step_at_work(&session, at)?,
             };
-            let Some(last) = self.store().steps(self.record.id, &query)?.pop() else { continue };
-            let silence = at.step.at.as_micros().saturating_sub(last.step.at.as_micros());
-            let went_on = || session.info.seen_at.is_some_and(|seen| seen > at.step.at);
-            if silence <= IDLE_AFTER_MICROS || went_on() {
-                at_work.push((last.step.number, session));
-            }
+            at_work.extend(last.map(|last| (last, session)));
         }
         at_work.sort_by_key(|(number, _)| std::cmp::Reverse(*number));
         Ok(at_work.into_iter().map(|(_, session)| session).collect())
     }
 
-    /// Adds to the steps of a session the checkpoints that the user made by hand while it was at work. The steps are all of the
-    /// session, in any order; the result is sorted by number.
+    /// Returns the number of the last step of a session before a step of another one, if the session was at work then: it had
+    /// begun, had not ended, and either had an event within the hour before or went on later.
+    fn last_step_at_work(&self, session: &Session, at: &StepRow) -> Result<Option<u64>, EngineError> {
+        let has_ended = session.info.ended_at.is_some_and(|ended| ended < at.step.at);
+        if session.info.imported || has_ended || session.started_at > at.step.at {
+            return Ok(None);
+        }
+        let before = Some(at.step.number);
+        let query = StepQuery { session: Some(session.id), before, limit: Some(1), ..StepQuery::default() };
+        let Some(last) = self.store().steps(self.record.id, &query)?.pop() else { return Ok(None) };
+        let silence = at.step.at.as_micros().saturating_sub(last.step.at.as_micros());
+        let went_on = session.info.seen_at.is_some_and(|seen| seen > at.step.at);
+        Ok((silence <= IDLE_AFTER_MICROS || went_on).then_some(last.step.number))
+    }
+
+    /// Returns the checkpoints that the user made by hand while a session was at work, newest first.
+    pub fn manual_checkpoints_during(&self, session: &Session) -> Result<Vec<StepRow>, EngineError> {
+        let mut during = Vec::new();
+        if session.id == self.session.id {
+            return Ok(during);
+        }
+        for stored in self.checkpoints()? {
+            if self.is_manual_checkpoint(&stored) && self.last_step_at_work(session, &stored)?.is_some() {
+                during.push(stored);
+            }
+        }
+        Ok(during)
+    }
+
+    /// Adds to the steps of a session the checkpoints that the user made by hand while it was at work, and sorts all by number.
     pub fn with_manual_checkpoints(
         &self,
         session: &Session,
         mut steps: Vec<StepRow>,
     ) -> Result<Vec<StepRow>, EngineError> {
-        steps.sort_by_key(|stored| stored.step.number);
-        if session.id == self.session.id {
-            return Ok(steps);
-        }
-        let mut checkpoints = self.checkpoints()?;
-        checkpoints.retain(|stored| self.is_manual_checkpoint(stored));
-        checkpoints.retain(|stored| {
-            let step = &stored.step;
-            let earlier = steps.partition_point(|own| own.step.number < step.number);
-            let Some(last) = earlier.checked_sub(1).and_then(|index| steps.get(index)) else { return false };
-            let goes_on = earlier < steps.len();
-            let has_ended = session.info.ended_at.is_some_and(|ended| ended < step.at);
-            let silence = step.at.as_micros().saturating_sub(last.step.at.as_micros());
-            goes_on || !has_ended && silence <= IDLE_AFTER_MICROS
-        });
-        steps.extend(checkpoints);
+        steps.extend(self.manual_checkpoints_during(session)?);
         steps.sort_by_key(|stored| stored.step.number);
         Ok(steps)
     }

@@ -52,6 +52,10 @@ pub(super) fn rewind_tool() -> Tool {
         run: |context, args| {
             let (session, request) = parse_rewind_request(context, args)?;
             let parts = RewindParts::parse(&args.texts("parts")).map_err(EngineError::from)?;
+            if parts.git && !context.allow_others {
+                return Err(ToolError::new("git belongs to the whole workspace, not to you")
+                    .with_hint("the user can rewind it with \"stepback rewind POINT --git\""));
+            }
             let mut request = context.workspace.request_parts(request, parts)?;
             if args.flag("reasoning") {
                 request.board = Some(session.id);

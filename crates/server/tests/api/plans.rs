@@ -269,7 +269,7 @@ fn single_parts_of_the_state_are_shown_and_taken_back() {
     place.call("s", "c2", "file", "3", false);
     let here = format!("/workspaces/{}", place.workspace());
     let plans = format!("{here}/rewind-plans");
-    let last = || place.get("/sessions/s/steps?limit=1&order=desc").with(200)["items"][0]["number"].clone();
+    let last = || place.get("/sessions/s/steps?limit=1").with(200)["items"][0]["number"].clone();
     let now = |part: &str| place.get(&format!("/sessions/s/steps/{}/state/{part}", last())).with(200);
 
     let ask = json!({ "point": "before refactor", "parts": ["memory", "conversation"] });

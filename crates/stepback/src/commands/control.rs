@@ -7,6 +7,7 @@ use stepback_agents::Agent;
 use stepback_agents::answer::HookAnswer;
 use stepback_agents::session_states;
 use stepback_agents::transcript::{MessagePart, MessageRole};
+use stepback_api::state::SessionStateDocument;
 use stepback_engine::control::{Breakpoint as Stored, Condition, Control, Stop, StopAnswer as Said};
 use stepback_engine::session::{last_event_time, not_running_reason, session_status};
 use stepback_engine::{EngineError, Workspace};
@@ -17,7 +18,7 @@ use stepback_model::record::Session;
 use stepback_model::state::WorkspaceState;
 use stepback_store::port::StepQuery;
 
-use super::{CommandResult, DONE, sessions};
+use super::{CommandResult, DONE, session_parts, sessions};
 use crate::args::live::{AddBreakpointArgs, BreakpointCommand};
 use crate::context::Context;
 use crate::failure::{CommandFailure, FailureKind};
@@ -357,11 +358,7 @@ pub fn inspect(context: &Context, session: Option<&str>, what: Option<&str>) -> 
         }
         Some(_) => {
             let state = WorkspaceState { conversation: session.info.tip, ..WorkspaceState::default() };
-            let newest = StepQuery { session: Some(session.id), limit: Some(1), ..StepQuery::default() };
-            let newest =
-                workspace.store().steps(workspace.record.id, &newest).map_err(EngineError::from)?.pop();
-            let full =
-                newest.map(|step| session_states::session_state(&workspace, &session, &step)).transpose()?;
+            let full = load_full_state(&workspace, &session)?;
             output::print_document(
                 &json!({ "session": session, "stop": stop, "state": state, "full": full }),
             );
@@ -369,6 +366,16 @@ pub fn inspect(context: &Context, session: Option<&str>, what: Option<&str>) -> 
         None => print_session(context, &workspace, &session, stop.as_ref())?,
     }
     DONE
+}
+
+/// Returns what a session has now; `None` if it has no step yet.
+fn load_full_state(
+    workspace: &Workspace,
+    session: &Session,
+) -> Result<Option<SessionStateDocument>, CommandFailure> {
+    let query = StepQuery { session: Some(session.id), limit: Some(1), ..StepQuery::default() };
+    let newest = workspace.store().steps(workspace.record.id, &query).map_err(EngineError::from)?.pop();
+    Ok(newest.map(|step| session_states::session_state(workspace, session, &step)).transpose()?)
 }
 
 fn show_conversation(context: &Context, session: &Session, lines: &[String]) {
@@ -415,6 +422,8 @@ fn print_session(
         output::print_line(format!("  prompt     {title}"));
     }
     output::print_line(format!("  iteration  {}", session.info.iteration));
+    let full = load_full_state(workspace, session)?;
+    full.iter().flat_map(session_parts::detail_lines).for_each(output::print_line);
     match stop {
         None => match (not_running_reason(session, now), session_status(session, false, now)) {
             (Some(why), _) => {

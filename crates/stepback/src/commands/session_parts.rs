@@ -63,7 +63,15 @@ pub fn state_lines(state: &SessionStateDocument) -> Vec<String> {
     }
     let at = if state.step == 0 { String::new() } else { format!(" at #{}", state.step) };
     let mut lines = vec![format!("  session  {} {short}{at}: {}", state.agent, facts.join(", "))];
-    let mut add = |name: &str, text: String| lines.push(format!("    {name:<9} {text}"));
+    lines.extend(detail_lines(state).into_iter().map(|line| format!("  {line}")));
+    lines
+}
+
+/// Returns the lines about what a session had at a step, without its position.
+pub fn detail_lines(state: &SessionStateDocument) -> Vec<String> {
+    let short: String = state.session.chars().take(8).collect();
+    let mut lines = Vec::new();
+    let mut add = |name: &str, text: String| lines.push(format!("  {name:<9}  {text}"));
     if let Some(summary) = &state.summary {
         add("summary", safe(&clip::first(summary.lines().next().unwrap_or_default(), MAX_TEXT)));
     }

@@ -12,15 +12,25 @@ fn file(world: &Sandbox) -> String {
     fs::read_to_string(world.path("file")).unwrap()
 }
 
-/// A Claude Code session that plans, is told something and writes, before and after a checkpoint of the user.
+/// A line of the user in the transcript of an agent.
+fn user_line(talk: &Talk<'_>, word: &str) -> Value {
+    if talk.agent == "codex" {
+        let content = json!([{ "type": "input_text", "text": word }]);
+        let kinds = json!({ "content_item_kinds": ["user.text"] });
+        let said = json!({ "type": "message", "id": word, "role": "user", "content": content, "internal_chat_message_metadata_passthrough": kinds });
+        return json!({ "timestamp": "2026-01-02T03:04:05.000Z", "type": "response_item", "payload": said });
+    }
+    let said = json!({ "role": "user", "content": word });
+    json!({ "type": "user", "uuid": format!("u-{word}"), "parentUuid": null, "sessionId": "s1", "cwd": talk.cwd, "message": said })
+}
+
+/// A session that plans, is told something and writes, before and after a checkpoint of the user.
 fn hooked<'w>(world: &'w Sandbox, agent: &'static str, tool: &str) -> Talk<'w> {
     let mut talk = Talk::new(world, "s1");
     talk.agent = agent;
     talk.begin();
     for word in ["old", "new"] {
-        let said = json!({ "role": "user", "content": word });
-        let id = format!("u-{word}");
-        talk.say(&[json!({ "type": "user", "uuid": id, "parentUuid": null, "sessionId": "s1", "cwd": talk.cwd, "message": said })]);
+        talk.say(&[user_line(&talk, word)]);
         talk.prompt(word);
         let list = json!({ "todos": [{ "content": word, "status": "pending" }] });
         talk.pre(&format!("t-{word}"), tool, list.clone());
@@ -102,22 +112,30 @@ fn the_tasks_of_claude_code_and_codex_go_back_and_the_answer_says_how_to_tell_th
 
 #[test]
 fn the_conversation_goes_back_alone_with_the_command_to_run() {
-    let world = Sandbox::new();
-    hooked(&world, "claude", "TodoWrite");
-    let before = world.json(["op", "log"]);
-    let plan = world.ok(["rewind", "before refactor", "--conversation", "--dry-run"]);
-    assert!(plan.out.contains("1 of 2 recorded messages"), "{}", plan.out);
-    assert_eq!(world.json(["op", "log"]), before);
-    let ran = world.ok(["rewind", "before refactor", "--conversation"]);
-    assert!(ran.out.contains("claude --resume "), "{}", ran.out);
-    assert_eq!((todo(&world), file(&world)), (json!("new"), "new".into()));
-    let at = |point: &str| world.json(["at", point])["slots"]["conversation"].clone();
-    assert_eq!(at("@"), at("before refactor"));
-    world.ok(["undo"]);
-    assert_ne!(at("@"), at("before refactor"));
-    // Both, with words that name the point.
-    world.ok(["rewind", "before refactor", "--both", "--yes"]);
-    assert_eq!(file(&world), "old");
+    for (agent, tool, command) in
+        [("claude", "TodoWrite", "claude --resume "), ("codex", "update_plan", "codex resume ")]
+    {
+        let world = Sandbox::new();
+        hooked(&world, agent, tool);
+        let before = world.json(["op", "log"]);
+        let plan = world.ok(["rewind", "before refactor", "--conversation", "--dry-run"]);
+        assert!(plan.out.contains("1 of 2 recorded messages"), "{}", plan.out);
+        assert_eq!(world.json(["op", "log"]), before);
+        let ran = world.ok(["rewind", "before refactor", "--conversation"]);
+        assert!(ran.out.contains(command), "{}", ran.out);
+        assert_eq!((todo(&world), file(&world)), (json!("new"), "new".into()));
+        let at = |point: &str| world.json(["at", point])["slots"]["conversation"].clone();
+        assert_eq!(at("@"), at("before refactor"));
+        world.ok(["undo"]);
+        assert_ne!(at("@"), at("before refactor"));
+        // Both, with words that name the point, and from the step before a call.
+        let ran = world.ok(["rewind", "before refactor", "--both", "--yes"]);
+        assert!(ran.out.contains(command), "{}", ran.out);
+        assert_eq!(file(&world), "old");
+        world.ok(["undo", "--yes"]);
+        world.ok(["rewind", "tool:Bash:last", "--conversation", "--task", "--files", "--yes"]);
+        assert_eq!(file(&world), "old", "before the last call");
+    }
 }
 
 #[test]
@@ -203,4 +221,6 @@ fn an_agent_takes_its_own_parts_back_with_tools() {
     let said = agent.refused("rewind_plan", json!({ "to": "before refactor", "parts": ["memory"] }));
     assert!(said.contains("has no recorded memory"), "{said}");
     agent.refused("rewind_plan", json!({ "last": 1, "parts": ["task"] }));
+    let said = agent.refused("rewind_plan", json!({ "to": "before refactor", "parts": ["git"] }));
+    assert!(said.contains("belongs to the whole workspace"), "{said}");
 }
