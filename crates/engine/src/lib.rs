@@ -40,7 +40,7 @@
 //!
 //! Going back and forth:
 //!
-//! - [`resolve`], [`branch`], [`branch_graph`], `branch_merge`: from a point to a step; branches; which steps are on
+//! - [`resolve`], [`branch`], [`branch_graph`], [`branch_merge`]: from a point to a step; branches; which steps are on
 //!   which line, and the lanes of a timeline; merging.
 //! - [`diff`], [`changes`], [`hunks`], `unified`: what differs, the numbered list of changes with their authors, and
 //!   parts of one.
@@ -67,7 +67,7 @@ pub mod authorship;
 pub mod board;
 pub mod branch;
 pub mod branch_graph;
-mod branch_merge;
+pub mod branch_merge;
 mod calls;
 pub mod changes;
 pub mod checkpoint;

@@ -264,6 +264,7 @@ impl Workspace {
             summary,
             kept: Vec::new(),
             everything_changes: Vec::new(),
+            conflicts: Vec::new(),
             unchanged_because,
             git: moved.git,
             requested_by: None,
