@@ -55,6 +55,11 @@ struct BranchMerge {
 /// How the summary of a merge begins; its detail says what was merged.
 const SUMMARY: &str = "merge branch ";
 
+/// Whether this is the summary of a merge, and of the step that it created.
+pub(crate) fn is_merge_summary(summary: &str) -> bool {
+    summary.starts_with(SUMMARY)
+}
+
 impl Workspace {
     /// Plans to merge a branch into the present one. Changes nothing.
     pub(crate) fn prepare_merge(&self, name: &str, markers: bool) -> Result<PreparedRewind, EngineError> {

@@ -56,7 +56,8 @@
 //!
 //! Upkeep:
 //!
-//! - [`prune`], [`collect`], [`reachability`]: which checkpoints go, and freeing what nothing needs.
+//! - [`prune`], [`budget`], [`collect`], [`reachability`]: which checkpoints go, by rules and by size, and freeing what
+//!   nothing needs.
 //! - [`error`]: what can go wrong. What a user can do about it is said by `stepback_api::failure`.
 //!
 //! A new operation is a module with a plan and an outcome, and an `OperationAction` in `stepback_model::record` that
@@ -68,6 +69,7 @@ pub mod board;
 pub mod branch;
 pub mod branch_graph;
 pub mod branch_merge;
+pub mod budget;
 mod calls;
 pub mod changes;
 pub mod checkpoint;
