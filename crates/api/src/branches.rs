@@ -17,12 +17,16 @@ pub struct NewBranch {
     pub from: Option<String>,
 }
 
-/// The new name of a branch.
+/// What changes about a branch; at least one of the two.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct BranchRename {
+pub struct BranchUpdate {
     /// The new name: letters, digits, `-_./+` and single spaces inside.
-    pub name: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// The new status: `active`, `abandoned` or `archived`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<String>,
 }
 
 /// A branch, or a rerun that has no branch yet.
@@ -34,7 +38,7 @@ pub struct BranchDocument {
     pub tip: Option<StepDocument>,
     /// Whether it is the current branch of the workspace.
     pub present: bool,
-    /// `active`, `merged` (its newest step was merged into another branch), or the status of the rerun that creates it: `pending`, `running`, `completed`, `diverged` (something was
+    /// `active`, `merged` (its newest step was merged into another branch), `abandoned` or `archived` (the user said so), or the status of the rerun that creates it: `pending`, `running`, `completed`, `diverged` (something was
     /// changed, and it ended at the first difference from the recording), `failed`.
     pub status: String,
     /// Where it forked from another branch; none for the first branch, and for a rerun that has no branch yet.

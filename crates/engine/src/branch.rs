@@ -42,6 +42,14 @@ pub enum BranchError {
     /// A branch cannot be merged into itself.
     #[error("{0} is the current branch; switch to the branch to merge into first")]
     MergeIntoItself(String),
+    /// The branch has this status already.
+    #[error("branch {name} is already {status}")]
+    HasStatus {
+        /// The branch.
+        name: String,
+        /// Its status.
+        status: &'static str,
+    },
     /// Two branches have no checkpoint in common.
     #[error("branch {name} and {current} have no step in common, so it is not known what changed on it")]
     Unrelated {

@@ -40,7 +40,7 @@
 //!
 //! Going back and forth:
 //!
-//! - [`resolve`], [`branch`], [`branch_graph`], [`branch_merge`]: from a point to a step; branches; which steps are on
+//! - [`resolve`], [`branch`], [`branch_graph`], [`branch_merge`], `branch_status`: from a point to a step; branches; which steps are on
 //!   which line, and the lanes of a timeline; merging.
 //! - [`diff`], [`changes`], [`hunks`], `unified`: what differs, the numbered list of changes with their authors, and
 //!   parts of one.
@@ -68,6 +68,7 @@ pub mod board;
 pub mod branch;
 pub mod branch_graph;
 pub mod branch_merge;
+mod branch_status;
 mod calls;
 pub mod changes;
 pub mod checkpoint;

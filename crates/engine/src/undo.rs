@@ -464,9 +464,11 @@ fn log_reversal_mutations(
         OperationAction::CheckpointDelete { steps } | OperationAction::Prune { steps } => {
             Mutation::SetHidden { steps: steps.clone(), by: (!undo).then_some(operation.id) }
         }
-        // These change files or are reversals themselves, so they are not passed here.
-        OperationAction::Rewind { .. } | OperationAction::Undo { .. } | OperationAction::Redo { .. } => {
-            Mutation::SetOpUndone { op: operation.id, undone: undo }
-        }
+        // The status of a branch follows from the operations that are in force. The others change files or are reversals
+        // themselves, so they are not passed here.
+        OperationAction::BranchStatus { .. }
+        | OperationAction::Rewind { .. }
+        | OperationAction::Undo { .. }
+        | OperationAction::Redo { .. } => Mutation::SetOpUndone { op: operation.id, undone: undo },
     }]
 }

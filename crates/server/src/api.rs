@@ -122,7 +122,7 @@ fn operations() -> OpenApiRouter<AppState> {
         .routes(routes!(apply::switch))
         .routes(routes!(apply::list_operations))
         .routes(routes!(branches::list, branches::create))
-        .routes(routes!(branches::get, branches::rename, branches::delete))
+        .routes(routes!(branches::get, branches::update, branches::delete))
         .routes(routes!(branches::compare_runs))
         .routes(routes!(reruns::start))
         .routes(routes!(reruns::interrupt))

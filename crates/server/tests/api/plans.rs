@@ -100,6 +100,13 @@ fn a_branch_is_merged_with_its_conflicts_as_data() {
     let undo = place.post(below(&done["undo"]["href"]), &done["undo"]["body"]).with(201);
     place.ask("POST", below(&undo["apply"]), None).with(200);
     assert_eq!(place.read("file").unwrap(), "ours\n");
+    let aside = format!("{branches}/aside");
+    let archived = place.ask("PATCH", &aside, Some(&json!({ "status": "archived" }))).with(200);
+    assert_eq!(archived["status"], "archived");
+    let renamed = json!({ "name": "again", "status": "active" });
+    assert_eq!(place.ask("PATCH", &aside, Some(&renamed)).with(200)["name"], "again");
+    place.ask("PATCH", &format!("{branches}/again"), Some(&json!({}))).problem(400);
+    place.ask("PATCH", &format!("{branches}/again"), Some(&json!({ "status": "gone" }))).problem(400);
     place.post(&format!("{branches}/nowhere/merge-plans"), &json!({})).problem(404);
     place.post(&format!("{branches}/main/merge-plans"), &json!({})).problem(400);
 }

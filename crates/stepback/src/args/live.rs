@@ -180,8 +180,12 @@ pub enum BranchCommand {
         agree: super::ConfirmArgs,
     },
     /// List branches
-    #[command(after_help = "Examples:\n  stepback branch list")]
-    List,
+    #[command(after_help = "Examples:\n  stepback branch list\n  stepback branch list --all")]
+    List {
+        /// Include archived branches
+        #[arg(long)]
+        all: bool,
+    },
     /// Switch to another branch and restore its files
     #[command(after_help = "Examples:\n  stepback branch switch main")]
     Switch {
@@ -200,6 +204,24 @@ pub enum BranchCommand {
         name: String,
         /// Its new name
         to: String,
+    },
+    /// Say that a branch led nowhere; it stays in the list
+    #[command(after_help = "Examples:\n  stepback branch abandon try-redis")]
+    Abandon {
+        /// Its name
+        name: String,
+    },
+    /// Leave a branch out of the list
+    #[command(after_help = "Examples:\n  stepback branch archive try-redis\n  stepback branch list --all")]
+    Archive {
+        /// Its name
+        name: String,
+    },
+    /// Take up an abandoned or archived branch again, without switching to it
+    #[command(after_help = "Examples:\n  stepback branch activate try-redis")]
+    Activate {
+        /// Its name
+        name: String,
     },
     /// Delete a branch; its steps are kept
     #[command(after_help = "Examples:\n  stepback branch delete try-redis")]

@@ -14,7 +14,7 @@ use stepback_history::compare::{Conversations, TipComparison, compare_tips};
 use stepback_model::change::ChangeKind;
 use stepback_model::ids::StepId;
 use stepback_model::record::StepRow;
-use stepback_model::record::{Annotation, Trigger};
+use stepback_model::record::{Annotation, BranchStatus, Trigger};
 use stepback_model::state::WorkspaceState;
 
 use super::{CommandResult, DONE, conversation, documents, moves, rewind, titles};
@@ -54,7 +54,7 @@ pub fn run(context: &Context, command: &BranchCommand) -> CommandResult {
                 _ => create(context, &workspace, name, &from, worktree.as_deref(), resume.as_deref()),
             }
         }
-        BranchCommand::List => list(context, &workspace),
+        BranchCommand::List { all } => list(context, &workspace, *all),
         BranchCommand::Switch { name, reasoning, agree } => {
             let board = match reasoning {
                 true => Some(stepback_board::choose_session(&workspace, None, context.now())?.id),
@@ -66,6 +66,22 @@ pub fn run(context: &Context, command: &BranchCommand) -> CommandResult {
         BranchCommand::Rename { name, to } => {
             workspace.rename_branch(name, to)?;
             print_result(context, to, &format!("Renamed branch {name} to {to}."))
+        }
+        BranchCommand::Abandon { name } => {
+            workspace.set_branch_status(name, BranchStatus::Abandoned)?;
+            print_result(context, name, &format!("Branch {name} is abandoned."))
+        }
+        BranchCommand::Archive { name } => {
+            workspace.set_branch_status(name, BranchStatus::Archived)?;
+            print_result(
+                context,
+                name,
+                &format!("Branch {name} is archived; \"branch list --all\" lists it."),
+            )
+        }
+        BranchCommand::Activate { name } => {
+            workspace.set_branch_status(name, BranchStatus::Active)?;
+            print_result(context, name, &format!("Branch {name} is active again."))
         }
         BranchCommand::Delete { name } => {
             workspace.delete_branch(name)?;
@@ -246,13 +262,16 @@ fn branch_document(branch: BranchDocument) -> Value {
     value
 }
 
-fn list(context: &Context, workspace: &Workspace) -> CommandResult {
+fn list(context: &Context, workspace: &Workspace, all: bool) -> CommandResult {
+    let mut documents = BranchDocument::list(workspace)?;
+    let count = documents.len();
+    documents.retain(|branch| all || !branch.is_archived());
+    let hidden = (count - documents.len()) as u64;
     if context.json {
-        let items: Vec<_> = BranchDocument::list(workspace)?.into_iter().map(branch_document).collect();
+        let items: Vec<_> = documents.into_iter().map(branch_document).collect();
         output::print_document(&json!({ "items": items }));
         return DONE;
     }
-    let documents = BranchDocument::list(workspace)?;
     let branches = workspace.branches()?;
     let reruns = workspace.reruns()?;
     let rerun = |name: &str| reruns.iter().find(|rerun| rerun.branch == name);
@@ -263,10 +282,12 @@ fn list(context: &Context, workspace: &Workspace) -> CommandResult {
     let now = context.now();
     for branch in &branches {
         let mark = if branch.present { "@" } else { " " };
-        let document = documents.iter().find(|document| document.name == branch.name);
-        let from = document.and_then(|document| document.from.as_ref());
+        let Some(document) = documents.iter().find(|document| document.name == branch.name) else { continue };
+        let from = document.from.as_ref();
         let from = from.map_or(String::new(), |from| format!("  from {} at #{}", from.branch, from.number));
-        let is_merged = document.is_some_and(|document| document.status == "merged");
+        // The status of a rerun is in its own line.
+        let is_told = ["merged", "abandoned", "archived"].contains(&document.status.as_str());
+        let status = if is_told { format!("  ({})", document.status) } else { String::new() };
         output::print_line(format!(
             "{} {:<20} {:>8}  {}{}{}",
             paint.good(mark),
@@ -274,7 +295,7 @@ fn list(context: &Context, workspace: &Workspace) -> CommandResult {
             describe_checkpoint(&branch.tip),
             paint.dim(branch.tip.step.at.ago(now)),
             paint.dim(from),
-            paint.note(if is_merged { "  (merged)" } else { "" })
+            paint.note(status)
         ));
         if let Some(rerun) = rerun(&branch.name) {
             output::print_line(format!("    {}", paint.dim(describe_rerun(rerun))));
@@ -286,6 +307,13 @@ fn list(context: &Context, workspace: &Workspace) -> CommandResult {
             paint.strong(&rerun.branch),
             paint.dim(describe_rerun(rerun))
         ));
+    }
+    if hidden > 0 {
+        let hidden = match hidden {
+            1 => "1 archived branch is".to_owned(),
+            number => format!("{} archived branches are", output::grouped(number)),
+        };
+        output::print_status(paint.dim(format!("{hidden} not listed; --all lists all.")));
     }
     DONE
 }
