@@ -43,6 +43,9 @@ pub struct BranchDocument {
     pub status: String,
     /// Where it forked from another branch; none for the first branch, and for a rerun that has no branch yet.
     pub from: Option<BranchForkDocument>,
+    /// The directory of its own, if it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub directory: Option<String>,
     /// The number of its first own checkpoint; none if it has none yet.
     pub first: Option<u64>,
     /// Number of its own checkpoints.
@@ -59,7 +62,7 @@ pub struct NewRerun {
     /// The point to start from; the beginning of the session if none is given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
-    /// The changes, each as `PATH=VALUE`: `prompt`, `system`, `model`, `memory.KEY`, `#14.input.x`, `#14.output`.
+    /// The changes, each as `PATH=VALUE`: `prompt`, `system`, `model`, `messages[3].content`, `memory.KEY`, `#14.input.x`, `#14.output`.
     pub set: Vec<String>,
     /// End after the first step of this kind.
     #[serde(skip_serializing_if = "Option::is_none")]

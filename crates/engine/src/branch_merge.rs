@@ -58,6 +58,7 @@ const SUMMARY: &str = "merge branch ";
 impl Workspace {
     /// Plans to merge a branch into the present one. Changes nothing.
     pub(crate) fn prepare_merge(&self, name: &str, markers: bool) -> Result<PreparedRewind, EngineError> {
+        self.save_branch_directory(name)?;
         let tip = self.require_branch_tip(name)?;
         let current = self.present_branch()?;
         if current == name {

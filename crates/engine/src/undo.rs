@@ -166,6 +166,10 @@ impl Workspace {
                 };
                 let mut record = self.new_operation(summary, action);
                 let mut mutations = log_reversal_mutations(self, &operation, &record, direction);
+                if let OperationAction::BranchRename { from, to, .. } = &operation.action {
+                    let (now, then) = if direction == UndoDirection::Undo { (to, from) } else { (from, to) };
+                    mutations.extend(self.rename_directory_mutations(now, then)?);
+                }
                 mutations.push(Mutation::SetOpUndone { op: id, undone });
                 mutations.push(Mutation::AppendOp(record.clone()));
                 let receipt = self.store().commit(None, &mutations)?;

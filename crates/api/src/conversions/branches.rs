@@ -32,6 +32,10 @@ impl BranchDocument {
                 status.as_str().clone_into(&mut item.status);
             }
         }
+        for item in &mut items {
+            let directory = workspace.branch_directory(&item.name)?;
+            item.directory = directory.map(|directory| directory.path.to_string_lossy().into_owned());
+        }
         // A finished rerun without a branch is one whose branch was deleted, and is not listed.
         let is_there = |rerun: &&Rerun| branches.iter().any(|branch| branch.name == rerun.branch);
         let coming = reruns.iter().filter(|rerun| !is_there(rerun) && !rerun.has_result());
@@ -53,6 +57,7 @@ impl BranchDocument {
             name: branch.name.clone(),
             tip: Some(StepDocument::from_row(&branch.tip)),
             present: branch.present,
+            directory: None,
             status: rerun.map_or("active", Rerun::effective_status).to_owned(),
             rerun: rerun.and_then(|rerun| serde_json::to_value(rerun).ok()),
         }

@@ -187,13 +187,21 @@ pub enum BranchCommand {
         all: bool,
     },
     /// Switch to another branch and restore its files
-    #[command(after_help = "Examples:\n  stepback branch switch main")]
+    #[command(
+        after_help = "Examples:\n  stepback branch switch main\n  stepback branch switch try-redis --conversation\n  stepback branch switch main --conversation --resume \"what is left to do?\""
+    )]
     Switch {
         /// Its name
         name: String,
         /// Also restore the reasoning board of the branch
         #[arg(long)]
         reasoning: bool,
+        /// Also continue the agent's conversation as it was when the branch was left, under a new id
+        #[arg(long)]
+        conversation: bool,
+        /// With --conversation: resume the agent immediately, with this prompt if given
+        #[arg(long, value_name = "PROMPT", num_args = 0..=1, default_missing_value = "", requires = "conversation")]
+        resume: Option<String>,
         #[command(flatten)]
         agree: super::ConfirmArgs,
     },

@@ -55,12 +55,16 @@ pub fn run(context: &Context, command: &BranchCommand) -> CommandResult {
             }
         }
         BranchCommand::List { all } => list(context, &workspace, *all),
-        BranchCommand::Switch { name, reasoning, agree } => {
+        BranchCommand::Switch { name, reasoning, conversation, resume, agree } => {
             let board = match reasoning {
                 true => Some(stepback_board::choose_session(&workspace, None, context.now())?.id),
                 false => None,
             };
             let request = MoveRequest { board, ..switch_request(name, None, agree) };
+            if *conversation {
+                let resume = resume.as_deref();
+                return switch_with_conversation(context, &workspace, &request, name, (resume, agree));
+            }
             moves::confirm_and_apply(context, &workspace, workspace.plan_move(&request)?, agree)
         }
         BranchCommand::Rename { name, to } => {
@@ -105,6 +109,30 @@ pub fn run(context: &Context, command: &BranchCommand) -> CommandResult {
 fn switch_request(name: &str, begin_at: Option<StepId>, agree: &ConfirmArgs) -> MoveRequest {
     let action = MoveAction::Switch { branch: name.to_owned(), begin_at };
     MoveRequest { force: agree.force, ..MoveRequest::from_user(action) }
+}
+
+/// Switches to a branch, and continues the conversation that the agent had when the branch was left.
+fn switch_with_conversation(
+    context: &Context,
+    workspace: &Workspace,
+    request: &MoveRequest,
+    name: &str,
+    (resume, agree): (Option<&str>, &ConfirmArgs),
+) -> CommandResult {
+    let mut switched = workspace.plan_move(request)?;
+    switched.release_lock();
+    // Checked before anything is written: a conversation that cannot continue must not leave half a switch.
+    let spoken = workspace.branch_conversation(name)?;
+    let planned = conversation::plan_fork_at(context, workspace, &spoken, None, resume)?;
+    let Some(switched) = moves::confirm_plan(context, workspace, switched, agree)? else { return DONE };
+    let Some(mut report) = workspace.apply_move(switched)?.into_files() else { return DONE };
+    super::board::print_moved_board(context, report.board.take())?;
+    let continued = conversation::apply_fork(context, workspace, planned)?;
+    let code = rewind::print_report(context, workspace, report, MoveKind::Switch, Some(&continued))?;
+    // If some files could not be restored, the agent would work on files that differ from what it believes.
+    let is_there = code == ExitCode::SUCCESS;
+    let ran = conversation::resume_conversation(context, &continued, is_there && resume.is_some())?;
+    Ok(if is_there { ran } else { code })
 }
 
 /// Merges the files of a branch, and what was concluded on it into the board of a session.
@@ -205,6 +233,7 @@ fn create(
     }
     workspace.create_branch(name, from)?;
     let mut forked = None;
+    let mut directory = None;
     if let Some(dir) = &worktree {
         let engine = context.engine();
         let dir = dir.canonicalize()?;
@@ -214,6 +243,8 @@ fn create(
             Annotation { label: Some(label), ..Annotation::default() },
             Trigger::Automatic,
         )?;
+        workspace.set_branch_directory(name, &own)?;
+        directory = Some(dir.clone());
         if state.conversation.is_some() {
             forked = Some(conversation::fork_at(context, workspace, from, Some(&dir), resume)?);
         }
@@ -222,7 +253,7 @@ fn create(
         output::print_document(&json!({
             "id": name,
             "from": from.step.id,
-            "worktree": worktree,
+            "worktree": directory,
             "conversation": forked.as_ref().map(conversation::fork_document),
         }));
     } else {
@@ -231,8 +262,11 @@ fn create(
             Paint::stdout().strong(name),
             describe_checkpoint(from)
         ));
-        if let Some(dir) = &worktree {
+        if let Some(dir) = &directory {
             output::print_line(format!("Its directory is {}.", dir.display()));
+            let hint =
+                format!("\"stepback branch merge {}\" merges what is done there.", quote_branch_name(name));
+            output::print_status(Paint::stderr().dim(hint));
         } else {
             output::print_status(
                 Paint::stderr()
@@ -297,6 +331,9 @@ fn list(context: &Context, workspace: &Workspace, all: bool) -> CommandResult {
             paint.dim(from),
             paint.note(status)
         ));
+        if let Some(directory) = &document.directory {
+            output::print_line(format!("    {}", paint.dim(format!("in {directory}"))));
+        }
         if let Some(rerun) = rerun(&branch.name) {
             output::print_line(format!("    {}", paint.dim(describe_rerun(rerun))));
         }
@@ -338,6 +375,9 @@ fn compare_branches(context: &Context, workspace: &Workspace, a: &str, b: &str) 
                 .with_hint(format!("known branches are {known}"))
         })
     };
+    for name in [a, b] {
+        workspace.save_branch_directory(name)?;
+    }
     let (one, other) = (tip(a)?, tip(b)?);
     let TipComparison { fork, since_fork: [since_a, since_b], ends } = compare_tips(workspace, &one, &other)?;
     let changes = ends.files.unwrap_or_default();
