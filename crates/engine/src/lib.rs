@@ -40,7 +40,7 @@
 //!
 //! Going back and forth:
 //!
-//! - [`resolve`], [`branch`], [`branch_graph`], [`branch_merge`]: from a point to a step; branches; which steps are on
+//! - [`resolve`], [`branch`], [`branch_graph`], [`branch_merge`], `branch_status`, `branch_directory`: from a point to a step; branches; which steps are on
 //!   which line, and the lanes of a timeline; merging.
 //! - [`diff`], [`changes`], [`hunks`], `unified`: what differs, the numbered list of changes with their authors, and
 //!   parts of one.
@@ -67,8 +67,10 @@ mod agent_permissions;
 pub mod authorship;
 pub mod board;
 pub mod branch;
+mod branch_directory;
 pub mod branch_graph;
 pub mod branch_merge;
+mod branch_status;
 pub mod budget;
 mod calls;
 pub mod changes;

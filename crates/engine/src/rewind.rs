@@ -18,6 +18,7 @@ use stepback_worktree::scan::single::{Looker, Single};
 
 use crate::board::BoardReplacement;
 use crate::branch_merge::MergeConflict;
+use crate::changes::SelectionError;
 use crate::databases::{HeldChange, add_sidecar_files};
 use crate::diff;
 use crate::error::EngineError;
@@ -105,6 +106,17 @@ pub struct PreparedRewind {
     pub(crate) held: Vec<HeldChange>,
     /// Whether databases are replaced although a process has them open.
     pub(crate) forced: bool,
+}
+
+impl RewindRequest {
+    /// Takes back what was changed after one step and up to another one. Fails if the second comes first.
+    pub fn between(from: StepRow, to: &StepRow) -> Result<Self, EngineError> {
+        if to.step.number < from.step.number {
+            let (from, to) = (from.step.number, to.step.number);
+            return Err(SelectionError::ReversedRange { from, to }.into());
+        }
+        Ok(Self { target: Some(from), until: Some(to.step.number), all: true, ..Self::default() })
+    }
 }
 
 impl PreparedRewind {

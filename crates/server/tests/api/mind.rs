@@ -21,7 +21,7 @@ fn propose(statement: &str) -> BoardMutation {
     BoardMutation::ProposeHypothesis {
         statement: statement.into(),
         prior: 0.5,
-        parent: None,
+        parents: Vec::new(),
         excludes: Vec::new(),
         tags: vec!["cache".into()],
     }

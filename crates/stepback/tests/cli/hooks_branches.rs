@@ -125,6 +125,46 @@ fn a_branch_with_a_directory_of_its_own() {
 }
 
 #[test]
+fn a_branch_moves_with_the_work_in_its_directory() {
+    let world = shared();
+    let dir = world.root().join("elsewhere");
+    let here = world.files();
+    world.ok(["branch", "create", "aside", "--worktree", dir.to_str().unwrap()]);
+    let tip = |world: &Sandbox| {
+        let listed = items(&world.json(["branch", "list"]));
+        listed.into_iter().find(|branch| branch["name"] == "aside").unwrap()
+    };
+    let begun = tip(&world);
+    assert_eq!(begun["directory"], json!(dir.canonicalize().unwrap()));
+    let mut agent = Talk::new(&world, "aside");
+    agent.cwd = dir.clone();
+    agent.begin();
+    agent.prompt("go on there");
+    agent.write("w1", "mine", "by the agent\n");
+    agent.write("w2", "made", "there\n");
+    let moved = tip(&world);
+    assert!(moved["number"].as_u64() > begun["number"].as_u64(), "{moved}");
+    assert_eq!(world.ok(["cat", "branch:aside", "mine"]).out, "by the agent\n");
+    world.expect_files(&here, "the workspace itself");
+    let compared = world.json(["branch", "compare", "main", "aside"]);
+    assert_eq!(items(&compared).len(), 2, "{compared}");
+    let ran = world.run(["branch", "switch", "aside", "--yes"]).exits(2);
+    assert!(ran.err.contains("elsewhere"), "{ran:?}");
+    // What nothing has recorded there yet is merged, too.
+    fs::write(dir.join("late"), "not recorded yet\n").unwrap();
+    world.ok(["branch", "rename", "aside", "over there"]);
+    world.ok(["branch", "merge", "over there", "--yes"]);
+    assert_eq!((read(&world, "mine").as_str(), read(&world, "made").as_str()), ("by the agent\n", "there\n"));
+    assert_eq!(read(&world, "late"), "not recorded yet\n");
+    world.ok(["undo", "--yes"]);
+    world.expect_files(&here, "after the undo of the merge");
+    fs::remove_dir_all(&dir).unwrap();
+    world.ok(["branch", "switch", "over there", "--yes"]);
+    assert_eq!(read(&world, "late"), "not recorded yet\n", "without its directory it is like any other");
+    world.expect_sound("at the end");
+}
+
+#[test]
 fn a_list_of_changes_is_cleared_and_brought_back() {
     let world = shared();
     let count = |all: bool| {

@@ -1,9 +1,14 @@
 //! Commands that only read a board: `stepback board show`, `commands` and `metrics`.
 
-use serde_json::json;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use stepback_board::SessionActivity;
 use stepback_engine::Workspace;
 use stepback_engine::board::BoardMoment;
+use stepback_model::quantity;
 use stepback_model::record::Session;
+use stepback_reasoning::ReasoningBoard;
 
 use super::{resolve_board_moment, with_board};
 use crate::args::board::{BoardSelector, BoardShowArgs};
@@ -32,7 +37,8 @@ fn print_board(
         document["session"] = json!(session.id);
         document["step"] = json!(step.map(|step| step.number));
         document["at"] = json!(step.map(|step| step.at));
-        document["metrics"] = json!(seen.board.metrics());
+        let activity = stepback_board::measure_activity(workspace, session, step.map(|step| step.number))?;
+        document["metrics"] = metrics_document(&seen.board, activity);
         document["next"] = json!(seen.board.next_actions());
         output::print_document(&document);
         return DONE;
@@ -88,18 +94,32 @@ pub fn commands(context: &Context, limit: usize, board: &BoardSelector) -> Comma
 /// Runs `stepback board metrics`.
 pub fn metrics(context: &Context, board: &BoardSelector) -> CommandResult {
     with_board(context, board, |workspace, session| {
-        let metrics = workspace.board_at(session, &BoardMoment::Now)?.board.metrics();
+        let board = workspace.board_at(session, &BoardMoment::Now)?.board;
+        let activity = stepback_board::measure_activity(workspace, session, None)?;
         if context.json {
-            output::print_document(&json!(metrics));
+            output::print_document(&metrics_document(&board, activity));
             return DONE;
         }
-        let m = &metrics;
+        let m = &board.metrics();
         output::print_line(format!("{} hypotheses, {} concluded", m.hypotheses, m.concluded));
         output::print_line(format!("{} pieces of evidence", m.evidence));
         output::print_line(format!("{} beliefs, {} contradictions open", m.beliefs, m.contradictions));
         output::print_line(format!("{} gaps, {} filled", m.gaps, m.gaps_filled));
         output::print_line(format!("{} checks run, {} passed", m.verifications_run, m.verifications_passed));
         output::print_line(format!("{} experiments ended, {} notes", m.experiments_ended, m.notes));
+        let per_hour = activity.checkpoints_per_hour;
+        let per_hour = per_hour.map_or(String::new(), |number| format!(", {number} per hour"));
+        let spent = quantity::duration(Duration::from_secs(activity.seconds_spent));
+        output::print_line(format!("{} checkpoints in {spent} of work{per_hour}", activity.checkpoints));
         DONE
     })
+}
+
+/// Returns the statistics of a board and of its session as one document.
+fn metrics_document(board: &ReasoningBoard, activity: SessionActivity) -> Value {
+    let mut document = json!(board.metrics());
+    document["checkpoints"] = json!(activity.checkpoints);
+    document["seconds_spent"] = json!(activity.seconds_spent);
+    document["checkpoints_per_hour"] = json!(activity.checkpoints_per_hour);
+    document
 }
