@@ -76,3 +76,36 @@ pub struct NewRerun {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub branch: Option<String>,
 }
+
+/// A rerun to prepare: what is to be run again and with which changes, for later.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewPreparedBranch {
+    /// The session to run again.
+    pub session: String,
+    /// The name of the new branch; generated if none is given.
+    pub name: Option<String>,
+    /// The point to start from; the beginning of the session if none is given.
+    pub from: Option<String>,
+    /// The changes, each as `PATH=VALUE`, as for a rerun.
+    #[serde(default)]
+    pub set: Vec<String>,
+    /// End after the first step of this kind.
+    pub until: Option<String>,
+    /// End after so many steps.
+    pub max_steps: Option<u64>,
+    /// End after so many seconds.
+    pub timeout_s: Option<u32>,
+    /// How tool calls are handled: `real` (the default), `recorded`, `deny`.
+    pub tools: Option<String>,
+    /// How a model call without a matching recording is handled: `stop` (the default) or `nearest`.
+    pub on_difference: Option<String>,
+}
+
+impl NewPreparedBranch {
+    /// The session, and the rerun of it that is prepared.
+    pub fn into_rerun(self) -> (String, NewRerun) {
+        let Self { session, name, from, set, until, max_steps, timeout_s, tools, on_difference } = self;
+        (session, NewRerun { from, set, until, max_steps, timeout_s, tools, on_difference, branch: name })
+    }
+}

@@ -208,6 +208,9 @@ pub struct BranchPage {
     /// Where the next page begins; none after the last.
     #[prost(string, optional, tag = "2")]
     pub next_cursor: ::core::option::Option<::prost::alloc::string::String>,
+    /// How many items all pages have together, where that is known without reading them.
+    #[prost(uint64, optional, tag = "3")]
+    pub total: ::core::option::Option<u64>,
 }
 /// An operation of stepback itself, such as a rewind.
 #[derive(serde::Deserialize)]
@@ -253,6 +256,9 @@ pub struct StepPage {
     /// Where the next page begins; none after the last.
     #[prost(string, optional, tag = "2")]
     pub next_cursor: ::core::option::Option<::prost::alloc::string::String>,
+    /// How many items all pages have together, where that is known without reading them.
+    #[prost(uint64, optional, tag = "3")]
+    pub total: ::core::option::Option<u64>,
 }
 /// A path that a plan leaves alone.
 #[derive(serde::Deserialize)]
@@ -590,6 +596,11 @@ pub struct Plan {
     /// The id of the workspace.
     #[prost(string, tag = "13")]
     pub workspace: ::prost::alloc::string::String,
+    #[prost(message, optional, tag = "14")]
+    pub board: ::core::option::Option<MergedBoard>,
+    /// Of a merge: the paths that both branches changed in ways that do not fit together.
+    #[prost(message, repeated, tag = "15")]
+    pub conflicts: ::prost::alloc::vec::Vec<MergeConflict>,
 }
 /// The result for one path.
 #[derive(serde::Deserialize)]
@@ -654,6 +665,8 @@ pub struct AppliedPlan {
     /// How to undo it.
     #[prost(message, optional, tag = "8")]
     pub undo: ::core::option::Option<UndoRequest>,
+    #[prost(message, optional, tag = "9")]
+    pub board: ::core::option::Option<MergedBoard>,
 }
 /// A fork of a conversation, made or planned.
 #[derive(serde::Deserialize)]
@@ -986,6 +999,9 @@ pub struct SessionPage {
     /// Where the next page begins; none after the last.
     #[prost(string, optional, tag = "2")]
     pub next_cursor: ::core::option::Option<::prost::alloc::string::String>,
+    /// How many items all pages have together, where that is known without reading them.
+    #[prost(uint64, optional, tag = "3")]
+    pub total: ::core::option::Option<u64>,
 }
 /// The head of a git repository.
 #[derive(serde::Deserialize)]
@@ -1116,6 +1132,9 @@ pub struct MessagePage {
     /// Where the next page begins; none after the last.
     #[prost(string, optional, tag = "2")]
     pub next_cursor: ::core::option::Option<::prost::alloc::string::String>,
+    /// How many items all pages have together, where that is known without reading them.
+    #[prost(uint64, optional, tag = "3")]
+    pub total: ::core::option::Option<u64>,
 }
 /// A message from one agent to another.
 #[derive(serde::Deserialize)]
@@ -1249,6 +1268,18 @@ pub struct StepDetail {
         deserialize_with = "crate::json_text::optional::deserialize"
     )]
     pub output_json: ::core::option::Option<::prost::alloc::string::String>,
+    /// Whether a step precedes it.
+    #[prost(bool, optional, tag = "29")]
+    pub can_backward: ::core::option::Option<bool>,
+    /// Whether a step follows.
+    #[prost(bool, optional, tag = "30")]
+    pub can_forward: ::core::option::Option<bool>,
+    /// Its place, counted from 1; the number of the step counts the steps of all sessions of the workspace.
+    #[prost(uint64, optional, tag = "31")]
+    pub position: ::core::option::Option<u64>,
+    /// The number of steps of the session.
+    #[prost(uint64, optional, tag = "32")]
+    pub total: ::core::option::Option<u64>,
 }
 /// A branch: its newest step, and where it forked from another branch.
 #[derive(serde::Deserialize)]
@@ -1575,6 +1606,9 @@ pub struct WorkspacePage {
     /// Where the next page begins; none after the last.
     #[prost(string, optional, tag = "2")]
     pub next_cursor: ::core::option::Option<::prost::alloc::string::String>,
+    /// How many items all pages have together, where that is known without reading them.
+    #[prost(uint64, optional, tag = "3")]
+    pub total: ::core::option::Option<u64>,
 }
 /// A call that made a change, or may have made it.
 #[derive(serde::Deserialize)]
@@ -1642,6 +1676,9 @@ pub struct NumberedChangePage {
     /// Where the next page begins; none after the last.
     #[prost(string, optional, tag = "2")]
     pub next_cursor: ::core::option::Option<::prost::alloc::string::String>,
+    /// How many items all pages have together, where that is known without reading them.
+    #[prost(uint64, optional, tag = "3")]
+    pub total: ::core::option::Option<u64>,
 }
 /// A shell command that an agent called.
 #[derive(serde::Deserialize)]
@@ -1705,6 +1742,9 @@ pub struct CommandPage {
     /// Where the next page begins; none after the last.
     #[prost(string, optional, tag = "2")]
     pub next_cursor: ::core::option::Option<::prost::alloc::string::String>,
+    /// How many items all pages have together, where that is known without reading them.
+    #[prost(uint64, optional, tag = "3")]
+    pub total: ::core::option::Option<u64>,
 }
 /// One page of a list.
 #[derive(serde::Deserialize)]
@@ -1717,6 +1757,9 @@ pub struct OperationPage {
     /// Where the next page begins; none after the last.
     #[prost(string, optional, tag = "2")]
     pub next_cursor: ::core::option::Option<::prost::alloc::string::String>,
+    /// How many items all pages have together, where that is known without reading them.
+    #[prost(uint64, optional, tag = "3")]
+    pub total: ::core::option::Option<u64>,
 }
 /// A step, and its position in the log.
 #[derive(serde::Deserialize)]
@@ -1866,6 +1909,42 @@ pub struct StopPage {
     /// Where the next page begins; none after the last.
     #[prost(string, optional, tag = "2")]
     pub next_cursor: ::core::option::Option<::prost::alloc::string::String>,
+    /// How many items all pages have together, where that is known without reading them.
+    #[prost(uint64, optional, tag = "3")]
+    pub total: ::core::option::Option<u64>,
+}
+/// What a merge changes on the reasoning board.
+#[derive(serde::Deserialize)]
+#[serde(default)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct MergedBoard {
+    /// What changes, each in a sentence.
+    #[prost(string, repeated, tag = "1")]
+    pub changes: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Items that both sides changed, each in a sentence; they stay as they are here.
+    #[prost(string, repeated, tag = "2")]
+    pub conflicts: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+}
+/// A path that both branches of a merge changed in ways that do not fit together.
+#[derive(serde::Deserialize)]
+#[serde(default)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct MergeConflict {
+    #[prost(message, optional, tag = "1")]
+    pub base: ::core::option::Option<Node>,
+    /// Whether conflict markers show both versions; otherwise the path stays as it is.
+    #[prost(bool, tag = "2")]
+    pub marked: bool,
+    #[prost(message, optional, tag = "3")]
+    pub ours: ::core::option::Option<Node>,
+    /// The path, for display.
+    #[prost(string, tag = "4")]
+    pub path: ::prost::alloc::string::String,
+    /// Why the versions do not fit together, as a phrase.
+    #[prost(string, tag = "5")]
+    pub reason: ::prost::alloc::string::String,
+    #[prost(message, optional, tag = "6")]
+    pub theirs: ::core::option::Option<Node>,
 }
 /// What ListBranches takes.
 #[derive(serde::Serialize)]
@@ -6082,6 +6161,9 @@ pub struct ListSessionsRequest {
     /// Where to continue: the `next_cursor` of the page before.
     #[prost(string, optional, tag = "8")]
     pub after: ::core::option::Option<::prost::alloc::string::String>,
+    /// Only those with a step that failed (`true`), or without one (`false`).
+    #[prost(bool, optional, tag = "9")]
+    pub has_error: ::core::option::Option<bool>,
 }
 /// What GetSession takes.
 #[derive(serde::Serialize)]

@@ -175,9 +175,8 @@ const PUBLIC_PATHS: [&str; 6] =
     ["/", "/healthz", "/readyz", "/sign-in", "/api/v1/docs", "/api/v1/openapi.json"];
 
 /// What pages of an origin that was allowed by name may send (CORS).
-const METHODS: &str = "GET, POST, PATCH, DELETE";
-const HEADERS: &str =
-    "authorization, content-type, if-none-match, last-event-id, mcp-protocol-version, mcp-method, mcp-name";
+const METHODS: &str = "GET, POST, PUT, PATCH, DELETE";
+const HEADERS: &str = "authorization, content-type, if-none-match, last-event-id, mcp-protocol-version, mcp-method, mcp-name, x-request-id";
 
 /// Middleware that refuses unauthorised requests and answers CORS preflights.
 async fn authorize(State(guard): State<Guard>, request: Request, next: Next) -> Response {
@@ -220,7 +219,7 @@ async fn authorize(State(guard): State<Guard>, request: Request, next: Next) -> 
     if let Some(origin) = allowed {
         let headers = response.headers_mut();
         headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
-        headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static("etag"));
+        headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static("etag, x-request-id"));
         headers.append(header::VARY, HeaderValue::from_static("origin"));
     }
     response

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use stepback_postgres::{Access, PostgresStore};
 use stepback_remote::{ClientConfig, RemoteAddress, RemoteStore};
+use stepback_rerun::store_access::LOCAL_VARIABLE;
 use stepback_store::embedded::EmbeddedStore;
 use stepback_store::{Store, StoreError};
 
@@ -66,7 +67,10 @@ impl StoreLocation {
                 }
                 other => other.into(),
             })?;
-            let local = context::data_directory()?.join(GUARDED_DIR).join(address.local_name());
+            let local = match context::path_variable(LOCAL_VARIABLE) {
+                Some(local) => local,
+                None => context::data_directory()?.join(GUARDED_DIR).join(address.local_name()),
+            };
             return Ok(Self::Guarded { address, url: url.to_owned(), local: std::path::absolute(local)? });
         }
         match named.to_str().filter(|text| stepback_postgres::is_address(text)) {

@@ -34,7 +34,7 @@ pub async fn list(
     state
         .run(move |engine| {
             let workspace = state::find_workspace(engine, &id)?;
-            Ok(Json(Page { items: BranchDocument::list(&workspace)?, next_cursor: None }))
+            Ok(Json(Page::whole(BranchDocument::list(&workspace)?)))
         })
         .await
 }

@@ -224,7 +224,7 @@ impl ItemList<'_> {
         for item in page.items {
             items.extend(describer.describe_item(item)?);
         }
-        Ok(Page { items, next_cursor: page.next_cursor })
+        Ok(Page { items, next_cursor: page.next_cursor, total: page.total })
     }
 }
 
