@@ -2018,6 +2018,17 @@ pub struct CompareRunsRequest {
     #[prost(string, optional, tag = "3")]
     pub workspace: ::core::option::Option<::prost::alloc::string::String>,
 }
+/// What FindBranch takes.
+#[derive(serde::Serialize)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct FindBranchRequest {
+    /// Its name; `/` is written as `%2F`
+    #[prost(string, tag = "1")]
+    pub branch: ::prost::alloc::string::String,
+    /// The workspace; all of them if none is given.
+    #[prost(string, optional, tag = "2")]
+    pub workspace: ::core::option::Option<::prost::alloc::string::String>,
+}
 /// Generated client implementations.
 pub mod branches_client {
     #![allow(
@@ -2171,6 +2182,30 @@ pub mod branches_client {
                 .insert(GrpcMethod::new("stepback.v1.Branches", "GetBranch"));
             self.inner.unary(req, path, codec).await
         }
+        /// Returns a branch by its name alone.
+        ///
+        /// HTTP: GET /api/v1/branches/{branch}
+        pub async fn find_branch(
+            &mut self,
+            request: impl tonic::IntoRequest<super::FindBranchRequest>,
+        ) -> std::result::Result<tonic::Response<super::Branch>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/stepback.v1.Branches/FindBranch",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("stepback.v1.Branches", "FindBranch"));
+            self.inner.unary(req, path, codec).await
+        }
         /// Renames a branch.
         ///
         /// HTTP: PATCH /api/v1/workspaces/{workspace}/branches/{branch}
@@ -2278,6 +2313,13 @@ pub mod branches_server {
         async fn get_branch(
             &self,
             request: tonic::Request<super::GetBranchRequest>,
+        ) -> std::result::Result<tonic::Response<super::Branch>, tonic::Status>;
+        /// Returns a branch by its name alone.
+        ///
+        /// HTTP: GET /api/v1/branches/{branch}
+        async fn find_branch(
+            &self,
+            request: tonic::Request<super::FindBranchRequest>,
         ) -> std::result::Result<tonic::Response<super::Branch>, tonic::Status>;
         /// Renames a branch.
         ///
@@ -2498,6 +2540,51 @@ pub mod branches_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = GetBranchSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/stepback.v1.Branches/FindBranch" => {
+                    #[allow(non_camel_case_types)]
+                    struct FindBranchSvc<T: Branches>(pub Arc<T>);
+                    impl<
+                        T: Branches,
+                    > tonic::server::UnaryService<super::FindBranchRequest>
+                    for FindBranchSvc<T> {
+                        type Response = super::Branch;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::FindBranchRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Branches>::find_branch(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = FindBranchSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
@@ -2807,6 +2894,23 @@ pub struct DiffCheckpointsRequest {
     #[prost(string, optional, tag = "6")]
     pub after: ::core::option::Option<::prost::alloc::string::String>,
 }
+/// What ReplaceAnnotation takes.
+#[derive(serde::Serialize)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ReplaceAnnotationRequest {
+    /// Its id
+    #[prost(string, tag = "1")]
+    pub checkpoint: ::prost::alloc::string::String,
+    /// A short name that points can use.
+    #[prost(string, optional, tag = "2")]
+    pub label: ::core::option::Option<::prost::alloc::string::String>,
+    /// Free text.
+    #[prost(string, optional, tag = "3")]
+    pub note: ::core::option::Option<::prost::alloc::string::String>,
+    /// The tags, at most 100.
+    #[prost(string, repeated, tag = "4")]
+    pub tags: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+}
 /// Generated client implementations.
 pub mod checkpoints_client {
     #![allow(
@@ -2992,6 +3096,33 @@ pub mod checkpoints_client {
                 );
             self.inner.unary(req, path, codec).await
         }
+        /// Replaces the annotation of a checkpoint: what is absent is removed.
+        ///
+        /// HTTP: PUT /api/v1/checkpoints/{checkpoint}
+        pub async fn replace_annotation(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ReplaceAnnotationRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::AnnotatedCheckpoint>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/stepback.v1.Checkpoints/ReplaceAnnotation",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("stepback.v1.Checkpoints", "ReplaceAnnotation"));
+            self.inner.unary(req, path, codec).await
+        }
         /// Hides a checkpoint. It can be undone until the next pruning.
         ///
         /// HTTP: DELETE /api/v1/checkpoints/{checkpoint}
@@ -3109,6 +3240,16 @@ pub mod checkpoints_server {
         async fn annotate_checkpoint(
             &self,
             request: tonic::Request<super::AnnotateCheckpointRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::AnnotatedCheckpoint>,
+            tonic::Status,
+        >;
+        /// Replaces the annotation of a checkpoint: what is absent is removed.
+        ///
+        /// HTTP: PUT /api/v1/checkpoints/{checkpoint}
+        async fn replace_annotation(
+            &self,
+            request: tonic::Request<super::ReplaceAnnotationRequest>,
         ) -> std::result::Result<
             tonic::Response<super::AnnotatedCheckpoint>,
             tonic::Status,
@@ -3378,6 +3519,52 @@ pub mod checkpoints_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = AnnotateCheckpointSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/stepback.v1.Checkpoints/ReplaceAnnotation" => {
+                    #[allow(non_camel_case_types)]
+                    struct ReplaceAnnotationSvc<T: Checkpoints>(pub Arc<T>);
+                    impl<
+                        T: Checkpoints,
+                    > tonic::server::UnaryService<super::ReplaceAnnotationRequest>
+                    for ReplaceAnnotationSvc<T> {
+                        type Response = super::AnnotatedCheckpoint;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ReplaceAnnotationRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Checkpoints>::replace_annotation(&inner, request)
+                                    .await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ReplaceAnnotationSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
@@ -4031,6 +4218,29 @@ pub struct ApplySwitchPlanRequest {
     #[prost(string, tag = "1")]
     pub plan: ::prost::alloc::string::String,
 }
+/// What PlanMerge takes.
+#[derive(serde::Serialize)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct PlanMergeRequest {
+    /// The workspace
+    #[prost(string, tag = "1")]
+    pub workspace: ::prost::alloc::string::String,
+    /// The branch
+    #[prost(string, tag = "2")]
+    pub branch: ::prost::alloc::string::String,
+    /// Merge only the files, and not what was concluded on the branch.
+    #[prost(bool, optional, tag = "3")]
+    pub files_only: ::core::option::Option<bool>,
+    /// Replace databases although a process has them open.
+    #[prost(bool, optional, tag = "4")]
+    pub force: ::core::option::Option<bool>,
+    /// Write conflict markers into text files that both branches changed in the same lines.
+    #[prost(bool, optional, tag = "5")]
+    pub markers: ::core::option::Option<bool>,
+    /// The session into whose board conclusions are merged; the running agent's, else the user's, if none is given.
+    #[prost(string, optional, tag = "6")]
+    pub session: ::core::option::Option<::prost::alloc::string::String>,
+}
 /// Generated client implementations.
 pub mod plans_client {
     #![allow(
@@ -4352,6 +4562,30 @@ pub mod plans_client {
                 .insert(GrpcMethod::new("stepback.v1.Plans", "PlanSwitch"));
             self.inner.unary(req, path, codec).await
         }
+        /// Plans to merge a branch into the present one. Changes nothing; the plan is applied with ApplyRewindPlan.
+        ///
+        /// HTTP: POST /api/v1/workspaces/{workspace}/branches/{branch}/merge-plans
+        pub async fn plan_merge(
+            &mut self,
+            request: impl tonic::IntoRequest<super::PlanMergeRequest>,
+        ) -> std::result::Result<tonic::Response<super::Plan>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/stepback.v1.Plans/PlanMerge",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("stepback.v1.Plans", "PlanMerge"));
+            self.inner.unary(req, path, codec).await
+        }
         /// Returns a plan as it was shown.
         ///
         /// HTTP: GET /api/v1/switch-plans/{plan}
@@ -4484,6 +4718,13 @@ pub mod plans_server {
         async fn plan_switch(
             &self,
             request: tonic::Request<super::PlanSwitchRequest>,
+        ) -> std::result::Result<tonic::Response<super::Plan>, tonic::Status>;
+        /// Plans to merge a branch into the present one. Changes nothing; the plan is applied with ApplyRewindPlan.
+        ///
+        /// HTTP: POST /api/v1/workspaces/{workspace}/branches/{branch}/merge-plans
+        async fn plan_merge(
+            &self,
+            request: tonic::Request<super::PlanMergeRequest>,
         ) -> std::result::Result<tonic::Response<super::Plan>, tonic::Status>;
         /// Returns a plan as it was shown.
         ///
@@ -5015,6 +5256,49 @@ pub mod plans_server {
                     };
                     Box::pin(fut)
                 }
+                "/stepback.v1.Plans/PlanMerge" => {
+                    #[allow(non_camel_case_types)]
+                    struct PlanMergeSvc<T: Plans>(pub Arc<T>);
+                    impl<T: Plans> tonic::server::UnaryService<super::PlanMergeRequest>
+                    for PlanMergeSvc<T> {
+                        type Response = super::Plan;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::PlanMergeRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Plans>::plan_merge(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = PlanMergeSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
                 "/stepback.v1.Plans/GetSwitchPlan" => {
                     #[allow(non_camel_case_types)]
                     struct GetSwitchPlanSvc<T: Plans>(pub Arc<T>);
@@ -5202,6 +5486,49 @@ pub struct ForkConversationRequest {
     #[prost(string, tag = "3")]
     pub point: ::prost::alloc::string::String,
 }
+/// What PrepareBranch takes.
+#[derive(serde::Serialize)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct PrepareBranchRequest {
+    /// The point to start from; the beginning of the session if none is given.
+    #[prost(string, optional, tag = "1")]
+    pub from: ::core::option::Option<::prost::alloc::string::String>,
+    /// End after so many steps.
+    #[prost(uint64, optional, tag = "2")]
+    pub max_steps: ::core::option::Option<u64>,
+    /// The name of the new branch; generated if none is given.
+    #[prost(string, optional, tag = "3")]
+    pub name: ::core::option::Option<::prost::alloc::string::String>,
+    /// How a model call without a matching recording is handled: `stop` (the default) or `nearest`.
+    #[prost(string, optional, tag = "4")]
+    pub on_difference: ::core::option::Option<::prost::alloc::string::String>,
+    /// The session to run again.
+    #[prost(string, tag = "5")]
+    pub session: ::prost::alloc::string::String,
+    /// The changes, each as `PATH=VALUE`, as for a rerun.
+    #[prost(string, repeated, tag = "6")]
+    pub set: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// End after so many seconds.
+    #[prost(uint32, optional, tag = "7")]
+    pub timeout_s: ::core::option::Option<u32>,
+    /// How tool calls are handled: `real` (the default), `recorded`, `deny`.
+    #[prost(string, optional, tag = "8")]
+    pub tools: ::core::option::Option<::prost::alloc::string::String>,
+    /// End after the first step of this kind.
+    #[prost(string, optional, tag = "9")]
+    pub until: ::core::option::Option<::prost::alloc::string::String>,
+}
+/// What ExecuteBranch takes.
+#[derive(serde::Serialize)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ExecuteBranchRequest {
+    /// Its name; `/` is written as `%2F`
+    #[prost(string, tag = "1")]
+    pub branch: ::prost::alloc::string::String,
+    /// The workspace; all of them if none is given.
+    #[prost(string, optional, tag = "2")]
+    pub workspace: ::core::option::Option<::prost::alloc::string::String>,
+}
 /// Generated client implementations.
 pub mod replays_client {
     #![allow(
@@ -5307,6 +5634,54 @@ pub mod replays_client {
                 .insert(GrpcMethod::new("stepback.v1.Replays", "StartRerun"));
             self.inner.unary(req, path, codec).await
         }
+        /// Records what is to be run again and with which changes, for later.
+        ///
+        /// HTTP: POST /api/v1/branches
+        pub async fn prepare_branch(
+            &mut self,
+            request: impl tonic::IntoRequest<super::PrepareBranchRequest>,
+        ) -> std::result::Result<tonic::Response<super::Branch>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/stepback.v1.Replays/PrepareBranch",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("stepback.v1.Replays", "PrepareBranch"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Runs a prepared branch. Answered as soon as it runs; the status of the branch shows the progress.
+        ///
+        /// HTTP: POST /api/v1/branches/{branch}/execute?workspace
+        pub async fn execute_branch(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ExecuteBranchRequest>,
+        ) -> std::result::Result<tonic::Response<super::Branch>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/stepback.v1.Replays/ExecuteBranch",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("stepback.v1.Replays", "ExecuteBranch"));
+            self.inner.unary(req, path, codec).await
+        }
         /// Interrupts a rerun that this server started.
         ///
         /// HTTP: POST /api/v1/workspaces/{workspace}/branches/{branch}/interrupt
@@ -5379,6 +5754,20 @@ pub mod replays_server {
         async fn start_rerun(
             &self,
             request: tonic::Request<super::StartRerunRequest>,
+        ) -> std::result::Result<tonic::Response<super::Branch>, tonic::Status>;
+        /// Records what is to be run again and with which changes, for later.
+        ///
+        /// HTTP: POST /api/v1/branches
+        async fn prepare_branch(
+            &self,
+            request: tonic::Request<super::PrepareBranchRequest>,
+        ) -> std::result::Result<tonic::Response<super::Branch>, tonic::Status>;
+        /// Runs a prepared branch. Answered as soon as it runs; the status of the branch shows the progress.
+        ///
+        /// HTTP: POST /api/v1/branches/{branch}/execute?workspace
+        async fn execute_branch(
+            &self,
+            request: tonic::Request<super::ExecuteBranchRequest>,
         ) -> std::result::Result<tonic::Response<super::Branch>, tonic::Status>;
         /// Interrupts a rerun that this server started.
         ///
@@ -5505,6 +5894,96 @@ pub mod replays_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = StartRerunSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/stepback.v1.Replays/PrepareBranch" => {
+                    #[allow(non_camel_case_types)]
+                    struct PrepareBranchSvc<T: Replays>(pub Arc<T>);
+                    impl<
+                        T: Replays,
+                    > tonic::server::UnaryService<super::PrepareBranchRequest>
+                    for PrepareBranchSvc<T> {
+                        type Response = super::Branch;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::PrepareBranchRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Replays>::prepare_branch(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = PrepareBranchSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/stepback.v1.Replays/ExecuteBranch" => {
+                    #[allow(non_camel_case_types)]
+                    struct ExecuteBranchSvc<T: Replays>(pub Arc<T>);
+                    impl<
+                        T: Replays,
+                    > tonic::server::UnaryService<super::ExecuteBranchRequest>
+                    for ExecuteBranchSvc<T> {
+                        type Response = super::Branch;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ExecuteBranchRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Replays>::execute_branch(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ExecuteBranchSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

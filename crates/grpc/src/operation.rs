@@ -32,7 +32,8 @@ pub struct RpcMethod {
     pub rpc: &'static str,
     /// The HTTP method.
     pub method: &'static str,
-    /// The path below `/api/v1`, with parameters in braces.
+    /// The path below `/api/v1`, with parameters in braces. Behind `?` are the fields that go into the query although there is
+    /// a body; without a body, all fields do.
     pub path: &'static str,
 }
 
@@ -115,7 +116,8 @@ fn to_fields(message: impl Serialize) -> Result<Map<String, Value>, Status> {
 /// Makes the request: what the path names goes there, the rest into the query or the body.
 fn build_request(operation: &RpcMethod, mut fields: Map<String, Value>) -> Result<Request<Body>, Status> {
     let mut uri = "/api/v1".to_owned();
-    for segment in operation.path.split('/').skip(1) {
+    let (path, query) = operation.path.split_once('?').unwrap_or((operation.path, ""));
+    for segment in path.split('/').skip(1) {
         uri.push('/');
         match segment.strip_prefix('{').and_then(|name| name.strip_suffix('}')) {
             None => uri.push_str(segment),
@@ -131,20 +133,21 @@ fn build_request(operation: &RpcMethod, mut fields: Map<String, Value>) -> Resul
             }
         }
     }
-    let mut body = Body::empty();
     let has_body = matches!(operation.method, "POST" | "PATCH" | "PUT");
-    if has_body {
-        body = Value::Object(fields).to_string().into();
-    } else {
-        let mut separator = '?';
-        for (name, value) in fields {
-            uri.push(separator);
-            uri.push_str(&name);
-            uri.push('=');
-            uri.push_str(&encode_segment(&to_text(&value)));
-            separator = '&';
+    let mut separator = '?';
+    let in_query = |name: &str| !has_body || query.split('&').any(|known| known == name);
+    fields.retain(|name, value| {
+        if !in_query(name) {
+            return true;
         }
-    }
+        uri.push(separator);
+        uri.push_str(name);
+        uri.push('=');
+        uri.push_str(&encode_segment(&to_text(value)));
+        separator = '&';
+        false
+    });
+    let body = if has_body { Body::from(Value::Object(fields).to_string()) } else { Body::empty() };
     let method =
         Method::from_bytes(operation.method.as_bytes()).map_err(|error| internal(error.to_string()))?;
     let mut request = Request::builder().method(method).uri(uri);
@@ -203,6 +206,11 @@ mod tests {
         assert_eq!(request.uri(), "/api/v1/workspaces/w/branches");
         assert_eq!(request.headers()["content-type"], "application/json");
         assert_eq!(body_of(request).await, r#"{"name":"x","number":3}"#);
+        let given = fields(json!({"branch": "a b", "workspace": "w", "n": 1}));
+        let request =
+            build_request(&operation("POST", "/branches/{branch}/execute?workspace"), given).unwrap();
+        assert_eq!(request.uri().to_string(), "/api/v1/branches/a%20b/execute?workspace=w");
+        assert_eq!(body_of(request).await, r#"{"n":1}"#);
         let given = fields(json!({"path": "src/a b%25.txt?"}));
         let request = build_request(&operation("GET", "/files/{path}"), given).unwrap();
         assert_eq!(request.uri().to_string(), "/api/v1/files/src/a%20b%25.txt%3F");

@@ -135,6 +135,8 @@ service!(checkpoints: "Checkpoints", checkpoints_server::Checkpoints, Checkpoint
     "GetCheckpoint" get_checkpoint(GetCheckpointRequest) -> Step = "GET" "/checkpoints/{checkpoint}";
     "AnnotateCheckpoint" annotate_checkpoint(AnnotateCheckpointRequest) -> AnnotatedCheckpoint
         = "PATCH" "/checkpoints/{checkpoint}";
+    "ReplaceAnnotation" replace_annotation(ReplaceAnnotationRequest) -> AnnotatedCheckpoint
+        = "PUT" "/checkpoints/{checkpoint}";
     "DeleteCheckpoint" delete_checkpoint(DeleteCheckpointRequest) -> crate::v1::Operation = "DELETE" "/checkpoints/{checkpoint}";
     "DiffWithPresent" diff_with_present(DiffWithPresentRequest) -> Diff = "GET" "/checkpoints/{checkpoint}/diff";
     "DiffCheckpoints" diff_checkpoints(DiffCheckpointsRequest) -> Diff = "GET" "/checkpoints/{checkpoint}/diff/{other}";
@@ -151,6 +153,7 @@ service!(plans: "Plans", plans_server::Plans, PlansServer {
     "GetRedoPlan" get_redo_plan(GetRedoPlanRequest) -> Plan = "GET" "/redo-plans/{plan}";
     "ApplyRedoPlan" apply_redo_plan(ApplyRedoPlanRequest) -> AppliedPlan = "POST" "/redo-plans/{plan}/apply";
     "PlanSwitch" plan_switch(PlanSwitchRequest) -> Plan = "POST" "/workspaces/{workspace}/branches/{branch}/switch-plans";
+    "PlanMerge" plan_merge(PlanMergeRequest) -> Plan = "POST" "/workspaces/{workspace}/branches/{branch}/merge-plans";
     "GetSwitchPlan" get_switch_plan(GetSwitchPlanRequest) -> Plan = "GET" "/switch-plans/{plan}";
     "ApplySwitchPlan" apply_switch_plan(ApplySwitchPlanRequest) -> AppliedPlan = "POST" "/switch-plans/{plan}/apply";
 });
@@ -159,6 +162,7 @@ service!(branches: "Branches", branches_server::Branches, BranchesServer {
     "ListBranches" list_branches(ListBranchesRequest) -> BranchPage = "GET" "/workspaces/{workspace}/branches";
     "CreateBranch" create_branch(CreateBranchRequest) -> Branch = "POST" "/workspaces/{workspace}/branches";
     "GetBranch" get_branch(GetBranchRequest) -> Branch = "GET" "/workspaces/{workspace}/branches/{branch}";
+    "FindBranch" find_branch(FindBranchRequest) -> Branch = "GET" "/branches/{branch}";
     "RenameBranch" rename_branch(RenameBranchRequest) -> Branch = "PATCH" "/workspaces/{workspace}/branches/{branch}";
     "DeleteBranch" delete_branch(DeleteBranchRequest) -> crate::v1::Operation
         = "DELETE" "/workspaces/{workspace}/branches/{branch}";
@@ -167,6 +171,8 @@ service!(branches: "Branches", branches_server::Branches, BranchesServer {
 
 service!(replays: "Replays", replays_server::Replays, ReplaysServer {
     "StartRerun" start_rerun(StartRerunRequest) -> Branch = "POST" "/sessions/{session}/reruns";
+    "PrepareBranch" prepare_branch(PrepareBranchRequest) -> Branch = "POST" "/branches";
+    "ExecuteBranch" execute_branch(ExecuteBranchRequest) -> Branch = "POST" "/branches/{branch}/execute?workspace";
     "InterruptRerun" interrupt_rerun(InterruptRerunRequest) -> Empty
         = "POST" "/workspaces/{workspace}/branches/{branch}/interrupt";
     "ForkConversation" fork_conversation(ForkConversationRequest) -> ConversationFork = "POST" "/sessions/{session}/forks";

@@ -41,8 +41,15 @@ impl ExpectedMessages {
         let schemas = &openapi["components"]["schemas"];
         let mut walk = SchemaWalk { schemas, seen: BTreeSet::new(), messages: Vec::new() };
         for rpc in rpcs {
-            let operation = &openapi["paths"][&rpc.path][rpc.method.to_lowercase()];
+            let (path, query) = rpc.path.split_once('?').unwrap_or((&rpc.path, ""));
+            let operation = &openapi["paths"][path][rpc.method.to_lowercase()];
             assert!(operation.is_object(), "{}: there is no {} {}", rpc.name, rpc.method, rpc.path);
+            // What has a body must say which fields go into the query.
+            let parameters = operation["parameters"].as_array().into_iter().flatten();
+            let queries = parameters.filter(|parameter| rpc.method != "GET" && parameter["in"] == "query");
+            let named: Vec<&str> = query.split('&').filter(|name| !name.is_empty()).collect();
+            let expected: Vec<_> = queries.filter_map(|parameter| parameter["name"].as_str()).collect();
+            assert_eq!(named, expected, "the query of {}", rpc.name);
             walk.add_request(rpc, operation);
             walk.check_response(rpc, operation);
         }

@@ -170,6 +170,13 @@ fn checkpoints_are_made_described_compared_and_deleted() {
     assert_eq!((changed.label.as_deref(), changed.tags.len()), (Some("other"), 2), "the tags stay");
     let changed = annotate(None, Some(vec![]), &["label"]).unwrap();
     assert_eq!((changed.label, changed.tags.len()), (None, 0));
+    let replace = ReplaceAnnotationRequest {
+        checkpoint: made.id.clone(),
+        note: Some("only this".into()),
+        ..Default::default()
+    };
+    let replaced = grpc.wait(grpc.checkpoints().replace_annotation(replace)).unwrap().into_inner();
+    assert_eq!((replaced.note.as_deref(), replaced.label, replaced.tags.len()), (Some("only this"), None, 0));
     assert_eq!(annotate(Some("x"), None, &["label"]).unwrap_err().code(), Code::InvalidArgument);
     assert_eq!(annotate(None, None, &["colour"]).unwrap_err().code(), Code::InvalidArgument);
 
@@ -304,6 +311,29 @@ fn branches_are_created_switched_to_renamed_compared_and_deleted() {
     let compared = grpc.wait(grpc.branches().compare_runs(compare)).unwrap().into_inner().json;
     let http = server.get(&format!("/compare?a=branch:main&b=branch:better&workspace={workspace}")).with(200);
     assert_eq!(serde_json::from_str::<Value>(&compared).unwrap(), http);
+    let found = FindBranchRequest { branch: "better".into(), workspace: None };
+    assert_eq!(grpc.wait(grpc.branches().find_branch(found)).unwrap().into_inner().name, "better");
+
+    // What was done there comes along when the branch is merged.
+    server.write("other", "new");
+    server.checkpoint("done there");
+    let back =
+        PlanSwitchRequest { workspace: workspace.clone(), branch: "main".into(), ..Default::default() };
+    let plan = grpc.wait(grpc.plans().plan_switch(back)).unwrap().into_inner();
+    grpc.wait(grpc.plans().apply_switch_plan(ApplySwitchPlanRequest { plan: plan.id })).unwrap();
+    assert_eq!(server.read("other"), None);
+    let merge =
+        PlanMergeRequest { workspace: workspace.clone(), branch: "better".into(), ..Default::default() };
+    let plan = grpc.wait(grpc.plans().plan_merge(merge)).unwrap().into_inner();
+    assert!(plan.items.iter().any(|item| item.path == "other"), "{plan:?}");
+    let applied =
+        grpc.wait(grpc.plans().apply_rewind_plan(ApplyRewindPlanRequest { plan: plan.id })).unwrap();
+    assert!(!applied.into_inner().partial);
+    assert_eq!((server.read("other").as_deref(), server.read("file").as_deref()), (Some("new"), Some("2")));
+    let switch =
+        PlanSwitchRequest { workspace: workspace.clone(), branch: "better".into(), ..Default::default() };
+    let plan = grpc.wait(grpc.plans().plan_switch(switch)).unwrap().into_inner();
+    grpc.wait(grpc.plans().apply_switch_plan(ApplySwitchPlanRequest { plan: plan.id })).unwrap();
     let delete = DeleteBranchRequest { workspace: workspace.clone(), branch: "better".into() };
     let refused = grpc.wait(grpc.branches().delete_branch(delete)).unwrap_err();
     assert_eq!(refused.code(), Code::InvalidArgument, "it is the present one");
@@ -380,6 +410,13 @@ fn reruns_and_forks_that_cannot_be_are_refused_as_over_http() {
         (json!(problem.code), json!(problem.hints)),
         (http.json()["code"].clone(), http.json()["hints"].clone())
     );
+    let prepare = PrepareBranchRequest { session: session.clone(), ..Default::default() };
+    let refused = grpc.wait(grpc.replays().prepare_branch(prepare)).unwrap_err();
+    let http = server.post("/branches", &json!({ "session": session }));
+    let problem = stepback_grpc::problem_of(&refused).unwrap();
+    assert_eq!(json!(problem.detail), http.json()["detail"]);
+    let execute = ExecuteBranchRequest { branch: "none".into(), workspace: Some(server.workspace()) };
+    assert_eq!(grpc.wait(grpc.replays().execute_branch(execute)).unwrap_err().code(), Code::NotFound);
     let interrupt = InterruptRerunRequest { workspace: server.workspace(), branch: "none".into() };
     assert_eq!(
         grpc.wait(grpc.replays().interrupt_rerun(interrupt)).unwrap_err().code(),
