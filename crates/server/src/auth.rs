@@ -195,6 +195,7 @@ async fn authorize(State(guard): State<Guard>, request: Request, next: Next) -> 
         request.method() == Method::OPTIONS && headers.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD);
     let path = request.uri().path();
     let open = PUBLIC_PATHS.contains(&path)
+        || stepback_grpc::PUBLIC_PATHS.contains(&path)
         || static_files::is_studio_path(path)
         || (asks_first && allowed.is_some());
     let mut response = match guard.admit(host, headers, open, SystemTime::now()) {

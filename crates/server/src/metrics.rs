@@ -162,7 +162,7 @@ pub(crate) async fn measure_request(
     let mut response = next.run(request).await;
     response.headers_mut().insert(REQUEST_ID, id.clone());
     drop(in_flight);
-    let status = response.status().as_u16();
+    let status = stepback_grpc::http_status(&response);
     let milliseconds = begun.elapsed().as_secs_f64() * 1e3;
     observer.record_request(method, &route, status, milliseconds);
     if observer.inner.log.is_some() {
