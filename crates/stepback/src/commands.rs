@@ -12,6 +12,7 @@ mod agents;
 mod bisect;
 mod board;
 mod branch;
+mod budget;
 mod checkpoint;
 mod command_history;
 mod compare;
@@ -45,6 +46,8 @@ mod studio;
 mod titles;
 mod tui;
 mod watcher;
+
+pub use self::serve::GUARD_ID;
 
 /// The result of a command: its exit code, or why it failed.
 pub type CommandResult = Result<ExitCode, CommandFailure>;
@@ -126,6 +129,9 @@ pub fn run(arguments: Arguments) -> CommandResult {
         Command::Board(wanted) => board::board(&open_or_create("")?, wanted),
         Command::BoardPart(command) => board::run_part_command(&open_or_create("")?, command),
         Command::Mcp(wanted) => mcp::mcp(&open_or_create("")?, wanted),
+        Command::Settings { key: Some(key), value } if key == crate::disk_budget::setting::KEY => {
+            budget::set(&open_or_create("")?, value.as_deref())
+        }
         Command::Settings { key, value } => {
             agents::settings(&open_or_create("")?, key.as_deref(), value.as_deref())
         }

@@ -36,7 +36,7 @@ const MARKS: [&str; 20] = [
 const FREE: [&str; 8] = ["worktree", "store", "postgres", "bench", "faults", "powerloss", "testkit", "xtask"];
 
 /// The other modules that write, and where.
-const WRITERS: [(&str, &str); 39] = [
+const WRITERS: [(&str, &str); 40] = [
     ("crates/agents/src/fork/run.rs", "conversations of agents, in the user's home"),
     ("crates/agents/src/hook.rs", "the store's directory"),
     ("crates/agents/src/inbox.rs", "the store's directory"),
@@ -76,6 +76,7 @@ const WRITERS: [(&str, &str); 39] = [
     ("crates/stepback/src/commands/studio.rs", "the store's directory"),
     ("crates/stepback/src/demo/project.rs", "the directory of the demonstration"),
     ("crates/stepback/src/demo/story.rs", "the directory of the demonstration"),
+    ("crates/stepback/src/disk_budget.rs", "the store's directory"),
     ("crates/stepback/src/settings.rs", "the store's directory"),
     ("crates/watcher/src/client.rs", "the store's directory"),
     ("crates/watcher/src/launch.rs", "the store's directory"),

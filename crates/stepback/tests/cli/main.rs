@@ -8,6 +8,7 @@ mod agent;
 mod agent_http;
 mod bisect;
 mod board;
+mod budget;
 mod command_history;
 mod compares;
 mod concurrency;
