@@ -56,6 +56,7 @@
 //!
 //! Upkeep:
 //!
+//! - [`workspace_admin`]: moving, forgetting and bringing back workspaces.
 //! - [`prune`], [`budget`], [`collect`], [`reachability`]: which checkpoints go, by rules and by size, and freeing what
 //!   nothing needs.
 //! - [`error`]: what can go wrong. What a user can do about it is said by `stepback_api::failure`.
@@ -112,6 +113,7 @@ pub mod tree_edit;
 pub mod undo;
 mod unified;
 pub mod workspace;
+pub mod workspace_admin;
 pub mod workspace_index;
 
 pub use engine::Engine;

@@ -46,6 +46,7 @@ mod studio;
 mod titles;
 mod tui;
 mod watcher;
+mod workspace;
 
 pub use self::serve::GUARD_ID;
 
@@ -144,6 +145,7 @@ pub fn run(arguments: Arguments) -> CommandResult {
         Command::Fsck(wanted) => fsck::fsck(&arguments, wanted),
         Command::Seal(wanted) => seal::seal(&open_existing("")?, wanted),
         Command::Mirror(wanted) => mirror::mirror(&arguments, wanted),
+        Command::WorkspaceOf(command) => workspace::run(&open_or_create("")?, command),
         Command::Stats => maintenance::stats(&open_existing("")?),
         Command::Guard(GuardCommand::Setup(wanted)) => guard::setup(wanted, arguments.json),
         Command::Store(StoreCommand::Copy { from, to, accept_breaks }) => {

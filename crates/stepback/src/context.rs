@@ -180,7 +180,7 @@ impl Context {
     }
 
     /// Refuses a whole home directory or file system, which is almost never meant and costs time and space.
-    fn check_broad_root(&self, root: &Path) -> Result<(), CommandFailure> {
+    pub fn check_broad_root(&self, root: &Path) -> Result<(), CommandFailure> {
         if !is_broad(root) || self.allow_broad {
             return Ok(());
         }

@@ -74,3 +74,4 @@ mod two_servers;
 mod watcher_process;
 mod watching;
 mod wire;
+mod workspaces;
