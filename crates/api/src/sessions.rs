@@ -40,10 +40,10 @@ pub struct SessionDocument {
     pub imported: bool,
     /// The id of the session it was forked from.
     pub forked_from: Option<String>,
-    /// Number of steps, if requested.
+    /// Number of steps; in a list only if requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub steps: Option<u64>,
-    /// Number of steps that failed, if requested.
+    /// Number of steps that failed; in a list only if requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub errors: Option<u64>,
 }

@@ -120,6 +120,22 @@ pub struct StepDetailDocument {
     /// Tokens, cost, trace ids and the like.
     #[schema(value_type = Option<Object>)]
     pub metadata: Option<Value>,
+    /// Where the step is in its session; only where one step is requested.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub position: Option<StepPositionDocument>,
+}
+
+/// Where a step is among the steps of its session.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
+pub struct StepPositionDocument {
+    /// Its place, counted from 1; the number of the step counts the steps of all sessions of the workspace.
+    pub position: u64,
+    /// The number of steps of the session.
+    pub total: u64,
+    /// Whether a step follows.
+    pub can_forward: bool,
+    /// Whether a step precedes it.
+    pub can_backward: bool,
 }
 
 impl StepDetailDocument {
@@ -137,7 +153,15 @@ impl StepDetailDocument {
             error: fields.remove("error"),
             message: fields.remove("message").and_then(|message| serde_json::from_value(message).ok()),
             metadata: fields.remove("metadata"),
+            position: None,
         }
+    }
+}
+
+impl StepPositionDocument {
+    /// Builds the document from a place, counted from 1, and the number of all steps.
+    pub fn new(position: u64, total: u64) -> Self {
+        Self { position, total, can_forward: position < total, can_backward: position > 1 }
     }
 }
 

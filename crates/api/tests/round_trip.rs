@@ -18,7 +18,7 @@ use stepback_api::problem::ProblemDocument;
 use stepback_api::reasoning::{BoardEdgeDocument, BoardItemDocument};
 use stepback_api::search::{FoundStepDocument, SearchHitDocument, SearchResultsDocument};
 use stepback_api::sessions::SessionDocument;
-use stepback_api::steps::{StepDetailDocument, StepDocument, StepEventDocument};
+use stepback_api::steps::{StepDetailDocument, StepDocument, StepEventDocument, StepPositionDocument};
 use stepback_api::timeline::TimelineStepDocument;
 
 /// Returns how a document is written, after checking that it is read as it was.
@@ -36,6 +36,7 @@ fn documents_are_read_as_they_were_written() {
     assert_eq!(written(&hit)["number"], 7);
     written(&SearchResultsDocument { items: vec![hit], ..SearchResultsDocument::default() });
     written(&StepDetailDocument {
+        position: Some(StepPositionDocument::new(2, 3)),
         step: step.clone(),
         input: Some(json!([1])),
         ..StepDetailDocument::default()
@@ -48,7 +49,7 @@ fn documents_are_read_as_they_were_written() {
         ..AnnotatedCheckpointDocument::default()
     });
     written(&BranchDocument { tip: Some(step.clone()), ..BranchDocument::default() });
-    written(&Page { items: vec![step], next_cursor: Some("x".into()) });
+    written(&Page { items: vec![step], next_cursor: Some("x".into()), total: Some(7) });
     let node = NodeDocument { kind: "file".into(), size: Some(1), ..NodeDocument::default() };
     let file = FileDocument { path: "a".into(), address: "a".into(), node };
     assert_eq!(written(&file), json!({ "path": "a", "address": "a", "type": "file", "size": 1 }));

@@ -14,6 +14,7 @@ use crate::changes::SelectionError;
 use crate::checkpoint::AnnotationError;
 use crate::moves::PartsError;
 use crate::path_filter::PathPatternError;
+use crate::workspace_admin::WorkspaceError;
 
 /// An error of the engine.
 #[derive(Debug, thiserror::Error)]
@@ -51,6 +52,16 @@ pub enum EngineError {
         /// Whether checkpoints within the undo window were allowed to go.
         freed_at_once: bool,
     },
+    /// A session has as many manual checkpoints as it may have.
+    #[error("{who} has {count} manual checkpoints, and at most {limit} are allowed")]
+    TooManyManual {
+        /// Whose checkpoints they are: a session, or the user.
+        who: String,
+        /// How many there are.
+        count: usize,
+        /// The largest number allowed.
+        limit: usize,
+    },
     /// The step was recorded before the first scan of the files.
     #[error("the files had not been scanned yet at {what}")]
     NoFiles {
@@ -81,6 +92,9 @@ pub enum EngineError {
     /// Parts of the state cannot be taken back.
     #[error(transparent)]
     Parts(#[from] PartsError),
+    /// Something cannot be done with a workspace as a whole.
+    #[error(transparent)]
+    Workspace(#[from] WorkspaceError),
     /// Changes cannot be listed or selected.
     #[error(transparent)]
     Selection(#[from] SelectionError),

@@ -17,6 +17,7 @@ use stepback_model::{ObjectKind, json as values};
 use stepback_store::Mutation;
 use stepback_store::port::{StepQuery, StepRow};
 
+use crate::branch::BranchError;
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::workspace::Workspace;
@@ -25,7 +26,7 @@ use crate::workspace::Workspace;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RerunStatus {
-    /// It has not started yet.
+    /// It has not started yet: it is being set up, or it was prepared for later.
     Pending,
     /// It is running.
     Running,
@@ -71,6 +72,9 @@ pub struct Rerun {
     pub session: Option<SessionId>,
     /// The id of the process that runs it.
     pub process: u32,
+    /// The request of a rerun that was prepared and waits to be started; none once it has started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plan: Option<serde_json::Value>,
 }
 
 impl Rerun {
@@ -86,8 +90,17 @@ impl Rerun {
 
     /// Whether its recorded status is pending or running although its process has ended.
     pub fn is_abandoned(&self) -> bool {
-        let at_work = matches!(self.status, RerunStatus::Pending | RerunStatus::Running);
-        at_work && !crate::control::is_process_running(self.process)
+        self.has_begun() && !crate::control::is_process_running(self.process)
+    }
+
+    /// Whether it was prepared and has not been started yet.
+    pub fn is_prepared(&self) -> bool {
+        self.status == RerunStatus::Pending && self.plan.is_some()
+    }
+
+    /// Whether its recorded status says that a process is at work on it.
+    fn has_begun(&self) -> bool {
+        matches!(self.status, RerunStatus::Pending | RerunStatus::Running) && !self.is_prepared()
     }
 }
 
@@ -101,8 +114,10 @@ impl Engine {
     pub fn discard_reruns(&self, now: bool) -> Result<usize, EngineError> {
         let discarded = self.discardable_reruns(now)?;
         for (workspace, steps) in &discarded {
-            let operation = workspace
-                .new_operation("discard a rerun".to_owned(), OperationAction::Prune { steps: steps.clone() });
+            let operation = workspace.new_operation(
+                "discard a rerun".to_owned(),
+                OperationAction::Prune { steps: steps.clone(), freed: true },
+            );
             let mutations = [
                 Mutation::SetHidden { steps: steps.clone(), by: Some(operation.id) },
                 Mutation::Purge { steps: steps.clone() },
@@ -172,6 +187,16 @@ impl Workspace {
             }
         }
         Ok(reruns)
+    }
+
+    /// Fails if a branch with this name cannot be created, or if a rerun that has not ended will create it.
+    pub fn check_new_rerun_branch(&self, name: &str) -> Result<(), EngineError> {
+        self.check_new_branch(name)?;
+        let is_claimed = |rerun: &Rerun| rerun.is_prepared() || (rerun.has_begun() && !rerun.is_abandoned());
+        match self.reruns()?.iter().find(|rerun| rerun.branch == name) {
+            Some(rerun) if is_claimed(rerun) => Err(BranchError::Exists(name.to_owned()).into()),
+            _ => Ok(()),
+        }
     }
 
     /// Returns a branch name that is not in use: `rerun-1`, `rerun-2`, …

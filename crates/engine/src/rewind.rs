@@ -17,6 +17,8 @@ use stepback_worktree::apply::ChangeOutcome;
 use stepback_worktree::scan::single::{Looker, Single};
 
 use crate::board::BoardReplacement;
+use crate::branch_merge::MergeConflict;
+use crate::changes::SelectionError;
 use crate::databases::{HeldChange, add_sidecar_files};
 use crate::diff;
 use crate::error::EngineError;
@@ -51,6 +53,9 @@ pub struct RewindRequest {
     /// Instead of going back: apply what changed on this branch.
     #[serde(default)]
     pub merge: Option<String>,
+    /// With `merge`: whether conflict markers are written into text files that both branches changed in the same lines.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub markers: bool,
     /// Whether git directories go back too.
     pub git: bool,
     /// Whether files stay as they are, so that only git, the conversation and what the move request names go back.
@@ -84,6 +89,8 @@ pub struct PreparedRewind {
     pub unchanged_because: Option<String>,
     /// What happens to the parts of sessions.
     pub parts: Vec<PlannedPart>,
+    /// Paths that both branches of a merge changed in ways that do not fit together.
+    pub conflicts: Vec<MergeConflict>,
     /// Whether git directories take part.
     pub git: bool,
     /// The session that requested the rewind, if an agent did so on its own.
@@ -109,6 +116,17 @@ pub struct PreparedRewind {
     pub(crate) held: Vec<HeldChange>,
     /// Whether databases are replaced although a process has them open.
     pub(crate) forced: bool,
+}
+
+impl RewindRequest {
+    /// Takes back what was changed after one step and up to another one. Fails if the second comes first.
+    pub fn between(from: StepRow, to: &StepRow) -> Result<Self, EngineError> {
+        if to.step.number < from.step.number {
+            let (from, to) = (from.step.number, to.step.number);
+            return Err(SelectionError::ReversedRange { from, to }.into());
+        }
+        Ok(Self { target: Some(from), until: Some(to.step.number), all: true, ..Self::default() })
+    }
 }
 
 impl PreparedRewind {
@@ -180,10 +198,9 @@ impl Workspace {
 
     fn plan_rewind(&self, request: &RewindRequest) -> Result<PreparedRewind, EngineError> {
         if let Some(branch) = &request.merge {
-            return self.prepare_merge(branch);
+            return self.prepare_merge(branch, request.markers);
         }
-        let by_change = !request.changes.is_empty() || request.last.is_some() || request.all;
-        if by_change {
+        if !request.changes.is_empty() || request.last.is_some() || request.all {
             return self.prepare_take_back(request);
         }
         let Some(target) = &request.target else {
@@ -268,6 +285,7 @@ impl Workspace {
             everything_changes,
             unchanged_because,
             parts: Vec::new(),
+            conflicts: Vec::new(),
             git: request.git,
             requested_by: None,
             new_parent: onto,

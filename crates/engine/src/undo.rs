@@ -92,6 +92,12 @@ impl Workspace {
             Some(id) => {
                 let undoable =
                     operations.iter().find(|op| op.id == id).ok_or(EngineError::NothingToUndo("undo"))?;
+                if let OperationAction::Prune { freed: true, .. } = undoable.action {
+                    return Err(EngineError::CannotUndo(format!(
+                        "operation {} ({}) cannot be undone: it freed the files of its checkpoints",
+                        undoable.number, undoable.summary
+                    )));
+                }
                 if !is_in_force(undoable) {
                     return Err(EngineError::CannotUndo(format!(
                         "operation {} ({}) cannot be undone: it was undone or reverted already, or is itself an undo",
@@ -171,6 +177,10 @@ impl Workspace {
                 };
                 let mut record = self.new_operation(summary, action);
                 let mut mutations = log_reversal_mutations(self, &operation, &record, direction);
+                if let OperationAction::BranchRename { from, to, .. } = &operation.action {
+                    let (now, then) = if direction == UndoDirection::Undo { (to, from) } else { (from, to) };
+                    mutations.extend(self.rename_directory_mutations(now, then)?);
+                }
                 mutations.push(Mutation::SetOpUndone { op: id, undone });
                 mutations.push(Mutation::AppendOp(record.clone()));
                 let receipt = self.store().commit(None, &mutations)?;
@@ -184,7 +194,7 @@ impl Workspace {
     fn check_log_reversal(&self, operation: &Operation, direction: UndoDirection) -> Result<(), EngineError> {
         let steps = match (&operation.action, direction) {
             (
-                OperationAction::CheckpointDelete { steps } | OperationAction::Prune { steps },
+                OperationAction::CheckpointDelete { steps } | OperationAction::Prune { steps, .. },
                 UndoDirection::Undo,
             ) => steps.as_slice(),
             (OperationAction::CheckpointCreate { step }, UndoDirection::Redo) => std::slice::from_ref(step),
@@ -269,6 +279,7 @@ impl Workspace {
             summary,
             kept: Vec::new(),
             everything_changes: Vec::new(),
+            conflicts: Vec::new(),
             unchanged_because,
             git: moved.git,
             parts: Vec::new(),
@@ -407,11 +418,17 @@ fn is_dir_change(before: &Option<TreeNode>, after: &Option<TreeNode>) -> bool {
     before.as_ref().or(after.as_ref()).is_some_and(TreeNode::is_dir)
 }
 
-/// Whether an operation can be undone: it took effect, was not undone, and is not an undo or redo itself.
+/// Whether an operation can be undone: it took effect, was not undone, is not an undo or redo itself, and did not free what it
+/// took away.
 pub(crate) fn is_in_force(op: &Operation) -> bool {
     !op.undone
         && op.status == OpStatus::Done
-        && !matches!(op.action, OperationAction::Undo { .. } | OperationAction::Redo { .. })
+        && !matches!(
+            op.action,
+            OperationAction::Undo { .. }
+                | OperationAction::Redo { .. }
+                | OperationAction::Prune { freed: true, .. }
+        )
 }
 
 /// Returns the newest undo that was not redone.
@@ -468,12 +485,14 @@ fn log_reversal_mutations(
         OperationAction::CheckpointAnnotate { step, before, after } => {
             Mutation::Annotate { step: *step, annotation: if undo { before.clone() } else { after.clone() } }
         }
-        OperationAction::CheckpointDelete { steps } | OperationAction::Prune { steps } => {
+        OperationAction::CheckpointDelete { steps } | OperationAction::Prune { steps, .. } => {
             Mutation::SetHidden { steps: steps.clone(), by: (!undo).then_some(operation.id) }
         }
-        // These change files or are reversals themselves, so they are not passed here.
-        OperationAction::Rewind { .. } | OperationAction::Undo { .. } | OperationAction::Redo { .. } => {
-            Mutation::SetOpUndone { op: operation.id, undone: undo }
-        }
+        // The status of a branch follows from the operations that are in force. The others change files or are reversals
+        // themselves, so they are not passed here.
+        OperationAction::BranchStatus { .. }
+        | OperationAction::Rewind { .. }
+        | OperationAction::Undo { .. }
+        | OperationAction::Redo { .. } => Mutation::SetOpUndone { op: operation.id, undone: undo },
     }]
 }

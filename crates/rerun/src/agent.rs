@@ -193,13 +193,13 @@ fn build_environment(
     // Its model server is on the sandbox's own loopback, which no network proxy can reach.
     let left_out = || REMOVED_VARIABLES.iter().chain(&install::PROXY_BLOCKING_VARIABLES);
     variables.retain(|(name, _)| !left_out().any(|name_left_out| name == name_left_out));
+    run_env.store.set_variables(&mut variables);
     let mut set = |name: &str, value: OsString| {
         variables.retain(|(name_set, _)| name_set != name);
         variables.push((name.into(), value));
     };
     set("HOME", home.into());
     set("TMPDIR", temp.into());
-    set("STEPBACK_HOME", run_env.host.store.into());
     set(policy::VARIABLE, aside.join("policy.json").into());
     set(model_call_inbox::VARIABLE, "1".into());
     if request.on_difference != OnDifference::Live {

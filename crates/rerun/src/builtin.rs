@@ -4,6 +4,7 @@
 //! Unlike the other agents, it can begin anywhere: with the conversation, the memory and the files of any step. It calls its
 //! model over the same wire format, so the same recording answers it, in the same sandbox.
 
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -104,17 +105,15 @@ pub(crate) fn prepare_agent<'a>(
         let text = serde_json::to_vec(&beginning).unwrap_or_default();
         fs::write(&file, text).map_err(io_error("write into the rerun's directory"))?;
         let words = [run_env.host.program, Path::new("agent"), Path::new(RERUN_OPTION), &file];
-        let text = |word: &std::ffi::OsString| word.to_string_lossy().into_owned();
-        let mut env: Vec<(String, String)> =
-            run_env.host.environment.iter().map(|(name, value)| (text(name), text(value))).collect();
+        let mut env = run_env.host.environment.to_vec();
+        run_env.store.set_variables(&mut env);
         // Commands need a temporary directory, and in the sandbox there is no other one.
-        for (name, dir) in [("STEPBACK_HOME", run_env.host.store), ("TMPDIR", &temp)] {
-            env.retain(|(variable, _)| variable != name);
-            env.push((name.to_owned(), dir.display().to_string()));
-        }
+        env.retain(|(name, _)| name != "TMPDIR");
+        env.push(("TMPDIR".into(), temp.clone().into()));
+        let text = |word: OsString| word.to_string_lossy().into_owned();
         Ok(SandboxedCommand {
             argv: words.iter().map(|word| word.display().to_string()).collect(),
-            env,
+            env: env.into_iter().map(|(name, value)| (text(name), text(value))).collect(),
             directory: run_env.scratch.root.clone(),
         })
     };
@@ -188,6 +187,7 @@ fn build_run_spec(
             }
             RerunChange::Memory { .. }
             | RerunChange::Prompt { .. }
+            | RerunChange::Message { .. }
             | RerunChange::Input { .. }
             | RerunChange::Output { .. } => {}
         }

@@ -1,12 +1,12 @@
 //! Reruns a recorded session: from any point, with one thing changed, in a separate directory and a sandbox.
 //!
-//! [`rerun`] is the whole story; start there:
+//! [`rerun`] is the whole story (and [`prepare`] records one for later); start there:
 //!
 //! 1. [`recorded_session`] loads the session: exchanges, calls, prompts, the user's decisions and messages. [`change`]
 //!    finds the value to change, or lists the available ones.
 //! 2. The rerun is recorded as `pending`. The files of the point are written into the scratch directory ([`scratch`]),
 //!    which becomes a workspace with a first checkpoint; the rerun is `running`.
-//! 3. `agent` prepares an agent, [`builtin`] the built-in one: home, command, environment, starting point; `history`
+//! 3. [`store_access`] lets the sandboxed agent reach the store. `agent` prepares an agent, [`builtin`] the built-in one: home, command, environment, starting point; `history`
 //!    restores the conversation before a later prompt.
 //! 4. [`run`] starts the sandbox: our own program as `stepback fenced` ([`sandbox`]) gives up the network and write
 //!    access, and passes out listening sockets. Proxies answer on them, outside; then the process inside becomes the
@@ -27,22 +27,22 @@
 mod agent;
 pub mod builtin;
 pub mod change;
+mod checked;
+mod error;
 mod history;
 pub mod recorded_session;
 pub mod replay_responder;
 pub mod run;
 pub mod sandbox;
 pub mod scratch;
+pub mod store_access;
 
 use std::ffi::OsString;
-use std::io;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use stepback_agents::policy::ToolHandling;
-use stepback_agents::{Agent, install::InstallError};
-use stepback_api::failure::{self, FailureKind};
 use stepback_engine::materialize::make_apart;
 use stepback_engine::reruns::{Rerun, RerunStatus};
 use stepback_engine::{EngineError, Workspace};
@@ -53,82 +53,12 @@ use stepback_model::state::WorkspaceState;
 use stepback_proxy::Timing;
 use stepback_store::Mutation;
 
-use crate::change::{ChangeError, RerunChange};
-use crate::recorded_session::RecordedSession;
+pub use crate::checked::prepare;
+use crate::checked::{CheckedRerun, RerunAgent, choose_branch};
+pub use crate::error::RerunError;
 use crate::replay_responder::OnDifference;
 use crate::run::{RerunRequest, RunEnd, RunEnv, RunResult};
-
-/// Why a session cannot be rerun.
-#[derive(Debug, thiserror::Error)]
-pub enum RerunError {
-    /// An error of the engine or the store.
-    #[error(transparent)]
-    Engine(#[from] EngineError),
-    /// An error of the agent's settings.
-    #[error(transparent)]
-    Install(#[from] InstallError),
-    /// A change that does not fit the session.
-    #[error(transparent)]
-    Change(#[from] ChangeError),
-    /// The session has no model calls.
-    #[error("the model calls of this session were not recorded, so they cannot be replayed")]
-    NoCalls,
-    /// The session has no prompt.
-    #[error("this session has no prompt, so there is nothing to rerun")]
-    NoPrompt,
-    /// The session belongs to an agent that stepback cannot start.
-    #[error("a session of \"{0}\" cannot be rerun: stepback does not know how to start this agent")]
-    UnknownAgent(String),
-    /// The agent is not installed.
-    #[error("{} is not installed: program \"{program}\" not found", .agent.title())]
-    AgentNotInstalled {
-        /// The agent of the session.
-        agent: Agent,
-        /// The program that was looked for.
-        program: String,
-    },
-    /// The address of the agent's model calls cannot be changed.
-    #[error("{} does not support being answered from a recording", .0.title())]
-    NoRoute(Agent),
-    /// The change does not apply to this kind of session.
-    #[error("{0}")]
-    NotApplicable(String),
-    /// An I/O error.
-    #[error("cannot {what}: {source}")]
-    Io {
-        /// The operation that failed.
-        what: &'static str,
-        /// The error of the operating system.
-        source: io::Error,
-    },
-}
-
-impl RerunError {
-    /// Returns the kind of the error, and a hint on what to do about it.
-    pub fn kind_and_hint(&self) -> (FailureKind, Option<&'static str>) {
-        let (kind, hint) = match self {
-            Self::Engine(error) => return failure::classify_engine_error(error),
-            Self::NoCalls => (
-                FailureKind::Nothing,
-                "start agents with \"stepback run -- …\" or point them at \"stepback proxy\" to record their model calls",
-            ),
-            Self::NoPrompt | Self::UnknownAgent(_) => {
-                (FailureKind::Nothing, "\"stepback sessions\" lists the sessions")
-            }
-            Self::Change(_) => (FailureKind::Usage, "\"stepback replay\" shows the steps with their numbers"),
-            Self::NotApplicable(_) => (
-                FailureKind::Usage,
-                "\"stepback replay\" shows the session, \"stepback rerun --help\" explains the options",
-            ),
-            Self::AgentNotInstalled { .. } => {
-                (FailureKind::System, "install it, or add it to the PATH; the recording is unchanged")
-            }
-            Self::Install(_) | Self::NoRoute(_) => (FailureKind::Refused, "nothing was changed"),
-            Self::Io { .. } => (FailureKind::System, "your files were not changed"),
-        };
-        (kind, Some(hint))
-    }
-}
+use crate::store_access::StoreAccess;
 
 /// Options of a rerun.
 #[derive(Clone, Debug)]
@@ -149,8 +79,27 @@ pub struct RerunOptions {
     pub on_difference: OnDifference,
     /// When recorded answers are sent.
     pub timing: Timing,
-    /// The name of the branch; `None` to choose one.
-    pub branch: Option<String>,
+    /// The branch for its result.
+    pub branch: RerunBranch,
+}
+
+/// The branch that the result of a rerun becomes.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub enum RerunBranch {
+    /// A new one, with a name that stepback chooses.
+    #[default]
+    Unnamed,
+    /// A new one with this name.
+    Named(String),
+    /// That of the rerun which [`prepare`] recorded under this name.
+    Prepared(String),
+}
+
+impl RerunBranch {
+    /// A new branch, with the given name if there is one.
+    pub fn new(name: Option<String>) -> Self {
+        name.map_or(Self::Unnamed, Self::Named)
+    }
 }
 
 /// The result of a rerun.
@@ -172,7 +121,7 @@ pub struct RerunHost<'a> {
     pub dir: &'a Path,
     /// Path of stepback's own program.
     pub program: &'a Path,
-    /// The directory of the store.
+    /// The store, as another stepback process would be given it: a directory or an address.
     pub store: &'a Path,
     /// The user's home.
     pub home: &'a Path,
@@ -186,7 +135,7 @@ pub struct RerunHost<'a> {
     pub interrupted: &'a AtomicBool,
 }
 
-/// Reruns a session. `begun` is called once the rerun is recorded as running.
+/// Reruns a session. `on_started` is called once the rerun is recorded as running.
 pub fn rerun(
     workspace: &Workspace,
     session: Session,
@@ -194,35 +143,11 @@ pub fn rerun(
     host: &RerunHost<'_>,
     on_started: &mut dyn FnMut(&Rerun),
 ) -> Result<RerunResult, RerunError> {
-    let recorded = RecordedSession::load(workspace, session)?;
-    let changes: Vec<RerunChange> =
-        options.set.iter().map(|text| RerunChange::parse(text, &recorded)).collect::<Result<_, _>>()?;
-    if recorded.exchanges.is_empty() {
-        return Err(RerunError::NoCalls);
-    }
-    let rerun_agent = match Agent::parse(&recorded.session.agent) {
-        Some(agent) => RerunAgent::Agent(agent),
-        None if recorded.session.agent == stepback_builtin_agent::NAME => RerunAgent::BuiltIn,
-        None => return Err(RerunError::UnknownAgent(recorded.session.agent.clone())),
-    };
-    check_changes(rerun_agent, &changes)?;
-    let number = options.from.as_ref().map(|start| start.step.number);
-    if let Some(number) = number.filter(|number| recorded.step(*number).is_none()) {
-        let id = recorded.session.id.short();
-        return Err(RerunError::NotApplicable(format!("#{number} is not a step of session {id}")));
-    }
-    let prompt = number.and_then(|number| recorded.prompt_at(number)).unwrap_or(0);
-    let recorded_prompt = recorded.prompts.get(prompt).ok_or(RerunError::NoPrompt)?;
-    let prompted = recorded.step(recorded_prompt.number).ok_or(RerunError::NoPrompt)?.clone();
-    // Agents other than the built-in one can only be started with a prompt.
-    let start = match (rerun_agent, &options.from) {
-        (RerunAgent::BuiltIn, Some(start)) if recorded.step(start.step.number).is_some() => start.clone(),
-        _ => prompted,
-    };
+    let checked = CheckedRerun::new(workspace, session, options)?;
     let request = RerunRequest {
-        recorded: &recorded,
-        prompt,
-        changes: &changes,
+        recorded: &checked.recorded,
+        prompt: checked.prompt,
+        changes: &checked.changes,
         tools: options.tools,
         on_difference: options.on_difference,
         timing: options.timing,
@@ -232,27 +157,12 @@ pub fn rerun(
     };
     // Two reruns that begin at the same time must not get the same name.
     let lock = workspace.lock_recording()?;
-    let branch = match &options.branch {
-        Some(name) => {
-            workspace.check_new_branch(name)?;
-            name.clone()
-        }
-        None => workspace.next_rerun_name()?,
-    };
-    let mut rerun = Rerun {
-        branch,
-        of: recorded.session.id,
-        from: start.step.id,
-        // What a user types can hold a secret too.
-        changes: options.set.iter().map(|change| stepback_redact::redact(change).into_owned()).collect(),
-        status: RerunStatus::Pending,
-        reason: None,
-        session: None,
-        process: std::process::id(),
-    };
+    let branch = choose_branch(workspace, &options.branch)?;
+    let mut rerun = checked.pending(branch, &options.set);
     workspace.record_rerun(&rerun)?;
     drop(lock);
-    let ran = run_in_scratch(workspace, rerun_agent, &request, &start, host, &mut rerun, on_started);
+    let ran =
+        run_in_scratch(workspace, checked.agent, &request, &checked.start, host, &mut rerun, on_started);
     let (ran, state) = match ran {
         Ok(ran) => ran,
         Err(error) => {
@@ -267,28 +177,7 @@ pub fn rerun(
     (rerun.status, rerun.reason) = rerun_status(&ran, options);
     let tip = workspace.create_rerun_branch(&rerun, &state)?;
     workspace.record_rerun(&rerun)?;
-    Ok(RerunResult { rerun, run: ran, tip, from: start })
-}
-
-/// The agent whose session is rerun.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum RerunAgent {
-    /// An agent other than the built-in one.
-    Agent(Agent),
-    /// The built-in agent.
-    BuiltIn,
-}
-
-/// Refuses changes that would have no effect.
-fn check_changes(rerun_agent: RerunAgent, changes: &[RerunChange]) -> Result<(), RerunError> {
-    let memory = changes.iter().any(|change| matches!(change, RerunChange::Memory { .. }));
-    match rerun_agent {
-        RerunAgent::Agent(agent) if memory => Err(RerunError::NotApplicable(format!(
-            "{} has no memory that stepback can change; only the built-in agent has",
-            agent.title()
-        ))),
-        _ => Ok(()),
-    }
+    Ok(RerunResult { rerun, run: ran, tip, from: checked.start })
 }
 
 fn run_in_scratch(
@@ -308,13 +197,14 @@ fn run_in_scratch(
     let work = work
         .canonicalize()
         .map_err(|source| RerunError::Io { what: "find the scratch directory", source })?;
-    let scratch = workspace.engine.open_workspace_root(&work)?;
+    let store = StoreAccess::open(host, &workspace.engine)?;
+    let scratch = store.engine.open_workspace_root(&work)?;
     let label = Some(format!("{} begins", rerun.branch));
     scratch.create_checkpoint(Annotation { label, ..Annotation::default() }, Trigger::Automatic)?;
     rerun.status = RerunStatus::Running;
     workspace.record_rerun(rerun)?;
     on_started(rerun);
-    let run_env = RunEnv { host, scratch: &scratch, original_root: &workspace.root };
+    let run_env = RunEnv { host, scratch: &scratch, original_root: &workspace.root, store: &store };
     let mut ran = run_prompts(rerun_agent, request, start, workspace, &run_env)?;
     let label = Some(format!("{} ends", rerun.branch));
     let last =

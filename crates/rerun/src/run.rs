@@ -25,6 +25,7 @@ use crate::change::RerunChange;
 use crate::recorded_session::RecordedSession;
 use crate::replay_responder::{Directories, OnDifference, ReplayCounts, Replayer};
 use crate::sandbox::{self, Isolation, SandboxAllow, SandboxProcess, SandboxedCommand};
+use crate::store_access::StoreAccess;
 use crate::{RerunError, RerunHost};
 
 /// How often a running agent is checked.
@@ -62,6 +63,8 @@ pub struct RunEnv<'a> {
     pub scratch: &'a Workspace,
     /// The root of the workspace when it was recorded.
     pub original_root: &'a Path,
+    /// The store, as the agent reaches it.
+    pub(crate) store: &'a StoreAccess,
 }
 
 /// Why a run ended.
@@ -131,7 +134,10 @@ pub(crate) fn run_agent(
 ) -> Result<RunResult, RerunError> {
     let PreparedAgent { agent, routes, build_command: inside, directories, proxy_records: records } = ready;
     let openings = SandboxAllow {
-        writable: vec![run_env.host.dir.to_path_buf(), run_env.host.store.to_path_buf()],
+        writable: [Some(run_env.host.dir.to_path_buf()), run_env.store.writable.clone()]
+            .into_iter()
+            .flatten()
+            .collect(),
         sockets: routes.len(),
     };
     let printed = run_dir(run_env).join("output");

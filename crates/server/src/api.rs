@@ -19,6 +19,7 @@ pub mod mind;
 pub mod otlp;
 pub mod plans;
 pub mod points;
+pub mod prepared;
 pub mod reruns;
 pub mod sessions;
 pub mod state;
@@ -104,12 +105,14 @@ fn operations() -> OpenApiRouter<AppState> {
         .routes(routes!(points::get))
         .routes(routes!(checkpoints::list, checkpoints::create))
         .routes(routes!(checkpoints::get, checkpoints::annotate, checkpoints::delete))
+        .routes(routes!(checkpoints::replace_annotation))
         .routes(routes!(diffs::diff_with_present))
         .routes(routes!(diffs::diff_checkpoints))
         .routes(routes!(plans::plan_rewind))
         .routes(routes!(plans::plan_undo))
         .routes(routes!(plans::plan_redo))
         .routes(routes!(plans::plan_switch))
+        .routes(routes!(plans::plan_merge))
         .routes(routes!(forks::create))
         .routes(routes!(apply::get_rewind_plan))
         .routes(routes!(apply::rewind))
@@ -121,8 +124,11 @@ fn operations() -> OpenApiRouter<AppState> {
         .routes(routes!(apply::switch))
         .routes(routes!(apply::list_operations))
         .routes(routes!(branches::list, branches::create))
-        .routes(routes!(branches::get, branches::rename, branches::delete))
+        .routes(routes!(branches::get, branches::update, branches::delete))
         .routes(routes!(branches::compare_runs))
+        .routes(routes!(prepared::prepare))
+        .routes(routes!(prepared::get))
+        .routes(routes!(prepared::execute))
         .routes(routes!(reruns::start))
         .routes(routes!(reruns::interrupt))
         .routes(routes!(breakpoints::list, breakpoints::add, breakpoints::clear))
@@ -187,6 +193,7 @@ fn assign_operation_ids(description: &mut Description) {
         for (method, operation) in [
             ("get", &mut item.get),
             ("post", &mut item.post),
+            ("put", &mut item.put),
             ("patch", &mut item.patch),
             ("delete", &mut item.delete),
         ] {
@@ -200,7 +207,7 @@ fn assign_operation_ids(description: &mut Description) {
 /// Describes errors with the media type of problem documents, which is what [`Problem`] sends.
 fn set_problem_media_types(description: &mut Description) {
     for item in description.paths.paths.values_mut() {
-        let operations = [&mut item.get, &mut item.post, &mut item.patch, &mut item.delete];
+        let operations = [&mut item.get, &mut item.post, &mut item.put, &mut item.patch, &mut item.delete];
         for operation in operations.into_iter().flatten() {
             let responses = operation.responses.responses.iter_mut();
             for (_, response) in responses.filter(|(status, _)| status.starts_with(['4', '5', 'd'])) {

@@ -175,9 +175,8 @@ const PUBLIC_PATHS: [&str; 6] =
     ["/", "/healthz", "/readyz", "/sign-in", "/api/v1/docs", "/api/v1/openapi.json"];
 
 /// What pages of an origin that was allowed by name may send (CORS).
-const METHODS: &str = "GET, POST, PATCH, DELETE";
-const HEADERS: &str =
-    "authorization, content-type, if-none-match, last-event-id, mcp-protocol-version, mcp-method, mcp-name";
+const METHODS: &str = "GET, POST, PUT, PATCH, DELETE";
+const HEADERS: &str = "authorization, content-type, if-none-match, last-event-id, mcp-protocol-version, mcp-method, mcp-name, x-request-id";
 
 /// Middleware that refuses unauthorised requests and answers CORS preflights.
 async fn authorize(State(guard): State<Guard>, request: Request, next: Next) -> Response {
@@ -196,6 +195,7 @@ async fn authorize(State(guard): State<Guard>, request: Request, next: Next) -> 
         request.method() == Method::OPTIONS && headers.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD);
     let path = request.uri().path();
     let open = PUBLIC_PATHS.contains(&path)
+        || stepback_grpc::PUBLIC_PATHS.contains(&path)
         || static_files::is_studio_path(path)
         || (asks_first && allowed.is_some());
     let mut response = match guard.admit(host, headers, open, SystemTime::now()) {
@@ -219,7 +219,7 @@ async fn authorize(State(guard): State<Guard>, request: Request, next: Next) -> 
     if let Some(origin) = allowed {
         let headers = response.headers_mut();
         headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
-        headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static("etag"));
+        headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static("etag, x-request-id"));
         headers.append(header::VARY, HeaderValue::from_static("origin"));
     }
     response

@@ -9,7 +9,7 @@
 //!
 //! - `service`, `accept`, `tls`, `write_timeout`: the server as a whole, its connections, encryption, slow clients.
 //!   Start at [`serve`].
-//! - `auth`, `browser_session`, `signin`, `limits`, `metrics`: who is let in (token, host, origin; browsers), load limits,
+//! - `auth`, `browser_session`, `signin`, `limits`, `metrics`, `request_id`: who is let in (token, host, origin; browsers), load limits,
 //!   observability.
 //! - [`api`]: one function per operation, in modules by resource. Start at `api::router`.
 //! - `state`, `extract`, `strict`, `problem`, `pagination`: what operations share: the engine on a blocking thread,
@@ -34,6 +34,7 @@ mod mcp;
 mod metrics;
 mod pagination;
 mod problem;
+mod request_id;
 mod service;
 mod signin;
 mod single_flight;
@@ -46,7 +47,7 @@ mod tls;
 mod watching;
 mod write_timeout;
 
-pub use api::reruns::ServerHost;
+pub use api::reruns::{DiskBudgetReader, ServerHost};
 pub use auth::{AuthToken, Guard};
 pub use problem::Problem;
 pub use service::{HttpServer, ServerConfig, in_process_router, serve};

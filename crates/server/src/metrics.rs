@@ -17,6 +17,7 @@ use jiff::Timestamp;
 use serde_json::json;
 
 use crate::accept::Peer;
+use crate::request_id::{REQUEST_ID, RequestIds};
 
 /// Upper bounds of the histogram buckets, in milliseconds.
 const BUCKET_BOUNDS_MILLIS: [f64; 10] = [1.0, 2.5, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 1000.0, 5000.0];
@@ -32,6 +33,7 @@ struct Inner {
     in_flight: AtomicU64,
     routes: Mutex<BTreeMap<(&'static str, String, u16), RouteStats>>,
     log: Option<Mutex<Box<dyn Write + Send>>>,
+    ids: RequestIds,
 }
 
 /// The counters of one route with one status.
@@ -51,6 +53,7 @@ impl Observer {
             in_flight: AtomicU64::new(0),
             routes: Mutex::default(),
             log: log.map(Mutex::new),
+            ids: RequestIds::new(),
         };
         Self { inner: Arc::new(inner) }
     }
@@ -155,15 +158,18 @@ pub(crate) async fn measure_request(
         headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok())
     };
     let sent = length(request.headers());
-    let response = next.run(request).await;
+    let id = observer.inner.ids.id_for(request.headers());
+    let mut response = next.run(request).await;
+    response.headers_mut().insert(REQUEST_ID, id.clone());
     drop(in_flight);
-    let status = response.status().as_u16();
+    let status = stepback_grpc::http_status(&response);
     let milliseconds = begun.elapsed().as_secs_f64() * 1e3;
     observer.record_request(method, &route, status, milliseconds);
     if observer.inner.log.is_some() {
         let level = if status >= 500 { "error" } else { "info" };
         observer.write_log_line(&json!({
-            "time": Timestamp::now().to_string(), "level": level, "message": "request", "method": method, "route": route,
+            "time": Timestamp::now().to_string(), "level": level, "message": "request",
+            "id": id.to_str().unwrap_or_default(), "method": method, "route": route,
             "status": status, "ms": (milliseconds * 1e3).round() / 1e3, "bytes_in": sent,
             "bytes_out": length(response.headers()), "peer": peer,
         }));

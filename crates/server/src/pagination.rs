@@ -58,7 +58,7 @@ pub fn paginate<S, T>(
     let more = rows.len() > limit;
     rows.truncate(limit);
     let next_cursor = rows.last().filter(|_| more).map(|last| page_cursor::encode(position(last), query));
-    Page { items: rows.iter().map(item).collect(), next_cursor }
+    Page { items: rows.iter().map(item).collect(), next_cursor, total: None }
 }
 
 #[cfg(test)]

@@ -99,8 +99,10 @@ pub fn serve(state: AppState, config: ServerConfig) -> io::Result<HttpServer> {
     let observer = Observer::new(config.log);
     let (live, patience, connections) = (state.clone(), config.write_timeout, config.connections);
     let (router, _) = api::router();
+    let router = router.with_state(state.clone());
+    let operations = router.clone().layer(DefaultBodyLimit::max(LARGEST));
     let router = router
-        .with_state(state.clone())
+        .merge(stepback_grpc::router(operations, config.write_timeout))
         .merge(static_files::router())
         .merge(metrics_router(state.clone(), observer.clone()))
         .merge(sign_in.clone().router())
@@ -116,6 +118,7 @@ pub fn serve(state: AppState, config: ServerConfig) -> io::Result<HttpServer> {
     let router = router
         .layer(middleware::from_fn(api::otlp::translate_errors))
         .layer(middleware::from_fn_with_state(Limits::new(config.rate), limits::enforce_limits))
+        .layer(middleware::from_fn(stepback_grpc::translate))
         .layer(middleware::from_fn_with_state(observer, metrics::measure_request));
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)

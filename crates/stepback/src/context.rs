@@ -86,8 +86,10 @@ impl Context {
         }
         let named = arguments.workspace.as_deref().map(|id| find_root_by_id(&*store, id)).transpose()?;
         let progress = Progress::start(progress_label, arguments.json);
-        let watcher = watcher::create_client(&place, &Settings::load_or_default(place.local_dir()), false);
+        let settings = Settings::load_or_default(place.local_dir());
+        let watcher = watcher::create_client(&place, &settings, false);
         let engine = Engine {
+            max_manual: settings.max_manual_checkpoints(),
             progress: Some(progress.counter()),
             watcher: watcher.map(|watcher| Arc::new(watcher) as Arc<dyn ScanHints>),
             ..Engine::new(store, crate::system::environment())
@@ -128,7 +130,9 @@ impl Context {
     /// Returns the current workspace, which must be registered.
     pub fn open_workspace(&self) -> Result<Workspace, CommandFailure> {
         let workspace = self.engine.open_known_workspace(&self.find_workspace_root()?)?;
-        match stepback_agents::record::record_inbox(&workspace) {
+        let updated = stepback_agents::record::record_inbox(&workspace)
+            .and_then(|recorded| workspace.update_branches_with_directories().map(|()| recorded));
+        match updated {
             // What is stored can still be read; whatever the command itself writes fails with the same error.
             Err(error) if is_unwritable(&error) => {
                 output::print_status(format!(
@@ -176,7 +180,7 @@ impl Context {
     }
 
     /// Refuses a whole home directory or file system, which is almost never meant and costs time and space.
-    fn check_broad_root(&self, root: &Path) -> Result<(), CommandFailure> {
+    pub fn check_broad_root(&self, root: &Path) -> Result<(), CommandFailure> {
         if !is_broad(root) || self.allow_broad {
             return Ok(());
         }

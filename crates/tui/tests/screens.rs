@@ -50,7 +50,7 @@ fn list<T: Default + Serialize + DeserializeOwned>(values: Value) -> Vec<T> {
 }
 
 fn page<T: Default + Serialize + DeserializeOwned>(values: Value) -> Page<T> {
-    Page { items: list(values), next_cursor: None }
+    Page::whole(list(values))
 }
 
 fn came(app: &mut App, came: SourceResponse) -> Vec<AppEffect> {
@@ -194,6 +194,7 @@ fn answer(app: &mut App, effects: Vec<AppEffect>) {
         match effect {
             AppEffect::Step { key, step, .. } => {
                 let detail = StepDetailDocument {
+                    position: None,
                     step: *step,
                     input: Some(json!({ "path": "made.txt", "content": "one\ntwo\n" })),
                     output: Some("\u{1b}]0;evil\u{7}ok".into()),

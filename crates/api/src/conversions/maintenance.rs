@@ -1,10 +1,11 @@
 //! Prunes and the usage of models as documents.
 
+use stepback_engine::budget::{self, BudgetOutlook};
 use stepback_engine::prune::{PrunePlan, Pruned};
 use stepback_llm_wire::recorded_call::CallUsage;
 use stepback_store::{Store, StoreError};
 
-use crate::maintenance::{ModelUsageDocument, PruneReportDocument};
+use crate::maintenance::{DiskBudgetDocument, LastPruningDocument, ModelUsageDocument, PruneReportDocument};
 use crate::operations::OperationDocument;
 use crate::steps::StepDocument;
 
@@ -14,6 +15,7 @@ impl PruneReportDocument {
         Self {
             items: plan.hide.iter().map(StepDocument::from_row).collect(),
             kept: plan.keep as u64,
+            branches: plan.branches.clone(),
             freed_checkpoints: plan.purge.len() as u64,
             freed_bytes: plan.size_before.saturating_sub(plan.size_after),
             size_before: plan.size_before,
@@ -28,6 +30,7 @@ impl PruneReportDocument {
         Ok(Self {
             applied: true,
             kept: pruned.kept as u64,
+            branches: pruned.branches.clone(),
             reruns: pruned.reruns as u64,
             freed_objects: pruned.swept.objects,
             freed_bytes: pruned.swept.bytes,
@@ -37,6 +40,22 @@ impl PruneReportDocument {
                 .transpose()?,
             ..self
         })
+    }
+}
+
+impl DiskBudgetDocument {
+    /// The budget of a store that has `used` bytes.
+    pub fn new(budget: u64, used: u64, outlook: &BudgetOutlook, last: Option<LastPruningDocument>) -> Self {
+        Self {
+            bytes: budget,
+            used,
+            starts_at: budget::starts_at(budget),
+            removable: outlook.removable,
+            kept: outlook.kept,
+            next: outlook.first.map(|step| step.to_string()),
+            next_at: outlook.first_at,
+            last,
+        }
     }
 }
 

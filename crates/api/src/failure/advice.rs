@@ -5,6 +5,7 @@ use stepback_bundle::BundleError;
 use stepback_engine::EngineError;
 use stepback_engine::changes::SelectionError;
 use stepback_engine::moves::PartsError;
+use stepback_engine::workspace_admin::WorkspaceError;
 use stepback_history::HistoryError;
 use stepback_model::json::JsonError;
 use stepback_model::object::ObjectError;
@@ -43,6 +44,12 @@ pub fn classify_engine_error(error: &EngineError) -> (FailureKind, Option<&'stat
             FailureKind::Refused,
             Some(
                 "nothing was pruned; delete labelled or manual checkpoints by name, use --keep-last or --keep-days, or prune other workspaces",
+            ),
+        ),
+        EngineError::TooManyManual { .. } => (
+            FailureKind::Refused,
+            Some(
+                "delete some with \"stepback checkpoint delete POINT\", or raise the limit with \"stepback settings checkpoint.max-manual N\" (0: no limit)",
             ),
         ),
         EngineError::NothingToUndo(_) => {
@@ -87,6 +94,13 @@ pub fn classify_engine_error(error: &EngineError) -> (FailureKind, Option<&'stat
                 Some("\"stepback board\" shows the board; \"stepback rewind\" takes other parts back"),
             ),
         },
+        EngineError::Workspace(WorkspaceError::Taken(_)) => (
+            FailureKind::Refused,
+            Some("\"stepback workspace list\" lists the workspaces; forget or move that one first"),
+        ),
+        EngineError::Workspace(_) => {
+            (FailureKind::Nothing, Some("\"stepback workspace list --forgotten\" lists forgotten ones"))
+        }
         EngineError::Branch(_)
         | EngineError::Selection(_)
         | EngineError::Pattern(_)

@@ -45,6 +45,17 @@ impl Workspace {
         let kind = request.action.kind();
         match (request.action, files, operation) {
             (MoveAction::Rewind(rewind), Some(prepared), _) => {
+                if let (Some(board), Some(branch)) = (request.board, &rewind.merge) {
+                    let session = self.require_session(board)?;
+                    // Read before the files move: a merge is the base of the next one.
+                    let base = self.board_merge_base(branch)?;
+                    let mut report = self.apply_rewind(prepared)?;
+                    let operation = Some(report.operation.id);
+                    let merged =
+                        BoardEditor::new(self, &session).merge_branch(branch, base, operation, false)?;
+                    report.board = Some(merged);
+                    return Ok(MoveReport::Files(Box::new(report)));
+                }
                 let has_parts = [request.board, request.memory, request.task].iter().any(Option::is_some);
                 let request = MoveRequest { action: MoveAction::Rewind(rewind), ..request };
                 let report = match has_parts {

@@ -8,6 +8,7 @@ use stepback_model::record::{Operation, Session, StepRow};
 use super::parts::{PlannedPart, SessionPart};
 use super::request::{MoveAction, MoveRequest};
 use super::shown::request_document;
+use crate::board::{BoardEditor, BoardReplacement};
 use crate::error::EngineError;
 use crate::rewind::{PreparedRewind, RewindRequest};
 use crate::undo::Reversal;
@@ -28,6 +29,8 @@ pub struct PlannedMove {
     pub operation: Option<Operation>,
     /// The changes of files; `None` if only the log changes.
     pub files: Option<PreparedRewind>,
+    /// What a merge of branches changes on the reasoning board that it is for.
+    pub merged_board: Option<BoardReplacement>,
 }
 
 /// The parts of a workspace's state that a move changes.
@@ -51,7 +54,10 @@ impl PlannedMove {
             files: files.is_some_and(|files| !files.plan.is_empty()),
             git: files.is_some_and(|files| files.git),
             conversation: files.and_then(|files| files.conversation_from),
-            reasoning: self.request.board,
+            reasoning: self
+                .request
+                .board
+                .filter(|_| self.merged_board.as_ref().is_none_or(|merged| !merged.diff.changes.is_empty())),
         }
     }
 
@@ -68,6 +74,7 @@ impl PlannedMove {
             && !files
             && conversation.is_none()
             && self.parts().iter().all(|part| part.changes.is_empty())
+            && self.merged_board.as_ref().is_none_or(|merged| merged.diff.changes.is_empty())
     }
 
     /// Why no file changes, as the end of a sentence: `: the files already are …`, or nothing.
@@ -99,8 +106,9 @@ impl PlannedMove {
 impl Workspace {
     /// Plans a move and changes nothing. If files may change, the plan holds the workspace's lock.
     pub fn plan_move(&self, request: &MoveRequest) -> Result<PlannedMove, EngineError> {
-        // Before the workspace is locked: a board is read under the lock for recording, which is taken first.
+        // Before the workspace is locked: the lock for recording is always taken before that of the workspace.
         let parts = self.plan_parts(request)?;
+        let merged_board = self.plan_board_merge(request)?;
         let mut planned = match &request.action {
             MoveAction::Rewind(rewind) => build_planned_move(request, self.prepare_rewind(rewind)?),
             MoveAction::Switch { branch, begin_at: None } => {
@@ -124,6 +132,7 @@ impl Workspace {
                 },
             ),
         };
+        planned.merged_board = merged_board;
         if request.force {
             planned.force();
         }
@@ -141,9 +150,17 @@ impl Workspace {
         Ok(planned)
     }
 
+    /// Returns what a merge of branches would change on the board that it is for; `None` for every other request.
+    fn plan_board_merge(&self, request: &MoveRequest) -> Result<Option<BoardReplacement>, EngineError> {
+        let (Some(branch), Some(session)) = (request.merged_branch(), request.board) else { return Ok(None) };
+        let session = self.require_session(session)?;
+        let base = self.board_merge_base(branch)?;
+        BoardEditor::new(self, &session).merge_branch(branch, base, None, true).map(Some)
+    }
+
     fn compute_plan_id(&self, planned: &PlannedMove) -> String {
         let files = planned.files.as_ref();
-        let content = json!({
+        let mut content = json!({
             "workspace": self.record.id,
             "request": request_document(&planned.request),
             "summary": planned.summary,
@@ -152,6 +169,9 @@ impl Workspace {
             "warnings": files.map(|files| &files.warnings),
             "plan": files.map(|files| Hash::of(ObjectKind::Plan, &files.plan.encode()).to_string()),
         });
+        if let Some(merged) = &planned.merged_board {
+            content["board"] = json!(merged);
+        }
         let mut id = Hash::of(ObjectKind::Blob, content.to_string().as_bytes()).to_string();
         id.truncate(ID_LENGTH);
         id
@@ -169,7 +189,14 @@ fn restricted_session(request: &MoveRequest) -> Option<SessionId> {
 
 fn build_planned_move(request: &MoveRequest, files: PreparedRewind) -> PlannedMove {
     let summary = files.summary.clone();
-    PlannedMove { id: String::new(), request: request.clone(), summary, operation: None, files: Some(files) }
+    PlannedMove {
+        id: String::new(),
+        request: request.clone(),
+        summary,
+        operation: None,
+        files: Some(files),
+        merged_board: None,
+    }
 }
 
 fn build_planned_reversal(request: &MoveRequest, reversal: Reversal) -> PlannedMove {
@@ -183,6 +210,7 @@ fn build_planned_reversal(request: &MoveRequest, reversal: Reversal) -> PlannedM
             summary,
             operation: Some(operation),
             files: None,
+            merged_board: None,
         },
     }
 }

@@ -35,6 +35,38 @@ pub struct StateTransition {
     pub parts: Vec<StepId>,
 }
 
+/// What the user says about a branch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum BranchStatus {
+    /// It is worked on, or may be.
+    #[default]
+    Active,
+    /// It led nowhere; it is listed as such.
+    Abandoned,
+    /// It is finished with, and not listed unless asked for.
+    Archived,
+}
+
+impl BranchStatus {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Active, Self::Abandoned, Self::Archived];
+
+    /// The stable name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Active => "active",
+            Self::Abandoned => "abandoned",
+            Self::Archived => "archived",
+        }
+    }
+
+    /// Parses the stable name.
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|status| status.as_str() == text)
+    }
+}
+
 /// What an operation did, with the data needed to undo it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "kind")]
@@ -62,6 +94,9 @@ pub enum OperationAction {
     Prune {
         /// The checkpoints that were hidden.
         steps: Vec<StepId>,
+        /// Whether their bytes were freed at once, so that it can never be undone.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        freed: bool,
     },
     /// A branch was made.
     BranchCreate {
@@ -86,6 +121,17 @@ pub enum OperationAction {
         from: String,
         /// The new name.
         to: String,
+        /// Its newest step.
+        step: StepId,
+    },
+    /// A branch was set aside, or taken up again.
+    BranchStatus {
+        /// Name of the branch.
+        name: String,
+        /// Its status before.
+        before: BranchStatus,
+        /// Its status after.
+        after: BranchStatus,
         /// Its newest step.
         step: StepId,
     },
@@ -128,6 +174,7 @@ impl OperationAction {
             Self::BranchCreate { .. } => "branch-create",
             Self::BranchDelete { .. } => "branch-delete",
             Self::BranchRename { .. } => "branch-rename",
+            Self::BranchStatus { .. } => "branch-status",
             Self::ChangesClear { .. } => "changes-clear",
             Self::Rewind { .. } => "rewind",
             Self::Undo { .. } => "undo",

@@ -81,7 +81,7 @@ pub async fn list(
         .run(move |engine| {
             let all = open_control(engine, &id)?.breakpoints()?;
             let items = all.items.iter().rev().map(BreakpointDocument::from_breakpoint).collect();
-            Ok(Json(Page { items, next_cursor: None }))
+            Ok(Json(Page::whole(items)))
         })
         .await
 }

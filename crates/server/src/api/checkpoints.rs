@@ -147,12 +147,39 @@ pub async fn annotate(
                 change.note.unwrap_or(before.note),
                 change.tags.unwrap_or(before.tags),
             )?;
-            let operation = workspace.annotate(&stored, after)?;
-            let (_, stored) = find_step(engine, &id)?;
-            let operation = OperationDocument::from_store(engine.store(), &operation)?;
-            Ok(Json(AnnotatedCheckpointDocument { checkpoint: StepDocument::from_row(&stored), operation }))
+            Ok(Json(set_annotation(engine, &workspace, &stored, after)?))
         })
         .await
+}
+
+/// Replaces the annotation of a checkpoint: what the body leaves out is removed.
+#[utoipa::path(put, path = "/checkpoints/{checkpoint}", tag = "checkpoints",
+    params(("checkpoint" = String, Path, description = "Its id")), request_body = NewCheckpoint,
+    responses((status = 200, body = AnnotatedCheckpointDocument), (status = "default", body = Problem)))]
+pub async fn replace_annotation(
+    State(state): State<AppState>,
+    Path(id): Path<String>,
+    Json(new): Json<NewCheckpoint>,
+) -> Result<Json<AnnotatedCheckpointDocument>, Problem> {
+    let annotation = build_annotation(new.label, new.note, new.tags)?;
+    state
+        .run(move |engine| {
+            let (workspace, stored) = find_step(engine, &id)?;
+            Ok(Json(set_annotation(engine, &workspace, &stored, annotation)?))
+        })
+        .await
+}
+
+fn set_annotation(
+    engine: &Engine,
+    workspace: &Workspace,
+    stored: &StepRow,
+    annotation: Annotation,
+) -> Result<AnnotatedCheckpointDocument, Problem> {
+    let operation = workspace.annotate(stored, annotation)?;
+    let (_, stored) = find_step(engine, &stored.step.id.to_string())?;
+    let operation = OperationDocument::from_store(engine.store(), &operation)?;
+    Ok(AnnotatedCheckpointDocument { checkpoint: StepDocument::from_row(&stored), operation })
 }
 
 /// Hides a checkpoint. Its bytes stay until a prune, and until then it can be restored.

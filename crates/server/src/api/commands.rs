@@ -63,6 +63,7 @@ pub async fn list(
             Ok(Json(Page {
                 items: page.commands.iter().map(CommandDocument::from_run).collect(),
                 next_cursor: page.next.map(|next| page_cursor::encode(next, &about)),
+                total: None,
             }))
         })
         .await

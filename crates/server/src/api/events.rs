@@ -9,7 +9,6 @@ use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream;
 use serde::{Deserialize, Serialize};
-use stepback_api::control::StopDocument;
 use stepback_api::page::Page;
 use stepback_api::steps::{StepEventDocument, StreamEventDocument};
 use stepback_model::record::StepKind;
@@ -115,7 +114,7 @@ fn render_event(event: &FollowerEvent, position: u64) -> String {
         }
         FollowerEvent::Changed => text.push_str("event: changed\ndata: {}\n\n"),
         FollowerEvent::Stops(stops) => {
-            let page = Page::<StopDocument> { items: stops.clone(), next_cursor: None };
+            let page = Page::whole(stops.clone());
             let _ = write!(text, "event: stops\ndata: {}\n\n", to_json(&page));
         }
         // An id without data is not an event, but updates the position that a client reconnects with.

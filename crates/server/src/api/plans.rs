@@ -4,8 +4,8 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
-use stepback_api::plans::{AppliedPlanDocument, NewRewind, NewUndo, PlanDocument, PlanOptions};
-use stepback_engine::kept::Audience;
+use stepback_agents::rewind_warnings::add_rewind_warnings;
+use stepback_api::plans::{AppliedPlanDocument, NewMerge, NewRewind, NewUndo, PlanDocument, PlanOptions};
 use stepback_engine::moves::{
     Confirmation, MoveAction, MoveKind, MoveRequest, PlannedMove, RewindParts, ShownPlan,
 };
@@ -28,32 +28,40 @@ pub async fn plan_rewind(
 ) -> Result<Response, Problem> {
     create_plan(state, id, new.force, move |workspace| {
         new.paths.iter().try_for_each(|path| parse_relative_path(path.trim_end_matches('/')).map(drop))?;
-        let ways = [new.point.is_some(), !new.changes.is_empty(), new.last.is_some(), new.all];
+        let ways = [
+            new.point.is_some(),
+            !new.between.is_empty(),
+            !new.changes.is_empty(),
+            new.last.is_some(),
+            new.all,
+        ];
         if ways.iter().filter(|given| **given).count() != 1 {
-            return Err(Problem::usage("specify exactly one of point, changes, last and all"));
+            return Err(Problem::usage("specify exactly one of point, between, changes, last and all"));
         }
         let session = new.session.as_ref().map(|text| workspace.find_session(text)).transpose()?;
         let within = |point: &String| resolve_point_in_session(workspace, point, session.as_ref());
-        let target = new.point.as_ref().map(within).transpose()?;
+        let selected = match new.between.as_slice() {
+            [] => RewindRequest {
+                target: new.point.as_ref().map(within).transpose()?,
+                all: new.all,
+                ..RewindRequest::default()
+            },
+            [_, _] if new.git => return Err(Problem::usage("git goes back to a point, not between two")),
+            [from, to] => RewindRequest::between(within(from)?, &within(to)?)?,
+            _ => return Err(Problem::usage("between must have two points")),
+        };
         let mut parts = RewindParts::parse(&new.parts).map_err(EngineError::from)?;
         if parts.is_empty() && new.git {
             parts = RewindParts { files: true, git: true, ..parts };
         }
         let rewind = RewindRequest {
-            target,
             paths: new.paths,
             changes: new.changes,
             last: new.last,
-            all: new.all,
-            until: None,
-            merge: None,
-            git: false,
-            keep_files: false,
             everything: new.everything,
             session: session.map(|session| session.id),
             hunks: new.hunks,
-            audience: Audience::User,
-            conversation: false,
+            ..selected
         };
         Ok(workspace.request_parts(rewind, parts)?)
     })
@@ -110,17 +118,39 @@ pub async fn plan_switch(
     .await
 }
 
-async fn create_plan(
+/// Plans to merge a branch into the present one. Changes nothing; the plan is applied like that of a rewind.
+#[utoipa::path(post, path = "/workspaces/{workspace}/branches/{branch}/merge-plans", tag = "plans",
+    params(("workspace" = String, Path, description = "The workspace"), ("branch" = String, Path, description = "The branch")),
+    request_body = Option<NewMerge>,
+    responses((status = 201, body = PlanDocument), (status = "default", body = Problem)))]
+pub async fn plan_merge(
+    State(state): State<AppState>,
+    Path((id, branch)): Path<(String, String)>,
+    OptionalJson(new): OptionalJson<NewMerge>,
+) -> Result<Response, Problem> {
+    create_plan(state, id, new.force, move |workspace| {
+        super::branches::find_branch(workspace, &branch)?;
+        let now = workspace.engine.env.now();
+        let board = match new.files_only {
+            true => None,
+            false => Some(stepback_board::choose_session(workspace, new.session.as_deref(), now)?.id),
+        };
+        Ok(MoveRequest { board, ..MoveRequest::merge(&branch, new.markers) })
+    })
+    .await
+}
+
+async fn create_plan<R: Into<MoveRequest>>(
     state: AppState,
     id: String,
     force: bool,
-    ask: impl FnOnce(&Workspace) -> Result<MoveRequest, Problem> + Send + 'static,
+    request: impl FnOnce(&Workspace) -> Result<R, Problem> + Send + 'static,
 ) -> Result<Response, Problem> {
     state
         .run(move |engine| {
             let workspace = state::find_workspace(engine, &id)?;
-            let request = MoveRequest { force, ..ask(&workspace)? };
-            let document = save_plan(&workspace, &workspace.plan_move(&request)?)?;
+            let request = MoveRequest { force, ..request(&workspace)?.into() };
+            let document = save_plan(&workspace, workspace.plan_move(&request)?)?;
             let place = format!("/api/v1/{}-plans/{}", document.kind, document.id);
             Ok((StatusCode::CREATED, [(header::LOCATION, place)], Json(document)).into_response())
         })
@@ -128,9 +158,10 @@ async fn create_plan(
 }
 
 /// Keeps a plan until it is confirmed, and returns its document.
-fn save_plan(workspace: &Workspace, planned: &PlannedMove) -> Result<PlanDocument, Problem> {
-    let document = PlanDocument::from_planned_move(workspace.record.id, planned);
-    workspace.save_plan(planned, json!(document))?;
+fn save_plan(workspace: &Workspace, mut planned: PlannedMove) -> Result<PlanDocument, Problem> {
+    add_rewind_warnings(workspace, &mut planned)?;
+    let document = PlanDocument::from_planned_move(workspace.record.id, &planned);
+    workspace.save_plan(&planned, json!(document))?;
     Ok(document)
 }
 
@@ -162,7 +193,7 @@ pub(super) async fn apply_plan(
                         "the workspace changed since the plan was made; nothing was done",
                     );
                     let problem = problem.with_hint("review the new plan and confirm it");
-                    return Err(problem.with_plan(save_plan(&workspace, &planned)?));
+                    return Err(problem.with_plan(save_plan(&workspace, planned)?));
                 }
             };
             if planned.is_empty() {

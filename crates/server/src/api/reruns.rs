@@ -17,6 +17,8 @@ use stepback_agents::policy::ToolHandling;
 use stepback_agents::transcript::AgentDirs;
 use stepback_api::address::encode_segment;
 use stepback_api::branches::{BranchDocument, NewRerun};
+use stepback_api::maintenance::LastPruningDocument;
+use stepback_engine::Workspace;
 use stepback_engine::reruns::Rerun;
 use stepback_llm_wire::prices::Prices;
 use stepback_model::ids::WorkspaceId;
@@ -24,7 +26,7 @@ use stepback_model::record::StepKind;
 use stepback_proxy::Timing;
 use stepback_rerun::replay_responder::OnDifference;
 use stepback_rerun::scratch::ScratchDirectory;
-use stepback_rerun::{RerunHost, RerunOptions};
+use stepback_rerun::{RerunBranch, RerunHost, RerunOptions};
 use tokio::sync::oneshot;
 
 use super::points::resolve_point;
@@ -52,8 +54,18 @@ pub struct ServerHost {
     pub prices: Prices,
     /// A file of certificates that are trusted besides those of the system.
     pub certificates: Option<PathBuf>,
-    /// Bytes that the store should stay within; `None` for no limit.
-    pub budget: Option<u64>,
+    /// Returns the disk budget of the store as it is set now; `None` for no limit.
+    pub budget: DiskBudgetReader,
+}
+
+/// Returns the bytes that the store should stay within, and the last pruning for that.
+#[derive(Clone)]
+pub struct DiskBudgetReader(pub Arc<dyn Fn() -> Option<(u64, Option<LastPruningDocument>)> + Send + Sync>);
+
+impl std::fmt::Debug for DiskBudgetReader {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("DiskBudgetReader")
+    }
 }
 
 /// The running reruns of this server, each with the flag that interrupts it.
@@ -110,27 +122,60 @@ pub async fn start(
     Path(id): Path<String>,
     Json(request): Json<NewRerun>,
 ) -> Result<Response, Problem> {
-    let stage = state.rerun_host().cloned().ok_or_else(|| {
+    let branch = RerunBranch::new(request.branch.clone());
+    start_rerun(state, id, request, branch).await
+}
+
+/// Starts a rerun in a thread of its own, and answers as soon as it runs or cannot run.
+pub(super) async fn start_rerun(
+    state: AppState,
+    session: String,
+    request: NewRerun,
+    branch: RerunBranch,
+) -> Result<Response, Problem> {
+    let host = state.rerun_host().cloned().ok_or_else(|| {
         Problem::new(StatusCode::CONFLICT, "refused", "this server cannot run agents")
             .with_hint("\"stepback rerun\" on the machine of the workspace can")
     })?;
-    let on_difference = parse_on_difference(request.on_difference.as_deref())?;
-    let tools = parse_tool_handling(request.tools.as_deref())?;
+    let (reply, started) = oneshot::channel();
+    let running = state.clone();
+    std::thread::Builder::new()
+        .name("stepback-rerun".into())
+        .spawn(move || run_rerun(&running, &host, &session, &request, branch, reply))?;
+    // The sender is dropped unanswered only if the thread ended unexpectedly.
+    let started = started.await.unwrap_or_else(|_| Err(Problem::internal("the rerun failed unexpectedly")));
+    let (workspace, rerun) = started?;
+    let location = branch_location(workspace, &rerun);
+    let document = BranchDocument::from_rerun(&rerun);
+    Ok((StatusCode::ACCEPTED, [(header::LOCATION, location)], Json(document)).into_response())
+}
+
+/// The address of the branch of a rerun.
+pub(super) fn branch_location(workspace: WorkspaceId, rerun: &Rerun) -> String {
+    format!("/api/v1/workspaces/{workspace}/branches/{}", encode_segment(&rerun.branch))
+}
+
+/// Reads the options of a rerun from a request.
+pub(super) fn read_options(
+    workspace: &Workspace,
+    request: &NewRerun,
+    branch: RerunBranch,
+) -> Result<RerunOptions, Problem> {
     let until = match request.until.as_deref() {
         None => None,
         Some(name) => Some(StepKind::parse(name).ok_or_else(|| Problem::not_found("kind of step", name))?),
     };
-    let (told, begun) = oneshot::channel();
-    let playing = state.clone();
-    std::thread::Builder::new()
-        .name("stepback-rerun".into())
-        .spawn(move || run_rerun(&playing, &stage, &id, &request, (tools, on_difference), until, told))?;
-    // The sender is dropped unanswered only if the thread ended unexpectedly.
-    let begun = begun.await.unwrap_or_else(|_| Err(Problem::internal("the rerun failed unexpectedly")));
-    let (workspace, rerun) = begun?;
-    let place = format!("/api/v1/workspaces/{workspace}/branches/{}", encode_segment(&rerun.branch));
-    let document = BranchDocument::from_rerun(&rerun);
-    Ok((StatusCode::ACCEPTED, [(header::LOCATION, place)], Json(document)).into_response())
+    Ok(RerunOptions {
+        from: request.from.as_deref().map(|point| resolve_point(workspace, point)).transpose()?,
+        set: request.set.clone(),
+        until,
+        max_steps: request.max_steps,
+        timeout: request.timeout_s.map(|seconds| Duration::from_secs(seconds.into())),
+        tools: parse_tool_handling(request.tools.as_deref())?,
+        on_difference: parse_on_difference(request.on_difference.as_deref())?,
+        timing: Timing::Instant,
+        branch,
+    })
 }
 
 type StartResult = Result<(WorkspaceId, Rerun), Problem>;
@@ -138,42 +183,30 @@ type StartResult = Result<(WorkspaceId, Rerun), Problem>;
 fn run_rerun(
     state: &AppState,
     host: &ServerHost,
-    id: &str,
+    session: &str,
     request: &NewRerun,
-    (tools, on_difference): (ToolHandling, OnDifference),
-    until: Option<StepKind>,
+    branch: RerunBranch,
     reply: oneshot::Sender<StartResult>,
 ) {
-    let mut told = Some(reply);
-    let mut tell = |begun: StartResult| {
-        if let Some(told) = told.take() {
+    let mut reply = Some(reply);
+    let mut answer = |started: StartResult| {
+        if let Some(reply) = reply.take() {
             // The client may have disconnected; the rerun goes on.
-            let _ = told.send(begun);
+            let _ = reply.send(started);
         }
     };
     let interrupted = Arc::new(AtomicBool::new(false));
-    let mut known = None;
+    let mut key = None;
     let done = state.run_on_current_thread(|engine| {
-        let (workspace, session) = state::find_session(engine, id)?;
-        let from = request.from.as_deref().map(|point| resolve_point(&workspace, point)).transpose()?;
-        let options = RerunOptions {
-            from,
-            set: request.set.clone(),
-            until,
-            max_steps: request.max_steps,
-            timeout: request.timeout_s.map(|seconds| Duration::from_secs(seconds.into())),
-            tools,
-            on_difference,
-            timing: Timing::Instant,
-            branch: request.branch.clone(),
-        };
+        let (workspace, session) = state::find_session(engine, session)?;
+        let options = read_options(&workspace, request, branch)?;
         if state.running_reruns().lock().len() >= MAX_RERUNS {
             let detail = format!("the limit of {MAX_RERUNS} concurrent reruns is reached");
             return Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, "busy", detail)
                 .with_hint("retry when one has finished"));
         }
         let scratch = ScratchDirectory::create(engine.store.local_dir())?;
-        let around = RerunHost {
+        let rerun_host = RerunHost {
             dir: scratch.path(),
             program: &host.program,
             store: &host.store,
@@ -183,22 +216,22 @@ fn run_rerun(
             certificates: host.certificates.as_deref(),
             interrupted: &interrupted,
         };
-        let place = workspace.record.id;
-        let mut begun = |rerun: &Rerun| {
-            let key = (place, rerun.branch.clone());
-            state.running_reruns().lock().insert(key.clone(), interrupted.clone());
-            known = Some(key);
-            tell(Ok((place, rerun.clone())));
+        let id = workspace.record.id;
+        let mut on_started = |rerun: &Rerun| {
+            let started = (id, rerun.branch.clone());
+            state.running_reruns().lock().insert(started.clone(), interrupted.clone());
+            key = Some(started);
+            answer(Ok((id, rerun.clone())));
         };
-        stepback_rerun::rerun(&workspace, session, &options, &around, &mut begun)?;
+        stepback_rerun::rerun(&workspace, session, &options, &rerun_host, &mut on_started)?;
         Ok(())
     });
-    if let Some(key) = known {
+    if let Some(key) = key {
         state.running_reruns().lock().remove(&key);
     }
     // Errors after the start are recorded with the branch.
     if let Err(problem) = done {
-        tell(Err(problem));
+        answer(Err(problem));
     }
 }
 

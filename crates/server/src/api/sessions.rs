@@ -34,12 +34,14 @@ pub struct SessionsQuery {
     pub since: Option<String>,
     /// Only those that began before this time.
     pub until: Option<String>,
+    /// Only those with a step that failed (`true`), or without one (`false`).
+    pub has_error: Option<bool>,
     /// Include the number of steps of each session, and how many of them failed.
     #[serde(default)]
     pub counts: bool,
 }
 
-/// Lists sessions, the most recently active first.
+/// Lists sessions, the most recently active first, and counts them.
 #[utoipa::path(get, path = "/sessions", tag = "sessions", params(SessionsQuery, Paging), responses(
     (status = 200, body = Page<SessionDocument>), (status = "default", body = Problem)
 ))]
@@ -70,17 +72,28 @@ pub async fn list(
             // A cursor cannot tell two sessions of the same microsecond apart; that has not been observed.
             let place =
                 |session: &Session| u64::try_from(last_event_time(session).as_micros()).unwrap_or_default();
-            sessions.sort_by_key(|session| (std::cmp::Reverse(place(session)), session.id));
-            sessions.retain(|session| before.is_none_or(|before| place(session) < before));
             let stopped = stopped_sessions(engine)?;
             let status_of = |session: &Session| session_status(session, stopped.contains(&session.id), now);
             if let Some(wanted) = &query.status {
                 sessions.retain(|session| status_of(session) == wanted);
             }
+            if let Some(wanted) = query.has_error {
+                let mut matching = Vec::with_capacity(sessions.len());
+                for session in sessions {
+                    if has_failed_step(engine, &session)? == wanted {
+                        matching.push(session);
+                    }
+                }
+                sessions = matching;
+            }
+            let total = sessions.len() as u64;
+            sessions.sort_by_key(|session| (std::cmp::Reverse(place(session)), session.id));
+            sessions.retain(|session| before.is_none_or(|before| place(session) < before));
             sessions.truncate(usize::try_from(limit + 1).unwrap_or(usize::MAX));
             let document = |session: &Session| SessionDocument::from_session(session, status_of(session));
             let counted = if query.counts { sessions.clone() } else { Vec::new() };
             let mut page = pagination::paginate(sessions, limit, &about, place, document);
+            page.total = Some(total);
             for (document, session) in page.items.iter_mut().zip(&counted) {
                 document.steps = Some(count_steps(engine, session, None)?);
                 document.errors = Some(count_steps(engine, session, Some(true))?);
@@ -103,6 +116,18 @@ fn count_steps(engine: &Engine, session: &Session, failed: Option<bool>) -> Resu
     Ok(engine.store.find(Some(session.workspace), &query)?.total)
 }
 
+/// Whether a step of this session failed.
+fn has_failed_step(engine: &Engine, session: &Session) -> Result<bool, Problem> {
+    let query = Steps {
+        session: Some(session.id),
+        failed: Some(true),
+        hidden: Some(false),
+        limit: Some(1),
+        ..Steps::default()
+    };
+    Ok(!engine.store.steps(session.workspace, &query)?.is_empty())
+}
+
 /// Returns the sessions that wait at a breakpoint.
 fn stopped_sessions(engine: &Engine) -> Result<HashSet<SessionId>, Problem> {
     let mut stopped = HashSet::new();
@@ -112,7 +137,7 @@ fn stopped_sessions(engine: &Engine) -> Result<HashSet<SessionId>, Problem> {
     Ok(stopped)
 }
 
-/// Returns a session by its id, the agent's id of it, or the beginning of either.
+/// Returns a session, with the numbers of its steps and errors.
 #[utoipa::path(get, path = "/sessions/{session}", tag = "sessions",
     params(("session" = String, Path, description = "Its id, the agent's id of it, or the beginning of either")),
     responses((status = 200, body = SessionDocument), (status = "default", body = Problem)))]
@@ -124,10 +149,11 @@ pub async fn get(
         .run(move |engine| {
             let (workspace, session) = state::find_session(engine, &id)?;
             let is_stopped = workspace.control()?.list_stops()?.iter().any(|stop| stop.session == session.id);
-            Ok(Json(SessionDocument::from_session(
-                &session,
-                session_status(&session, is_stopped, engine.env.now()),
-            )))
+            let status = session_status(&session, is_stopped, engine.env.now());
+            let mut document = SessionDocument::from_session(&session, status);
+            document.steps = Some(count_steps(engine, &session, None)?);
+            document.errors = Some(count_steps(engine, &session, Some(true))?);
+            Ok(Json(document))
         })
         .await
 }

@@ -3,7 +3,7 @@
 use axum::extract::State;
 use serde::Deserialize;
 use stepback_api::page::Page;
-use stepback_api::steps::{StepDetailDocument, StepDocument};
+use stepback_api::steps::{StepDetailDocument, StepDocument, StepPositionDocument};
 use stepback_engine::{Engine, Workspace};
 use stepback_model::json;
 use stepback_model::record::{Session, StepKind};
@@ -142,7 +142,7 @@ pub async fn get(
         .run(move |engine| {
             let (workspace, session) = state::find_session(engine, &id)?;
             let stored = find_step(engine, &workspace, &session, number)?;
-            Ok(Json(step_detail(engine, &stored)?))
+            Ok(Json(step_detail(engine, &session, &stored)?))
         })
         .await
 }
@@ -207,7 +207,7 @@ async fn get_neighbour(
             let stored = found
                 .first()
                 .ok_or_else(|| Problem::not_found(&format!("such step {side}"), &format!("#{number}")))?;
-            Ok(Json(step_detail(engine, stored)?))
+            Ok(Json(step_detail(engine, &session, stored)?))
         })
         .await
 }
@@ -224,8 +224,14 @@ pub(super) fn find_step(
         .ok_or_else(|| Problem::not_found("step", &format!("#{number} in this session")))
 }
 
-fn step_detail(engine: &Engine, stored: &StepRow) -> Result<StepDetailDocument, Problem> {
+/// Describes a step, and where it is in its session.
+fn step_detail(engine: &Engine, session: &Session, stored: &StepRow) -> Result<StepDetailDocument, Problem> {
     let detail = stored.step.meta.detail.map(|hash| json::load(engine.store(), hash)).transpose();
     let detail = detail.map_err(|error| Problem::internal(format!("the step cannot be read: {error}")))?;
-    Ok(StepDetailDocument::from_row(stored, detail))
+    let mut document = StepDetailDocument::from_row(stored, detail);
+    let count = |query: Steps| Ok::<_, Problem>(engine.store.find(Some(session.workspace), &query)?.total);
+    let all = Steps { session: Some(session.id), limit: Some(0), count_all: true, ..Steps::default() };
+    let before = count(Steps { before: Some(stored.step.number), ..all.clone() })?;
+    document.position = Some(StepPositionDocument::new(before + 1, count(all)?));
+    Ok(document)
 }

@@ -44,7 +44,7 @@ pub async fn list(State(state): State<AppState>) -> Result<Json<Page<StopDocumen
     state
         .run(|engine| {
             let items = list_stops(engine)?.iter().map(|(id, _, stop)| stop_document(id, stop)).collect();
-            Ok(Json(Page { items, next_cursor: None }))
+            Ok(Json(Page::whole(items)))
         })
         .await
 }

@@ -16,7 +16,7 @@ pub async fn list(State(state): State<AppState>) -> Result<Json<Page<WorkspaceDo
     state
         .run(|engine| {
             let items = engine.project_workspaces()?.iter().map(WorkspaceDocument::from_record).collect();
-            Ok(Json(Page { items, next_cursor: None }))
+            Ok(Json(Page::whole(items)))
         })
         .await
 }

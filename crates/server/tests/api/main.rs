@@ -6,6 +6,7 @@ mod basics;
 mod description;
 mod find;
 mod following;
+mod grpc;
 mod ingest;
 mod live;
 mod mind;

@@ -163,6 +163,59 @@ fn sessions_are_listed_with_counts() {
     let counted = place.get("/sessions?counts=true").with(200);
     let session = items(&counted).iter().find(|one| one["agent_session"] == "s").unwrap();
     assert_eq!((&session["steps"], &session["errors"]), (&json!(4), &json!(1)));
+    let alone = place.get("/sessions/s").with(200);
+    assert_eq!((&alone["steps"], &alone["errors"]), (&json!(4), &json!(1)));
+}
+
+#[test]
+fn sessions_are_filtered_by_errors_and_counted_on_each_page() {
+    let place = TestServer::new();
+    place.call("fine", "c1", "one", "1", false);
+    place.call("broken", "c2", "two", "2", true);
+    place.call("fine too", "c3", "three", "3", false);
+    let names = |query: &str| -> (Vec<String>, u64) {
+        let page = place.get(&format!("/sessions?agent=test&{query}")).with(200);
+        let name = |session: &Value| session["agent_session"].as_str().unwrap().to_owned();
+        (items(&page).iter().map(name).collect(), page["total"].as_u64().unwrap())
+    };
+    assert_eq!(names("has_error=true"), (vec!["broken".to_owned()], 1));
+    assert_eq!(names("has_error=false"), (vec!["fine too".to_owned(), "fine".to_owned()], 2));
+    assert_eq!(names("limit=1").1, 3, "the total is that of all pages");
+    let first = place.get("/sessions?agent=test&has_error=false&limit=1").with(200);
+    let cursor = first["next_cursor"].as_str().unwrap();
+    let (second, total) = names(&format!("has_error=false&limit=1&after={cursor}"));
+    assert_eq!((second, total), (vec!["fine".to_owned()], 2));
+    place.get("/sessions?has_error=perhaps").problem(400);
+}
+
+#[test]
+fn a_step_says_where_it_is_in_its_session() {
+    let place = TestServer::new();
+    place.call("other", "c0", "file", "0", false);
+    for call in 1..3 {
+        place.call("s1", &format!("c{call}"), "file", &call.to_string(), false);
+        place.call("other", &format!("o{call}"), "file", &call.to_string(), false);
+    }
+    let page = place.get("/sessions/s1/steps?oldest_first=true").with(200);
+    let numbers: Vec<u64> = items(&page).iter().map(|step| step["number"].as_u64().unwrap()).collect();
+    let total = numbers.len() as u64;
+    let mut number = numbers[0];
+    for position in 1..=total {
+        let step = place.get(&format!("/sessions/s1/steps/{number}")).with(200);
+        let expected = json!([position, total, position < total, position > 1]);
+        let found = json!([step["position"], step["total"], step["can_forward"], step["can_backward"]]);
+        assert_eq!(found, expected, "{step:#}");
+        let next = place.get(&format!("/sessions/s1/steps/{number}/next"));
+        if step["can_forward"] == true {
+            let next = next.with(200);
+            assert_eq!(next["position"], position + 1);
+            number = next["number"].as_u64().unwrap();
+        } else {
+            next.problem(404);
+        }
+    }
+    let back = place.get(&format!("/sessions/s1/steps/{number}/previous")).with(200);
+    assert_eq!((&back["position"], &back["can_forward"]), (&json!(total - 1), &json!(true)));
 }
 
 #[test]
@@ -296,6 +349,14 @@ fn checkpoints_are_made_described_compared_and_hidden() {
         (&json!("renamed"), &Value::Null, &json!(["t"]))
     );
     assert_eq!(changed["operation"]["kind"], "checkpoint-annotate");
+    // PUT replaces all of it, PATCH only what it names.
+    let replaced = place.ask("PUT", &own, Some(&json!({ "note": "only this" }))).with(200);
+    assert_eq!(
+        (&replaced["label"], &replaced["note"], &replaced["tags"]),
+        (&Value::Null, &json!("only this"), &json!([]))
+    );
+    assert_eq!(replaced["operation"]["kind"], "checkpoint-annotate");
+    place.ask("PUT", "/checkpoints/zz", Some(&json!({ "label": "x" }))).problem(404);
     for wrong in [
         json!({ "label": "" }),
         json!({ "label": 1 }),
@@ -304,6 +365,7 @@ fn checkpoints_are_made_described_compared_and_hidden() {
         json!([]),
     ] {
         place.ask("PATCH", &own, Some(&wrong)).problem(400);
+        place.ask("PUT", &own, Some(&wrong)).problem(400);
         place.post(&list, &wrong).problem(400);
     }
     place.post(&list, &json!({ "label": "x".repeat(1000) })).problem(400);

@@ -82,6 +82,29 @@ fn pages_of_a_named_origin_may_ask_and_no_others() {
 }
 
 #[test]
+fn every_answer_and_its_line_in_the_log_have_one_id() {
+    let lines = Lines::default();
+    let log = lines.clone();
+    let place = TestServer::with(|config| ServerConfig { log: Some(Box::new(log)), ..config });
+    let kept = place.send("GET", "/api/v1/workspaces", "x-request-id: order-66\r\n", b"");
+    assert_eq!(kept.header("x-request-id"), Some("order-66"));
+    let issued = place.send("GET", "/api/v1/nothing", "", b"");
+    let issued = issued.header("x-request-id").unwrap().to_owned();
+    let other = place.send("GET", "/api/v1/workspaces", "x-request-id: a \"b\"\r\n", b"");
+    let other = other.header("x-request-id").unwrap().to_owned();
+    assert!(issued != other && other != "a \"b\"", "{issued} {other}");
+    let refused = place.send_bare("GET", "/api/v1/workspaces", "", b"");
+    let refused = refused.header("x-request-id").unwrap().to_owned();
+    place.stop();
+    let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+    let logged: Vec<String> = text
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap()["id"].as_str().unwrap().to_owned())
+        .collect();
+    assert_eq!(logged, ["order-66".to_owned(), issued, other, refused]);
+}
+
+#[test]
 fn numbers_and_lines_tell_what_happened_and_no_secret() {
     let lines = Lines::default();
     let log = lines.clone();

@@ -180,16 +180,28 @@ pub enum BranchCommand {
         agree: super::ConfirmArgs,
     },
     /// List branches
-    #[command(after_help = "Examples:\n  stepback branch list")]
-    List,
+    #[command(after_help = "Examples:\n  stepback branch list\n  stepback branch list --all")]
+    List {
+        /// Include archived branches
+        #[arg(long)]
+        all: bool,
+    },
     /// Switch to another branch and restore its files
-    #[command(after_help = "Examples:\n  stepback branch switch main")]
+    #[command(
+        after_help = "Examples:\n  stepback branch switch main\n  stepback branch switch try-redis --conversation\n  stepback branch switch main --conversation --resume \"what is left to do?\""
+    )]
     Switch {
         /// Its name
         name: String,
         /// Also restore the reasoning board of the branch
         #[arg(long)]
         reasoning: bool,
+        /// Also continue the agent's conversation as it was when the branch was left, under a new id
+        #[arg(long)]
+        conversation: bool,
+        /// With --conversation: resume the agent immediately, with this prompt if given
+        #[arg(long, value_name = "PROMPT", num_args = 0..=1, default_missing_value = "", requires = "conversation")]
+        resume: Option<String>,
         #[command(flatten)]
         agree: super::ConfirmArgs,
     },
@@ -201,6 +213,24 @@ pub enum BranchCommand {
         /// Its new name
         to: String,
     },
+    /// Say that a branch led nowhere; it stays in the list
+    #[command(after_help = "Examples:\n  stepback branch abandon try-redis")]
+    Abandon {
+        /// Its name
+        name: String,
+    },
+    /// Leave a branch out of the list
+    #[command(after_help = "Examples:\n  stepback branch archive try-redis\n  stepback branch list --all")]
+    Archive {
+        /// Its name
+        name: String,
+    },
+    /// Take up an abandoned or archived branch again, without switching to it
+    #[command(after_help = "Examples:\n  stepback branch activate try-redis")]
+    Activate {
+        /// Its name
+        name: String,
+    },
     /// Delete a branch; its steps are kept
     #[command(after_help = "Examples:\n  stepback branch delete try-redis")]
     Delete {
@@ -209,11 +239,17 @@ pub enum BranchCommand {
     },
     /// Merge what changed on a branch into the current one; conflicts are listed and left alone
     #[command(
-        after_help = "Files are merged three ways from where the branches diverged. A file that both changed in ways that do not fit together stays as it is here. The conclusions of an experiment on the branch are merged into the reasoning board.\n\nExamples:\n  stepback branch merge try-redis --dry-run\n  stepback branch merge \"alternative approach\""
+        after_help = "Files are merged three ways from where the branches diverged. A file that both changed in ways that do not fit together stays as it is here. What was concluded on the branch is merged into the reasoning board in the same way. \"stepback undo\" takes both back.\n\nExamples:\n  stepback branch merge try-redis --dry-run\n  stepback branch merge \"alternative approach\"\n  stepback branch merge try-redis --markers"
     )]
     Merge {
         /// Its name
         name: String,
+        /// Write conflict markers into text files that both branches changed in the same lines
+        #[arg(long)]
+        markers: bool,
+        /// Merge conclusions into the board of this session [default: the running agent's, else yours]
+        #[arg(long, value_name = "SESSION")]
+        session: Option<String>,
         #[command(flatten)]
         agree: super::ConfirmArgs,
     },

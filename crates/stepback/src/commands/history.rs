@@ -6,15 +6,16 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::json;
 use stepback_api::steps::StepDocument;
-use stepback_engine::EngineError;
+use stepback_engine::{EngineError, Workspace};
 use stepback_history::checkpoint_graph::{CheckpointNode, checkpoint_graph};
 use stepback_model::ids::StepId;
-use stepback_model::record::{OpStatus, StepKind};
+use stepback_model::record::{OpStatus, Session, StepKind};
 use stepback_store::port::{StepQuery, StepRow};
 
 use self::graph::{GraphStep, Lanes};
 use super::{CommandResult, DONE, documents, titles};
 use crate::context::Context;
+use crate::failure::CommandFailure;
 use crate::output::{self, Paint};
 
 /// Runs `stepback log`.
@@ -76,18 +77,56 @@ pub fn log(
     DONE
 }
 
+/// Keeps the items whose step belongs to a session: its own, and those of the user while it was at work.
+pub fn retain_of_session<T>(
+    workspace: &Workspace,
+    items: &mut Vec<T>,
+    session: &Session,
+    row: impl Fn(&T) -> &StepRow,
+) -> Result<(), CommandFailure> {
+    let mut kept = Vec::with_capacity(items.len());
+    for item in items.drain(..) {
+        let stored = row(&item);
+        let is_users = stored.step.session == workspace.session.id;
+        let is_at_work =
+            |session: &Session, at_work: &[Session]| at_work.iter().any(|one| one.id == session.id);
+        let belongs = stored.step.session == session.id
+            || is_users && is_at_work(session, &workspace.sessions_at_work(stored)?);
+        if belongs {
+            kept.push(item);
+        }
+    }
+    *items = kept;
+    Ok(())
+}
+
+/// Leaves out of a graph the checkpoints that do not belong to a session. What followed one of them follows the nearest one before
+/// it that is left.
+fn retain_nodes_of_session(
+    workspace: &Workspace,
+    nodes: &mut Vec<CheckpointNode>,
+    session: &Session,
+) -> Result<(), CommandFailure> {
+    let before: HashMap<StepId, Option<(StepId, u64)>> =
+        nodes.iter().map(|node| (node.stored.step.id, node.follows)).collect();
+    retain_of_session(workspace, nodes, session, |node| &node.stored)?;
+    let left: HashSet<StepId> = nodes.iter().map(|node| node.stored.step.id).collect();
+    for node in nodes {
+        while let Some((id, _)) = node.follows.filter(|(id, _)| !left.contains(id)) {
+            node.follows = before.get(&id).copied().flatten();
+        }
+    }
+    Ok(())
+}
+
 /// Runs `stepback timeline`.
 pub fn timeline(context: &Context, session: Option<&str>) -> CommandResult {
     let workspace = context.open_workspace()?;
-    let session = session.map(|text| workspace.find_session(text)).transpose()?;
     let head = workspace.head()?.step.id;
     let mut nodes = checkpoint_graph(&workspace)?;
     if let Some(session) = session {
-        let query = StepQuery { session: Some(session.id), ..StepQuery::default() };
-        let steps = workspace.store().steps(workspace.record.id, &query).map_err(EngineError::from)?;
-        let shown = workspace.with_manual_checkpoints(&session, steps)?;
-        let shown = shown.into_iter().map(|stored| stored.step.id).collect();
-        nodes = select_nodes(nodes, &shown);
+        let session = workspace.find_session(session)?;
+        retain_nodes_of_session(&workspace, &mut nodes, &session)?;
     }
     if context.json {
         let items: Vec<_> = nodes
@@ -142,21 +181,6 @@ pub fn timeline(context: &Context, session: Option<&str>) -> CommandResult {
         merge.into_iter().for_each(|merge| output::print_line(paint.dim(merge)));
     }
     DONE
-}
-
-/// Returns the nodes with these ids; each follows the nearest of them before it.
-fn select_nodes(nodes: Vec<CheckpointNode>, shown: &HashSet<StepId>) -> Vec<CheckpointNode> {
-    let follows: HashMap<StepId, (StepId, u64)> =
-        nodes.iter().filter_map(|node| Some((node.stored.step.id, node.follows?))).collect();
-    let mut selected: Vec<CheckpointNode> =
-        nodes.into_iter().filter(|node| shown.contains(&node.stored.step.id)).collect();
-    for node in &mut selected {
-        // This ends because each checkpoint follows one with a lower number.
-        while let Some((id, _)) = node.follows.filter(|(id, _)| !shown.contains(id)) {
-            node.follows = follows.get(&id).copied();
-        }
-    }
-    selected
 }
 
 /// Runs `stepback op log`.

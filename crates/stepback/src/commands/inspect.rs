@@ -48,6 +48,7 @@ pub fn show_point(context: &Context, point: &str) -> CommandResult {
         value["slots"] = json!(StateSlotsDocument::from_state(&state));
         value["sessions"] = json!(sessions);
         value["size_bytes"] = json!(count_files(&entries).bytes);
+        value["board"] = super::board::state_board_document(&workspace, &state)?;
         output::print_document(&value);
         return DONE;
     }
@@ -91,6 +92,7 @@ pub fn show_point(context: &Context, point: &str) -> CommandResult {
         }
     }
     sessions.iter().flat_map(session_parts::state_lines).for_each(output::print_line);
+    super::board::print_state_board(&workspace, &state)?;
     output::print_status(paint.dim(format!(
         "\"stepback diff '#{0}'\" compares it with now, \"stepback rewind '#{0}'\" goes back to it.",
         step.number

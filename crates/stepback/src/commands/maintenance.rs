@@ -7,18 +7,23 @@ use stepback_api::maintenance::PruneReportDocument;
 use stepback_engine::prune::{PrunePlan, Pruned, Rules};
 use stepback_store::port::StepQuery;
 
-use super::{CommandResult, DONE, mirror, titles};
+use super::{CommandResult, DONE, budget, mirror, titles};
 use crate::args::PruneArgs;
 use crate::context::Context;
 use crate::output::{self, Paint};
 
 /// Runs `stepback prune`.
 pub fn prune(context: &Context, arguments: &PruneArgs) -> CommandResult {
+    if arguments.budget {
+        return budget::prune(context, arguments.dry_run);
+    }
     let workspace = context.open_workspace()?;
     let rules = Rules {
         keep_last: arguments.keep_last,
         keep_days: arguments.keep_days,
         keep_manual: arguments.keep_manual,
+        keep_significant: arguments.keep_significant,
+        max_branches: arguments.max_branches,
         max_size: arguments.max_size,
         now: arguments.now,
     };
@@ -51,6 +56,9 @@ fn print_prune_plan(plan: &PrunePlan) {
     for stored in &plan.hide {
         output::print_line(format!("would prune #{}  {}", stored.step.number, titles::step_title(stored)));
     }
+    for name in &plan.branches {
+        output::print_line(format!("would delete branch {name}"));
+    }
     let freed: HashSet<_> = plan.purge.iter().collect();
     let undoable = plan.hide.iter().filter(|stored| !freed.contains(&stored.step.id)).count();
     output::print_line(format!(
@@ -77,6 +85,13 @@ fn print_pruned(pruned: &Pruned, size_before: u64) {
         output::count(pruned.swept.objects, "object"),
     ));
     output::print_line(size_line("The store has", size_before, pruned.size_after));
+    if !pruned.branches.is_empty() {
+        output::print_line(format!(
+            "Deleted {} {}; checkpoints that are only there follow the rules from the next prune on",
+            if pruned.branches.len() == 1 { "branch" } else { "branches" },
+            pruned.branches.join(", ")
+        ));
+    }
     if pruned.reruns > 0 {
         output::print_line(format!(
             "Removed the intermediate files of {}; branches of reruns are kept",
@@ -84,6 +99,9 @@ fn print_pruned(pruned: &Pruned, size_before: u64) {
         ));
     }
     let paint = Paint::stdout();
+    if !pruned.branches.is_empty() {
+        output::print_status(paint.dim("\"stepback undo\" restores the branches, the last one first."));
+    }
     if pruned.undoable > 0 {
         output::print_status(paint.dim(
             "\"stepback undo\" restores them; a prune frees their space after 24 hours (--now: immediately).",
@@ -103,6 +121,7 @@ pub fn stats(context: &Context) -> CommandResult {
         let _ = stepback_agents::record::record_inbox_if_free(&workspace);
     }
     let usage = store.usage()?;
+    let budget = budget::document(context, usage.total_bytes)?;
     let (reruns, workspaces): (Vec<_>, Vec<_>) =
         store.workspaces()?.into_iter().partition(|workspace| workspace.is_rerun());
     let mut rows = Vec::new();
@@ -135,7 +154,7 @@ pub fn stats(context: &Context) -> CommandResult {
             })
             .collect();
         output::print_document(&json!({
-            "store": context.store_path(), "usage": usage, "items": items, "reruns": reruns.len(),
+            "store": context.store_path(), "usage": usage, "items": items, "reruns": reruns.len(), "budget": budget,
         }));
         return DONE;
     }
@@ -146,6 +165,7 @@ pub fn stats(context: &Context) -> CommandResult {
         output::bytes(usage.raw_bytes),
         output::bytes(usage.total_bytes)
     ));
+    budget::print(context, budget.as_ref());
     for (_, root, visible, steps, operations, tally) in &rows {
         output::print_line(format!(
             "  {root}: {}, {}, {}",

@@ -20,7 +20,7 @@ use stepback_model::record::StepRow;
 use stepback_model::record::{Session, StepKind};
 use stepback_rerun::replay_responder::Divergence;
 use stepback_rerun::scratch::ScratchDirectory;
-use stepback_rerun::{RerunError, RerunHost, RerunOptions, RerunResult};
+use stepback_rerun::{RerunBranch, RerunError, RerunHost, RerunOptions, RerunResult};
 
 use super::agents::current_exe_path;
 use super::compare::ShownSteps;
@@ -55,7 +55,7 @@ pub fn rerun(context: &Context, arguments: &RerunArgs) -> CommandResult {
         },
         on_difference: on_difference(&arguments.recorded),
         timing: timing(&arguments.recorded),
-        branch: arguments.branch.clone(),
+        branch: RerunBranch::new(arguments.branch.clone()),
     };
     let scratch = ScratchDirectory::create(workspace.store().local_dir())?;
     let environment: Vec<(OsString, OsString)> = std::env::vars_os().collect();

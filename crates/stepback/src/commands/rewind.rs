@@ -3,15 +3,13 @@
 use std::process::ExitCode;
 
 use serde_json::{Value, json};
+use stepback_agents::rewind_warnings::add_rewind_warnings;
 use stepback_api::plans::{MovedPartDocument, PlannedPartDocument};
-use stepback_engine::git_warnings::UncommittedCount;
 use stepback_engine::kept::{Audience, format_path_list};
 use stepback_engine::moves::{MoveKind, MoveRequest, RewindParts};
 use stepback_engine::rewind::{PreparedRewind, RewindReport, RewindRequest};
 use stepback_engine::{EngineError, Workspace};
-use stepback_model::escape::safe;
-use stepback_model::ids::SessionId;
-use stepback_model::plan::{PlannedChange, RewindPlan, SkippedPath};
+use stepback_model::plan::{How, PlannedChange, SkippedPath};
 use stepback_model::record::{Session, StepRow};
 use stepback_model::state::WorkspaceState;
 
@@ -24,8 +22,6 @@ use crate::output::{self, Paint};
 
 /// The most lines of a plan that are printed.
 const MAX_PLAN_LINES: usize = 40;
-/// The most paths outside of the workspace that are named.
-const MAX_OUTSIDE_PATHS: usize = 8;
 /// The most kept changes that are printed.
 const MAX_KEPT_LINES: usize = 8;
 
@@ -48,24 +44,15 @@ pub fn rewind(context: &Context, arguments: &RewindArgs) -> CommandResult {
         _ => None,
     };
     let moves_files = parts.files || parts.is_empty();
-    let since = request.target.as_ref().filter(|_| request.changes.is_empty() && moves_files);
-    let (since, own_session) = (since.map(|since| since.step.number), request.session);
     // A range has no point at which the conversation could continue.
     let target = request.target.clone().filter(|_| until.is_none());
     let request = MoveRequest { force: arguments.agree.force, ..workspace.request_parts(request, parts)? };
     let mut planned = workspace.plan_move(&request)?;
-    let (is_empty, live) = (planned.is_empty(), session_parts::live_parts(&planned));
-    if let Some(prepared) = &mut planned.files {
-        if is_empty {
-            return report_nothing_to_do(context, prepared, arguments.agree.dry_run);
-        }
-        if !context.json && moves_files {
-            prepared.warnings.extend(uncommitted_warning(&workspace, &prepared.plan));
-        }
-        if let Some(since) = since {
-            prepared.warnings.extend(outside_warning(&workspace, since, until, own_session)?);
-        }
+    let live = session_parts::live_parts(&planned);
+    if let Some(prepared) = planned.files.as_ref().filter(|_| planned.is_empty()) {
+        return report_nothing_to_do(context, prepared, arguments.agree.dry_run);
     }
+    add_rewind_warnings(&workspace, &mut planned)?;
     // Checked before anything is written: a conversation that cannot continue must not leave half a rewind.
     let conversation = spoken
         .map(|spoken| {
@@ -131,34 +118,22 @@ fn read_request(
         .as_ref()
         .map(|point| context.resolve_in_session(workspace, point, session))
         .transpose()?;
-    let (target, until) = match arguments.between.as_slice() {
+    let selected = match arguments.between.as_slice() {
         [from, to] => {
             let resolve = |point| context.resolve_in_session(workspace, point, session);
-            let (from, to) = (resolve(from)?, resolve(to)?);
-            if to.step.number < from.step.number {
-                let (from, to) = (from.step.number, to.step.number);
-                return Err(CommandFailure::new(FailureKind::Usage, format!("#{to} is before #{from}"))
-                    .with_hint("write the earlier point first"));
-            }
-            (Some(from), Some(to.step.number))
+            RewindRequest::between(resolve(from)?, &resolve(to)?)?
         }
-        _ => (target, None),
+        _ => RewindRequest { target, all: arguments.all, ..RewindRequest::default() },
     };
     Ok(RewindRequest {
-        target,
-        until,
-        merge: None,
         paths: arguments.paths.iter().map(|path| context.to_workspace_path(workspace, path)).collect(),
         changes: arguments.changes.clone(),
         last: arguments.last,
-        all: arguments.all || until.is_some(),
-        git: false,
-        keep_files: false,
         everything: arguments.everything,
         session: session.map(|session| session.id),
         hunks: arguments.hunks.clone(),
         audience: Audience::User,
-        conversation: false,
+        ..selected
     })
 }
 
@@ -213,40 +188,6 @@ pub fn report_nothing_to_do(context: &Context, prepared: &PreparedRewind, dry_ru
     }
 }
 
-/// Says how many of the files that will change have changes that are not committed to git. They are saved first, but the
-/// user should know.
-fn uncommitted_warning(workspace: &Workspace, plan: &RewindPlan) -> Option<String> {
-    let UncommittedCount { certain, is_lower_bound } = workspace.count_uncommitted(plan);
-    let count = certain as u64;
-    let have = if count == 1 { "has" } else { "have" };
-    let shown = match is_lower_bound {
-        true => format!("at least {}", output::grouped(count)),
-        false => output::grouped(count),
-    };
-    (count > 0 || is_lower_bound).then(|| {
-        format!("{shown} of these files {have} changes that git does not have; they are saved first")
-    })
-}
-
-/// Names files outside of the workspace that agents' calls named since, because a rewind does not reach them.
-fn outside_warning(
-    workspace: &Workspace,
-    after: u64,
-    until: Option<u64>,
-    session: Option<SessionId>,
-) -> Result<Option<String>, CommandFailure> {
-    let named = stepback_agents::outside_paths::outside_paths(workspace, after, until, session)?;
-    if named.is_empty() {
-        return Ok(None);
-    }
-    let mut listed: Vec<String> = named.iter().take(MAX_OUTSIDE_PATHS).map(|path| safe(path)).collect();
-    if let Some(more @ 1..) = named.len().checked_sub(MAX_OUTSIDE_PATHS) {
-        listed.push(format!("{more} more"));
-    }
-    let listed = listed.join(", ");
-    Ok(Some(format!("calls since named paths outside of the workspace, which stay as they are: {listed}")))
-}
-
 /// Prints a plan: as data on stdout if the plan is the result, as narration before it is carried out.
 pub fn print_plan(context: &Context, prepared: &PreparedRewind, is_data: bool) {
     let paint = if is_data { Paint::stdout() } else { Paint::stderr() };
@@ -258,6 +199,15 @@ pub fn print_plan(context: &Context, prepared: &PreparedRewind, is_data: bool) {
         false => tell(format!("{title}: {}", output::count(plan.changes.len() as u64, "path"))),
     }
     session_parts::planned_lines(prepared).into_iter().for_each(&tell);
+    // What needs a decision comes first.
+    for conflict in prepared.conflicts.iter().take(MAX_PLAN_LINES) {
+        let outcome = if conflict.is_marked { "gets conflict markers" } else { "stays as it is here" };
+        tell(format!("  {} {} ({}; it {outcome})", paint.bad("conflict"), conflict.path, conflict.reason));
+    }
+    if prepared.conflicts.len() > MAX_PLAN_LINES {
+        let more = prepared.conflicts.len() - MAX_PLAN_LINES;
+        tell(format!("  … and {more} more conflicts (--dry-run --json lists all)"));
+    }
     let (inside_git, files): (Vec<_>, Vec<_>) = plan.changes.iter().partition(|change| is_inside_git(change));
     for change in files.iter().take(MAX_PLAN_LINES) {
         let verb = match change.verb() {
@@ -279,7 +229,9 @@ pub fn print_plan(context: &Context, prepared: &PreparedRewind, is_data: bool) {
         let count = output::count(inside_git.len() as u64, "path");
         tell(format!("  {} {count} inside .git (branches, HEAD, index, objects)", paint.note("restore")));
     }
-    print_skipped_paths(&plan.left_alone, is_data);
+    let in_conflict = |left: &SkippedPath| prepared.conflicts.iter().any(|found| found.path == left.path);
+    let left: Vec<SkippedPath> = plan.left_alone.iter().filter(|left| !in_conflict(left)).cloned().collect();
+    print_skipped_paths(&left, is_data);
     print_kept_changes(context, prepared, is_data);
     for warning in warnings {
         tell(format!("{} {warning}.", paint.note("Warning:")));
@@ -331,7 +283,7 @@ fn print_kept_changes(context: &Context, prepared: &PreparedRewind, is_data: boo
 
 /// The JSON document of a plan.
 pub fn plan_document(prepared: &PreparedRewind) -> Value {
-    json!({
+    let mut document = json!({
         "summary": prepared.summary,
         "applied": false,
         "items": prepared.plan.changes.iter().map(documents::planned_change).collect::<Vec<_>>(),
@@ -341,7 +293,11 @@ pub fn plan_document(prepared: &PreparedRewind) -> Value {
         "unchanged_because": prepared.unchanged_because,
         "parts": prepared.parts.iter().map(PlannedPartDocument::from_part).collect::<Vec<_>>(),
         "warnings": prepared.warnings,
-    })
+    });
+    if !prepared.conflicts.is_empty() {
+        document["conflicts"] = prepared.conflicts.iter().map(documents::merge_conflict).collect();
+    }
+    document
 }
 
 /// Prints what was done and how to undo it.
@@ -391,13 +347,14 @@ pub fn print_report(
             other = kind.reversal_kind().name(),
         )));
     }
-    if left.is_empty() { DONE } else { Ok(exit_code(&conflicts, &report)) }
+    let is_marked = report.outcomes.iter().any(|(change, _)| change.how == How::Marked);
+    if left.is_empty() && !is_marked { DONE } else { Ok(exit_code(&conflicts, &report, is_marked)) }
 }
 
 /// Returns the exit code. Leaving excluded paths alone was announced and is not a failure; leaving alone what another
-/// author changed has its own exit code.
-fn exit_code(conflicts: &[SkippedPath], report: &RewindReport) -> ExitCode {
-    if conflicts.is_empty() && !has_conflict(&report.left_alone) {
+/// author changed, or marking it for the user to decide, has its own exit code.
+fn exit_code(conflicts: &[SkippedPath], report: &RewindReport, is_marked: bool) -> ExitCode {
+    if conflicts.is_empty() && !has_conflict(&report.left_alone) && !is_marked {
         return ExitCode::SUCCESS;
     }
     ExitCode::from(FailureKind::Partial as u8)

@@ -50,6 +50,13 @@ fn a_merge_takes_what_fits_and_lists_the_rest() {
     let left = plan["left_alone"].as_array().unwrap();
     assert_eq!((left.len(), &left[0]["path"]), (1, &json!("clash")), "{plan}");
     assert!(left[0]["reason"].as_str().unwrap().contains("both branches"), "{plan}");
+    assert_eq!(
+        (&plan["conflicts"][0]["path"], &plan["conflicts"][0]["marked"]),
+        (&json!("clash"), &json!(false))
+    );
+    let shown = world.ok(["branch", "merge", "other way", "--dry-run"]).out;
+    let line = |word: &str| shown.lines().position(|line| line.contains(word)).unwrap();
+    assert!(line("conflict clash") < line("dir/new"), "conflicts come first: {shown}");
     world.run(["branch", "merge", "other way"]).exits(9);
     world.expect_files(&before, "without an answer");
     let ran = world.run(["branch", "merge", "other way", "--yes"]).exits(5);
@@ -80,6 +87,16 @@ fn a_merge_takes_what_fits_and_lists_the_rest() {
 }
 
 #[test]
+fn markers_are_written_only_on_request() {
+    let world = diverged();
+    let before = world.files();
+    world.run(["branch", "merge", "other way", "--markers", "--yes"]).exits(5);
+    assert_eq!(read(&world, "clash"), "<<<<<<< main\nours\n=======\ntheirs\n>>>>>>> branch other way\n");
+    world.ok(["undo", "--yes"]);
+    world.expect_files(&before, "after the undo of a merge with markers");
+}
+
+#[test]
 fn what_cannot_be_merged() {
     let world = diverged();
     let refused = |name: &str| world.run(["branch", "merge", name, "--yes"]);
@@ -90,6 +107,29 @@ fn what_cannot_be_merged() {
     world.ok(["branch", "create", "same"]);
     let ran = world.ok(["branch", "merge", "same"]);
     assert!(ran.out.contains("Nothing to change"), "{ran:?}");
+}
+
+#[test]
+fn branches_are_set_aside_and_taken_up_again() {
+    let world = diverged();
+    let listed = |all: bool| {
+        let words: &[&str] = if all { &["branch", "list", "--all"] } else { &["branch", "list"] };
+        world.ok(words).out
+    };
+    world.ok(["branch", "abandon", "other way"]);
+    assert!(listed(false).contains("(abandoned)"), "{}", listed(false));
+    world.ok(["branch", "archive", "other way"]);
+    assert!(!listed(false).contains("other way") && listed(true).contains("(archived)"), "{}", listed(true));
+    assert!(world.ok(["branch", "list"]).err.contains("1 archived branch is not listed"));
+    assert_eq!(items(&world.json(["branch", "list"])).len(), 1);
+    assert_eq!(items(&world.json(["branch", "list", "--all"]))[1]["status"], "archived");
+    let ran = world.run(["branch", "archive", "other way"]).exits(2);
+    assert!(ran.err.contains("already archived"), "{ran:?}");
+    world.ok(["undo"]);
+    assert_eq!(status_of(&world, "other way"), "abandoned");
+    world.ok(["branch", "activate", "other way"]);
+    assert_eq!(status_of(&world, "other way"), "active");
+    world.run(["branch", "archive", "main"]).exits(2);
 }
 
 #[test]

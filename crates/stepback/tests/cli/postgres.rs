@@ -50,6 +50,40 @@ fn a_rewind_with_git_brings_everything_back() {
     assert!(stats.contains("postgres://test@127.0.0.1"), "{stats}");
 }
 
+/// The sandbox of a rerun has no network, and its agent records into the database all the same.
+#[test]
+fn a_session_in_a_database_is_rerun() {
+    let server = PostgresServer::start();
+    let world = on(&server);
+    let script = r#"{"turns": [
+        {"text": "I write.", "calls": [{"tool": "write", "input": {"path": "made.txt", "content": "one\n"}}]},
+        {"text": "I look.", "calls": [{"tool": "bash", "input": {"command": "cat made.txt > seen.txt"}}]},
+        {"text": "All is done."}]}"#;
+    let file = world.home.join("script.json");
+    fs::write(&file, script).unwrap();
+    world.ok(["agent", "--provider", "scripted", file.to_str().unwrap(), "do the work"]);
+    let before = world.files();
+    let same = world.ok(["rerun", "--json", "--compare", "--branch", "same"]).json();
+    assert_eq!(same["status"], "completed", "{same:#}");
+    assert_eq!(same["comparison"]["first_difference"], serde_json::Value::Null, "{same:#}");
+    world.expect_files(&before, "nothing of it happens in the workspace");
+    world.expect_restores("branch:same", &before, "the branch has the same files");
+    let steps = |session: &serde_json::Value| {
+        let id = session.as_str().unwrap();
+        crate::wire::steps(&world, Some(id)).len()
+    };
+    let original = &crate::talk::items(&world.json(["sessions"]))[0]["id"];
+    assert_eq!(steps(&same["session"]), steps(original), "the agent inside recorded every step");
+
+    let write = crate::reruns::number_of(&world, "write");
+    let other = world.ok(["rerun", "--json", "--set", &format!("#{write}.input.content=two\n")]).json();
+    let name = format!("branch:{}", other["branch"].as_str().unwrap());
+    let into = world.root().join("result");
+    world.ok(["restore", &name, "--into", into.to_str().unwrap()]);
+    assert_eq!(fs::read_to_string(into.join("made.txt")).unwrap(), "two\n");
+    world.ok(["fsck"]);
+}
+
 /// The directory of this machine for the only database used here.
 fn local(world: &Sandbox) -> PathBuf {
     let servers = world.home.join(".local/share/stepback/postgres");

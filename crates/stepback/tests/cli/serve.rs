@@ -166,6 +166,74 @@ fn a_session_is_done_again_over_http() {
     assert_eq!(server.end().code, Some(0));
 }
 
+/// A branch is created with a modification, kept, and executed later, once.
+#[test]
+fn a_branch_is_prepared_over_http_and_executed_later() {
+    let world = Sandbox::new();
+    let script = r#"{"turns": [
+        {"text": "I write.", "calls": [{"tool": "write", "input": {"path": "made.txt", "content": "one\n"}}]},
+        {"text": "I look.", "calls": [{"tool": "bash", "input": {"command": "cat made.txt"}}]},
+        {"text": "All is done."}]}"#;
+    let file = world.home.join("script.json");
+    fs::write(&file, script).unwrap();
+    world.ok(["agent", "--provider", "scripted", file.to_str().unwrap(), "do the work"]);
+    let before = world.files();
+    let server = start(&world, &[]);
+    let (_, sessions) = ask(&server, "GET", "/sessions", None);
+    let id = sessions["items"][0]["id"].as_str().unwrap().to_owned();
+    let (_, calls) =
+        ask(&server, "GET", &format!("/sessions/{id}/steps?kind=tool-start&oldest_first=true"), None);
+    let number = calls["items"][0]["number"].as_u64().unwrap();
+    let prepare = |body: Value| ask(&server, "POST", "/branches", Some(body));
+    let set = format!("#{number}.input.content=two\n");
+    let (status, made) = prepare(
+        serde_json::json!({ "session": id, "name": "with two", "from": format!("#{number}"), "set": [set] }),
+    );
+    assert_eq!((status, &made["status"]), (201, &"pending".into()), "{made:#}");
+    assert_eq!(made["rerun"]["changes"], serde_json::json!([set]));
+    let (_, made) = prepare(serde_json::json!({ "session": id }));
+    assert_eq!(made["name"], "rerun-1", "{made:#}");
+    // It waits, even if the server ends, and no other branch can have its name.
+    assert_eq!(server.end().code, Some(0));
+    let server = start(&world, &[]);
+    let branch = || ask(&server, "GET", "/branches/with%20two", None).1;
+    assert_eq!((&branch()["status"], &branch()["tip"]), (&"pending".into(), &Value::Null));
+    let listed = world.ok(["branch", "list"]).out;
+    assert!(listed.contains("with two") && listed.contains("pending"), "{listed}");
+    let prepare = |body: Value| ask(&server, "POST", "/branches", Some(body));
+    for (body, status, part) in [
+        (serde_json::json!({ "session": id, "name": "with two" }), 400, "with two"),
+        (serde_json::json!({ "session": id, "set": ["nonsense=1"] }), 400, "nonsense"),
+        (serde_json::json!({ "session": id, "from": "#99" }), 404, "99"),
+        (serde_json::json!({ "session": "nobody" }), 404, "nobody"),
+        (serde_json::json!({ "name": "x" }), 400, "session"),
+        (serde_json::json!({ "session": id, "brnch": "x" }), 400, "brnch"),
+        (
+            serde_json::json!({ "session": id, "set": [concat!("prompt=use gh", "p_", "0123456789abcdefghijABCDEFGHIJ012345")] }),
+            400,
+            "secret",
+        ),
+    ] {
+        let (found, problem) = prepare(body.clone());
+        let detail = problem["detail"].as_str().unwrap_or_default();
+        assert!(found == status && detail.contains(part), "{body}: {found} {problem:#}");
+    }
+
+    let (status, begun) = ask(&server, "POST", "/branches/with%20two/execute", None);
+    assert_eq!((status, &begun["name"]), (202, &"with two".into()), "{begun:#}");
+    until("it ends", || !["pending", "running"].contains(&branch()["status"].as_str().unwrap()));
+    assert_eq!(branch()["status"], "diverged", "{:#}", branch());
+    world.expect_files(&before, "nothing of it happens in the workspace");
+    let into = world.root().join("result");
+    world.ok(["restore", "branch:with two", "--into", into.to_str().unwrap()]);
+    assert_eq!(fs::read_to_string(into.join("made.txt")).unwrap(), "two\n");
+    for (name, status) in [("with%20two", 409), ("main", 409), ("nothing", 404)] {
+        let (found, problem) = ask(&server, "POST", &format!("/branches/{name}/execute"), None);
+        assert_eq!(found, status, "{problem:#}");
+    }
+    assert_eq!(server.end().code, Some(0));
+}
+
 #[test]
 fn two_servers_share_a_store_and_a_token() {
     let world = Sandbox::new();

@@ -167,6 +167,10 @@ impl ObjectStore for EmbeddedStore {
     }
 
     fn for_each_object(&self, visit: &mut dyn FnMut(ObjectInfo)) -> Result<(), StoreError> {
+        self.visit_objects(&mut |object, _| visit(object))
+    }
+
+    fn for_each_stored_object(&self, visit: &mut dyn FnMut(ObjectInfo, u64)) -> Result<(), StoreError> {
         self.visit_objects(visit)
     }
 }
@@ -253,6 +257,12 @@ impl SessionStore for EmbeddedStore {
 
     fn workspaces(&self) -> Result<Vec<WorkspaceRecord>, StoreError> {
         log::workspaces(&self.reader())
+    }
+
+    fn forgotten_workspaces(&self) -> Result<Vec<WorkspaceRecord>, StoreError> {
+        let mut all = log::all_workspaces(&self.reader())?;
+        all.retain(WorkspaceRecord::is_forgotten);
+        Ok(all)
     }
 
     fn sessions(&self, workspace: WorkspaceId) -> Result<Vec<Session>, StoreError> {

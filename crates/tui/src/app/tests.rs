@@ -204,10 +204,10 @@ fn an_agent_that_waits_is_answered() {
         app.update(AppMessage::SourceEvent(SourceEvent::Stops)),
         [AppEffect::Stops, AppEffect::Sessions]
     );
-    respond(&mut app, SourceResponse::Stops(Ok(Page { items: vec![stop], next_cursor: None })));
+    respond(&mut app, SourceResponse::Stops(Ok(Page::whole(vec![stop]))));
     assert!(app.current_stop().is_some());
     let one = BreakpointDocument { id: 7, enabled: true, ..BreakpointDocument::default() };
-    respond(&mut app, SourceResponse::Breakpoints(Ok(Page { items: vec![one], next_cursor: None })));
+    respond(&mut app, SourceResponse::Breakpoints(Ok(Page::whole(vec![one]))));
     press_keys(&mut app, "6");
     let sent = |effects: Vec<AppEffect>| match effects.as_slice() {
         [AppEffect::RunCommand(TuiCommand { method, path, body, .. })] => {
@@ -312,11 +312,7 @@ fn new_steps_appear_and_a_source_that_goes_away_comes_back() {
     assert_eq!(app.update(AppMessage::SourceEvent(SourceEvent::Step { session: "s2".into() })), []);
     respond(
         &mut app,
-        SourceResponse::MoreSteps(
-            "s1".into(),
-            WindowSide::After,
-            Ok(Page { items: steps(11..=12), next_cursor: None }),
-        ),
+        SourceResponse::MoreSteps("s1".into(), WindowSide::After, Ok(Page::whole(steps(11..=12)))),
     );
     assert_eq!(current_number(&app), 12);
     app.update(AppMessage::SourceEvent(SourceEvent::Disconnected("it is gone".into())));
