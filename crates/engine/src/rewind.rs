@@ -270,36 +270,22 @@ impl Workspace {
             }
             false => (None, None),
         };
-        let epoch = self.store().gc_generation()?;
         let unchanged_because = plan.is_empty().then(|| {
             let already =
                 format!("the files{phrase} are already as they were at {}", describe_checkpoint(target));
             explain_unchanged(&describe_checkpoint(target), &kept, &plan.left_alone, request.audience)
                 .unwrap_or(already)
         });
+        let prepared = self.new_prepared_rewind(plan, warnings, summary, request.git, git.target, detail)?;
         Ok(PreparedRewind {
-            plan,
-            warnings,
-            summary,
             kept,
             everything_changes,
             unchanged_because,
-            parts: Vec::new(),
-            conflicts: Vec::new(),
-            git: request.git,
-            requested_by: None,
             new_parent: onto,
             present,
-            git_target: git.target,
-            detail,
-            branches: None,
             conversation_from: self.conversation_of_rewind(request, target)?,
-            part_steps: Vec::new(),
-            reversed_steps: Vec::new(),
             lock: Some(lock),
-            gc_generation: epoch,
-            held: Vec::new(),
-            forced: false,
+            ..prepared
         })
     }
 
