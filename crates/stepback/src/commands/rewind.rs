@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use serde_json::{Value, json};
 use stepback_agents::rewind_warnings::add_rewind_warnings;
 use stepback_api::plans::{MovedPartDocument, PlannedPartDocument};
+use stepback_engine::board::BoardReplacement;
 use stepback_engine::kept::{Audience, format_path_list};
 use stepback_engine::moves::{MoveKind, MoveRequest, RewindParts};
 use stepback_engine::rewind::{PreparedRewind, RewindReport, RewindRequest};
@@ -168,7 +169,7 @@ pub fn report_nothing_to_do(context: &Context, prepared: &PreparedRewind, dry_ru
     if context.json {
         output::print_document(&plan_document(prepared));
     } else {
-        print_plan(context, prepared, dry_run);
+        print_plan(context, prepared, None, dry_run);
         match &prepared.unchanged_because {
             Some(because) => output::print_line(format!("Nothing to change: {because}.")),
             None => output::print_line("Nothing to change."),
@@ -188,8 +189,14 @@ pub fn report_nothing_to_do(context: &Context, prepared: &PreparedRewind, dry_ru
     }
 }
 
-/// Prints a plan: as data on stdout if the plan is the result, as narration before it is carried out.
-pub fn print_plan(context: &Context, prepared: &PreparedRewind, is_data: bool) {
+/// Prints a plan: as data on stdout if the plan is the result, as narration before it is carried out. `board` is what a merge
+/// changes on the reasoning board.
+pub fn print_plan(
+    context: &Context,
+    prepared: &PreparedRewind,
+    board: Option<&BoardReplacement>,
+    is_data: bool,
+) {
     let paint = if is_data { Paint::stdout() } else { Paint::stderr() };
     let tell = |text: String| output::print_data_or_status(is_data, &text);
     let PreparedRewind { plan, warnings, summary, .. } = prepared;
@@ -207,6 +214,10 @@ pub fn print_plan(context: &Context, prepared: &PreparedRewind, is_data: bool) {
     if prepared.conflicts.len() > MAX_PLAN_LINES {
         let more = prepared.conflicts.len() - MAX_PLAN_LINES;
         tell(format!("  … and {more} more conflicts (--dry-run --json lists all)"));
+    }
+    for conflict in board.iter().flat_map(|board| &board.conflicts) {
+        let sentence = &conflict.sentence;
+        tell(format!("  {} on the board: {sentence}; it stays as it is here", paint.bad("conflict")));
     }
     let (inside_git, files): (Vec<_>, Vec<_>) = plan.changes.iter().partition(|change| is_inside_git(change));
     for change in files.iter().take(MAX_PLAN_LINES) {
@@ -233,6 +244,9 @@ pub fn print_plan(context: &Context, prepared: &PreparedRewind, is_data: bool) {
     let left: Vec<SkippedPath> = plan.left_alone.iter().filter(|left| !in_conflict(left)).cloned().collect();
     print_skipped_paths(&left, is_data);
     print_kept_changes(context, prepared, is_data);
+    for change in board.iter().flat_map(|board| &board.diff.changes) {
+        tell(format!("  board: {}", change.sentence));
+    }
     for warning in warnings {
         tell(format!("{} {warning}.", paint.note("Warning:")));
     }
