@@ -17,6 +17,7 @@ mod described;
 mod doctor;
 mod faults;
 mod flips;
+mod grpc_replays;
 mod guarded;
 mod guarded_shell;
 mod hooks_branches;
