@@ -10,7 +10,7 @@
 //! Live:
 //!
 //! - [`hook`]: from an agent's event to its answer. Start here, at [`hook::Hook::handle`].
-//! - [`payload`], [`tools`], [`tasks`], [`messages`], `workspace_paths`, [`outside_paths`] and `gemini`: a hook's input as
+//! - [`payload`], [`tools`], [`tasks`], [`messages`], `workspace_paths`, [`outside_paths`], [`rewind_warnings`] and `gemini`: a hook's input as
 //!   our types; which tools only read, and which paths a call names, in the workspace and outside; the task it is about;
 //!   what agents say to each other; what Gemini CLI's hooks do not report.
 //! - [`inbox`], [`model_call_sink`], [`model_call_inbox`], [`record`]: what need not be recorded at once, model calls
@@ -57,6 +57,7 @@ pub mod payload;
 pub mod policy;
 pub mod record;
 pub mod rerun_command;
+pub mod rewind_warnings;
 pub mod sandbox_home;
 pub mod tasks;
 pub mod tools;

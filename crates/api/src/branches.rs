@@ -17,12 +17,16 @@ pub struct NewBranch {
     pub from: Option<String>,
 }
 
-/// The new name of a branch.
+/// What changes about a branch; at least one of the two.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct BranchRename {
+pub struct BranchUpdate {
     /// The new name: letters, digits, `-_./+` and single spaces inside.
-    pub name: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// The new status: `active`, `abandoned` or `archived`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<String>,
 }
 
 /// A branch, or a rerun that has no branch yet.
@@ -34,11 +38,14 @@ pub struct BranchDocument {
     pub tip: Option<StepDocument>,
     /// Whether it is the current branch of the workspace.
     pub present: bool,
-    /// `active`, `merged` (its newest step was merged into another branch), or the status of the rerun that creates it: `pending`, `running`, `completed`, `diverged` (something was
+    /// `active`, `merged` (its newest step was merged into another branch), `abandoned` or `archived` (the user said so), or the status of the rerun that creates it: `pending`, `running`, `completed`, `diverged` (something was
     /// changed, and it ended at the first difference from the recording), `failed`.
     pub status: String,
     /// Where it forked from another branch; none for the first branch, and for a rerun that has no branch yet.
     pub from: Option<BranchForkDocument>,
+    /// The directory of its own, if it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub directory: Option<String>,
     /// The number of its first own checkpoint; none if it has none yet.
     pub first: Option<u64>,
     /// Number of its own checkpoints.
@@ -55,7 +62,7 @@ pub struct NewRerun {
     /// The point to start from; the beginning of the session if none is given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
-    /// The changes, each as `PATH=VALUE`: `prompt`, `system`, `model`, `memory.KEY`, `#14.input.x`, `#14.output`.
+    /// The changes, each as `PATH=VALUE`: `prompt`, `system`, `model`, `messages[3].content`, `memory.KEY`, `#14.input.x`, `#14.output`.
     pub set: Vec<String>,
     /// End after the first step of this kind.
     #[serde(skip_serializing_if = "Option::is_none")]

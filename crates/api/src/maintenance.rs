@@ -20,12 +20,24 @@ pub struct StatisticsDocument {
     pub stored_bytes: u64,
     /// Bytes the store occupies in all.
     pub total_bytes: u64,
-    /// Bytes that it should stay within; none if no budget is set.
+    /// Bytes that it should stay within; none if it has no budget.
     pub budget_bytes: Option<u64>,
+    /// How the budget is kept; none if the store has none.
+    pub budget: Option<DiskBudgetDocument>,
     /// Number of workspaces.
     pub workspaces: u64,
     /// Checkpoints that are not hidden.
     pub checkpoints: u64,
+    /// Steps in all.
+    pub total_steps: u64,
+    /// Sessions of agents in all.
+    pub total_sessions: u64,
+    /// When the oldest step was recorded; none if there is no step.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub oldest_step_at: Option<Timestamp>,
+    /// When the newest step was recorded.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub newest_step_at: Option<Timestamp>,
     /// Operations of stepback itself, such as rewinds.
     pub operations: u64,
     /// Sessions that are reruns of another one. No other number here includes them, except the cost.
@@ -38,6 +50,46 @@ pub struct StatisticsDocument {
     pub agents: BTreeMap<String, AgentStatisticsDocument>,
     /// The cost of all sessions in dollars, as far as it is known.
     pub cost_usd: f64,
+}
+
+/// The disk budget of a store: how large it may become, and what goes next.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
+pub struct DiskBudgetDocument {
+    /// The budget in bytes.
+    pub bytes: u64,
+    /// Bytes the store occupies now.
+    pub used: u64,
+    /// The size at which a pruning begins.
+    pub starts_at: u64,
+    /// Automatic checkpoints that may go, the oldest of all workspaces first.
+    pub removable: u64,
+    /// Checkpoints that stay: manual, marked and significant ones, and what heads, branches and undo need.
+    pub kept: u64,
+    /// The checkpoint that goes first.
+    pub next: Option<String>,
+    /// When that checkpoint was made.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub next_at: Option<Timestamp>,
+    /// The last pruning; none if there was none.
+    pub last: Option<LastPruningDocument>,
+}
+
+/// The last pruning for the disk budget.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
+pub struct LastPruningDocument {
+    /// When it ended.
+    #[schema(value_type = String, format = DateTime)]
+    pub at: Timestamp,
+    /// How many checkpoints it removed.
+    pub checkpoints: u64,
+    /// Bytes of the store before.
+    pub size_before: u64,
+    /// Bytes of the store after it.
+    pub size_after: u64,
+    /// Whether the store was within its budget then.
+    pub fits: bool,
+    /// Why it failed; none if it did not.
+    pub failure: Option<String>,
 }
 
 /// The steps of one agent in numbers.

@@ -9,12 +9,14 @@ use utoipa::ToSchema;
 use crate::files::{NodeDocument, SkippedPathDocument};
 use crate::operations::OperationDocument;
 
-/// What to rewind. Exactly one of `point`, `changes`, `last` and `all` must be given.
+/// What to rewind. Exactly one of `point`, `between`, `changes`, `last` and `all` must be given.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct NewRewind {
     /// The point to rewind to.
     pub point: Option<String>,
+    /// Two points: take back what was changed after the first and up to the second, merging later edits.
+    pub between: Vec<String>,
     /// Changes to take back, by number.
     pub changes: Vec<usize>,
     /// Take back the last so many changes of agents, or of `session`; those of any author with `everything`.

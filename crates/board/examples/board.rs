@@ -44,7 +44,7 @@ fn make_mutation(number: u32) -> BoardMutation {
         0 => BoardMutation::ProposeHypothesis {
             statement: format!("request {number} fails because the pool behind it is exhausted"),
             prior: 0.3,
-            parent: None,
+            parents: Vec::new(),
             excludes: Vec::new(),
             tags: vec!["pool".into()],
         },

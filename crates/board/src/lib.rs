@@ -9,11 +9,12 @@
 //! - `session`, `moment`: whose board is meant, and at which moment.
 //! - `verify`, `finding`, `process`: running a check, comparing what it found, and its command as a bounded process.
 //! - `experiment`, `merge`: a branch for an experiment, and what was learned there.
-//! - `history`: confidence over time.
+//! - `history`, `activity`: confidence over time; what a session took.
 //! - `commands`, `command_ending`, `command_history`, `recover`, `recovery_steps`: the shell commands of sessions, the page
 //!   to continue from, and what brings a session back.
 //! - `error`: what can go wrong.
 
+mod activity;
 mod command_ending;
 mod command_history;
 mod commands;
@@ -29,6 +30,7 @@ mod recovery_steps;
 mod session;
 mod verify;
 
+pub use activity::{SessionActivity, SessionMetrics, measure_session};
 pub use command_history::{CommandFilter, CommandPage, command_history, list_commands};
 pub use commands::{CommandRun, CommandStatus};
 pub use error::BoardError;

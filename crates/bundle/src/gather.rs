@@ -164,7 +164,8 @@ fn referenced_steps(action: &OperationAction) -> Vec<StepId> {
         | OperationAction::CheckpointAnnotate { step, .. }
         | OperationAction::BranchCreate { step, .. }
         | OperationAction::BranchDelete { step, .. }
-        | OperationAction::BranchRename { step, .. } => vec![*step],
+        | OperationAction::BranchRename { step, .. }
+        | OperationAction::BranchStatus { step, .. } => vec![*step],
         OperationAction::CheckpointDelete { steps } | OperationAction::Prune { steps, .. } => steps.clone(),
         OperationAction::ChangesClear { .. } => Vec::new(),
         OperationAction::Rewind { .. } | OperationAction::Undo { .. } | OperationAction::Redo { .. } => {

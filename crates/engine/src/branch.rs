@@ -4,6 +4,7 @@
 //! other branch is a reference to its newest step. The name of the present branch is stored as a reference as well.
 
 use std::borrow::Cow;
+use std::path::PathBuf;
 
 use serde_json::json;
 use stepback_model::ids::StepId;
@@ -42,6 +43,22 @@ pub enum BranchError {
     /// A branch cannot be merged into itself.
     #[error("{0} is the current branch; switch to the branch to merge into first")]
     MergeIntoItself(String),
+    /// The files of the branch are in a directory of its own.
+    #[error("the files of branch {name} are in {}: work there, or merge it", directory.display())]
+    HasDirectory {
+        /// The branch.
+        name: String,
+        /// Its directory.
+        directory: PathBuf,
+    },
+    /// The branch has this status already.
+    #[error("branch {name} is already {status}")]
+    HasStatus {
+        /// The branch.
+        name: String,
+        /// Its status.
+        status: &'static str,
+    },
     /// Two branches have no checkpoint in common.
     #[error("branch {name} and {current} have no step in common, so it is not known what changed on it")]
     Unrelated {
@@ -192,6 +209,8 @@ impl Workspace {
             OperationAction::BranchCreate { name: name.to_string(), step: base.step.id, upto },
         );
         let mutations = [
+            // Of an earlier branch of this name.
+            Mutation::DropRef { name: self.branch_directory_ref(name) },
             Mutation::SetRef { name: self.branch_ref(name), expected: None, value: base.step.id },
             Mutation::AppendStep { step, annotation: Annotation::default(), trigger: None },
             Mutation::AppendOp(operation.clone()),
@@ -232,11 +251,12 @@ impl Workspace {
         }
         let action = OperationAction::BranchRename { from: name.to_string(), to: new_name.to_string(), step };
         let operation = self.new_operation(format!("rename branch {name} to {new_name}"), action);
-        let mutations = [
+        let mut mutations = vec![
             Mutation::DropRef { name: self.branch_ref(name) },
             Mutation::SetRef { name: self.branch_ref(new_name), expected: None, value: step },
             Mutation::AppendOp(operation.clone()),
         ];
+        mutations.extend(self.rename_directory_mutations(name, new_name)?);
         self.store().commit(None, &mutations)?;
         Ok(operation)
     }
@@ -254,6 +274,7 @@ impl Workspace {
         if self.present_branch()? == name {
             return Err(BranchError::AlreadyCurrent(name.to_owned()).into());
         }
+        self.check_has_no_directory(name)?;
         let conversation_from = self.branch_conversation_step(name, &tip)?;
         self.prepare_switch_to_step(name, tip, conversation_from)
     }

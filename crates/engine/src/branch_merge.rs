@@ -63,6 +63,7 @@ pub(crate) fn is_merge_summary(summary: &str) -> bool {
 impl Workspace {
     /// Plans to merge a branch into the present one. Changes nothing.
     pub(crate) fn prepare_merge(&self, name: &str, markers: bool) -> Result<PreparedRewind, EngineError> {
+        self.save_branch_directory(name)?;
         let tip = self.require_branch_tip(name)?;
         let current = self.present_branch()?;
         if current == name {

@@ -30,6 +30,14 @@ pub enum SelectionError {
     /// The list begins at a step that is not on the current line.
     #[error("{0} is not on the current line, so there is no list of changes since then")]
     OtherLine(String),
+    /// The second point of a range is before the first.
+    #[error("#{to} is before #{from}: write the earlier point first")]
+    ReversedRange {
+        /// The number of the first step.
+        from: u64,
+        /// The number of the second step.
+        to: u64,
+    },
     /// No change has this number.
     #[error("there is no change {number}: {}", match listed {
         Some((first, last)) => format!("changes {first} to {last} are listed"),

@@ -152,13 +152,14 @@ impl Engine {
     /// The walk through a large store takes long, and hooks do not wait: so it is done before the lock is taken, and only
     /// what was committed meanwhile is walked under the lock.
     pub fn collect_garbage(&self) -> Result<Swept, EngineError> {
+        {
+            let _lock = self.lock_collector()?;
+            self.release_forgotten()?;
+        }
         let (before, problems) = self.walk(None)?;
         // Another collection may have freed what this walk was about to read; the walk under the lock decides.
         let mut walked = Some(before).filter(|_| problems.is_empty());
-        let _lock = match self.store.local_dir() {
-            Some(dir) => Some(wait_for_lock(&dir.join("collect.lock"), File::try_lock, dir, PATIENCE)?),
-            None => None,
-        };
+        let _lock = self.lock_collector()?;
         retry("free unused objects", is_race, || {
             let mark = self.store.commit_seq()?;
             let (walk, problems) = self.walk(walked.take())?;
@@ -179,6 +180,12 @@ impl Engine {
             }
             Ok(swept)
         })
+    }
+
+    /// Keeps out every process that relies on objects it has seen.
+    fn lock_collector(&self) -> Result<Option<File>, EngineError> {
+        let Some(dir) = self.store.local_dir() else { return Ok(None) };
+        Ok(Some(wait_for_lock(&dir.join("collect.lock"), File::try_lock, dir, PATIENCE)?))
     }
 
     /// Verifies the chains of all sessions: whether steps were changed since they were recorded.

@@ -13,6 +13,7 @@ use crate::branch::BranchError;
 use crate::changes::SelectionError;
 use crate::checkpoint::AnnotationError;
 use crate::path_filter::PathPatternError;
+use crate::workspace_admin::WorkspaceError;
 
 /// An error of the engine.
 #[derive(Debug, thiserror::Error)]
@@ -87,6 +88,9 @@ pub enum EngineError {
     /// Something cannot be done with a branch.
     #[error(transparent)]
     Branch(#[from] BranchError),
+    /// Something cannot be done with a workspace as a whole.
+    #[error(transparent)]
+    Workspace(#[from] WorkspaceError),
     /// Changes cannot be listed or selected.
     #[error(transparent)]
     Selection(#[from] SelectionError),

@@ -40,7 +40,7 @@
 //!
 //! Going back and forth:
 //!
-//! - [`resolve`], [`branch`], [`branch_graph`], [`branch_merge`]: from a point to a step; branches; which steps are on
+//! - [`resolve`], [`branch`], [`branch_graph`], [`branch_merge`], `branch_status`, `branch_directory`: from a point to a step; branches; which steps are on
 //!   which line, and the lanes of a timeline; merging.
 //! - [`diff`], [`changes`], [`hunks`], `unified`: what differs, the numbered list of changes with their authors, and
 //!   parts of one.
@@ -56,6 +56,7 @@
 //!
 //! Upkeep:
 //!
+//! - [`workspace_admin`]: moving, forgetting and bringing back workspaces.
 //! - [`prune`], [`budget`], [`collect`], [`reachability`]: which checkpoints go, by rules and by size, and freeing what
 //!   nothing needs.
 //! - [`error`]: what can go wrong. What a user can do about it is said by `stepback_api::failure`.
@@ -67,8 +68,10 @@ mod agent_permissions;
 pub mod authorship;
 pub mod board;
 pub mod branch;
+mod branch_directory;
 pub mod branch_graph;
 pub mod branch_merge;
+mod branch_status;
 pub mod budget;
 mod calls;
 pub mod changes;
@@ -110,6 +113,7 @@ pub mod tree_edit;
 pub mod undo;
 mod unified;
 pub mod workspace;
+pub mod workspace_admin;
 pub mod workspace_index;
 
 pub use engine::Engine;

@@ -18,6 +18,7 @@ use stepback_worktree::scan::single::{Looker, Single};
 
 use crate::board::BoardReplacement;
 use crate::branch_merge::MergeConflict;
+use crate::changes::SelectionError;
 use crate::databases::{HeldChange, add_sidecar_files};
 use crate::diff;
 use crate::error::EngineError;
@@ -107,6 +108,17 @@ pub struct PreparedRewind {
     pub(crate) forced: bool,
 }
 
+impl RewindRequest {
+    /// Takes back what was changed after one step and up to another one. Fails if the second comes first.
+    pub fn between(from: StepRow, to: &StepRow) -> Result<Self, EngineError> {
+        if to.step.number < from.step.number {
+            let (from, to) = (from.step.number, to.step.number);
+            return Err(SelectionError::ReversedRange { from, to }.into());
+        }
+        Ok(Self { target: Some(from), until: Some(to.step.number), all: true, ..Self::default() })
+    }
+}
+
 impl PreparedRewind {
     /// Drops the lock so that other processes can use the workspace while the user reads the plan.
     pub fn release_lock(&mut self) {
@@ -176,8 +188,7 @@ impl Workspace {
         if let Some(branch) = &request.merge {
             return self.prepare_merge(branch, request.markers);
         }
-        let by_change = !request.changes.is_empty() || request.last.is_some() || request.all;
-        if by_change {
+        if !request.changes.is_empty() || request.last.is_some() || request.all {
             return self.prepare_take_back(request);
         }
         let Some(target) = &request.target else {

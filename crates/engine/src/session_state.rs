@@ -66,6 +66,13 @@ impl Workspace {
         Ok(newer.map_or(tip.step.id, |noted| noted.step.id))
     }
 
+    /// Returns the step at which the conversation of a branch was when the branch was left.
+    pub fn branch_conversation(&self, branch: &str) -> Result<StepRow, EngineError> {
+        let tip = self.require_branch_tip(branch)?;
+        let step = self.branch_conversation_step(branch, &tip)?;
+        Ok(self.store().step(step)?.unwrap_or(tip))
+    }
+
     fn conversation_ref(&self, branch: &str) -> String {
         format!("conversation/{}/{branch}", self.record.id)
     }

@@ -172,6 +172,10 @@ impl Workspace {
                 };
                 let mut record = self.new_operation(summary, action);
                 let mut mutations = log_reversal_mutations(self, &operation, &record, direction);
+                if let OperationAction::BranchRename { from, to, .. } = &operation.action {
+                    let (now, then) = if direction == UndoDirection::Undo { (to, from) } else { (from, to) };
+                    mutations.extend(self.rename_directory_mutations(now, then)?);
+                }
                 mutations.push(Mutation::SetOpUndone { op: id, undone });
                 mutations.push(Mutation::AppendOp(record.clone()));
                 let receipt = self.store().commit(None, &mutations)?;
@@ -476,9 +480,11 @@ fn log_reversal_mutations(
         OperationAction::CheckpointDelete { steps } | OperationAction::Prune { steps, .. } => {
             Mutation::SetHidden { steps: steps.clone(), by: (!undo).then_some(operation.id) }
         }
-        // These change files or are reversals themselves, so they are not passed here.
-        OperationAction::Rewind { .. } | OperationAction::Undo { .. } | OperationAction::Redo { .. } => {
-            Mutation::SetOpUndone { op: operation.id, undone: undo }
-        }
+        // The status of a branch follows from the operations that are in force. The others change files or are reversals
+        // themselves, so they are not passed here.
+        OperationAction::BranchStatus { .. }
+        | OperationAction::Rewind { .. }
+        | OperationAction::Undo { .. }
+        | OperationAction::Redo { .. } => Mutation::SetOpUndone { op: operation.id, undone: undo },
     }]
 }

@@ -168,6 +168,11 @@ impl Workspace {
         self.lock(File::try_lock)
     }
 
+    /// Locks the workspace exclusively, also if it has no directory on this machine.
+    pub(crate) fn lock_for_everything(&self) -> Result<WorkspaceLock, EngineError> {
+        self.lock(File::try_lock)
+    }
+
     fn lock(
         &self,
         try_lock: impl Fn(&File) -> Result<(), TryLockError>,

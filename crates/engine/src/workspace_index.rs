@@ -67,6 +67,12 @@ pub(crate) fn write_marker(store: &Path, root: &Path, id: WorkspaceId) -> io::Re
     replace_file(&marker, id.to_string().as_bytes(), 0o600, Durability::Unsynced)
 }
 
+/// Removes the file that marks `root` as a workspace.
+pub(crate) fn remove_marker(store: &Path, root: &Path) {
+    // A hook that still finds it queries the database then.
+    let _ = fs::remove_file(marker_path(store, root));
+}
+
 fn marker_path(store: &Path, root: &Path) -> PathBuf {
     let hash = Hash::of(ObjectKind::Blob, root.as_os_str().as_bytes());
     store.join("roots").join(hex::encode(&hash.as_bytes()[..16]))

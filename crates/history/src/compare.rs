@@ -25,7 +25,7 @@ use stepback_model::object::ObjectSource;
 use stepback_model::record::{Step, StepKind};
 
 pub use ends::{Conversations, Ends, SlotDifference};
-pub use side::ComparedRun;
+pub use side::{ComparedRun, RunFork};
 pub use tips::{TipComparison, compare_tips};
 pub use totals::{Ending, Totals};
 
@@ -156,12 +156,14 @@ pub struct FirstDifference {
     pub parts: Vec<json::ValueDifference>,
 }
 
-/// Compares two runs whose objects are in one store.
+/// Compares two runs whose objects are in one store. If one was forked from the other, they are compared from the fork on.
 pub fn compare(
     source: &dyn ObjectSource,
     a: &ComparedRun,
     b: &ComparedRun,
 ) -> Result<Comparison, HistoryError> {
+    let (part_a, part_b) = (a.part_for(b), b.part_for(a));
+    let (a, b) = (&*part_a, &*part_b);
     let (read_a, read_b) = (SideSummary::read(source, a)?, SideSummary::read(source, b)?);
     let (rows, pairs): (Vec<ComparisonRow>, Vec<_>) =
         align::align(&read_a.alignment_keys(), &read_b.alignment_keys())

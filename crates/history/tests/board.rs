@@ -18,7 +18,7 @@ fn a_comparison_lists_the_items_of_the_board_that_differ() {
     let hypothesis = BoardMutation::ProposeHypothesis {
         statement: "it".into(),
         prior: 0.5,
-        parent: None,
+        parents: Vec::new(),
         excludes: Vec::new(),
         tags: Vec::new(),
     };

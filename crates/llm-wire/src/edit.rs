@@ -59,6 +59,16 @@ pub fn set_prompt(wire: Wire, body: &mut Value, old: &str, new: &str) -> bool {
     request::set_prompt(wire, body, old, new)
 }
 
+/// Returns the messages of a request's body, in order; `None` if it has no list of messages.
+pub fn messages(wire: Wire, body: &mut Value) -> Option<&mut Vec<Value>> {
+    request::messages(wire, body)
+}
+
+/// Replaces the text of a message; parts that are not text (an image, a call, a result) stay. Returns whether it had a text.
+pub fn set_message_text(wire: Wire, message: &mut Value, text: &str) -> bool {
+    request::set_message_text(wire, message, text)
+}
+
 /// Replaces the system instructions.
 pub fn set_system(wire: Wire, body: &mut Value, text: &str) {
     request::set_system(wire, body, text);

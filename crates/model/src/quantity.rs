@@ -36,6 +36,27 @@ pub fn bytes(number: u64) -> String {
     format!("{value:.1} TB")
 }
 
+/// Reads a number of bytes as users write it: digits with an optional unit, `500MB` or `2 GiB`.
+pub fn parse_bytes(text: &str) -> Result<u64, String> {
+    let text = text.trim();
+    let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(split);
+    let number: u64 = number.parse().map_err(|_| "write a number and a unit, such as 500MB".to_string())?;
+    let factor: u64 = match unit.trim().to_ascii_lowercase().as_str() {
+        "" | "b" => 1,
+        "k" | "kb" => 1_000,
+        "kib" => 1 << 10,
+        "m" | "mb" => 1_000_000,
+        "mib" => 1 << 20,
+        "g" | "gb" => 1_000_000_000,
+        "gib" => 1 << 30,
+        "t" | "tb" => 1_000_000_000_000,
+        "tib" => 1 << 40,
+        _ => return Err(format!("{unit} is not a unit of size; use KB, MB, GB or TB")),
+    };
+    number.checked_mul(factor).ok_or_else(|| "the size is too large".to_string())
+}
+
 /// Formats a duration in suitable units: `40 ms`, `1.4 s`, `3 min 20 s`, `2 h 5 min`.
 pub fn duration(duration: Duration) -> String {
     match duration.as_secs() {

@@ -10,7 +10,7 @@ mod step;
 mod workspace;
 
 pub use self::context::StepContext;
-pub use self::operation::{OpStatus, Operation, OperationAction, StateTransition};
+pub use self::operation::{BranchStatus, OpStatus, Operation, OperationAction, StateTransition};
 pub use self::session::{LaunchCommand, OpenCall, Session, SessionInfo, StateRefs};
 pub use self::step::{Annotation, Step, StepKind, StepMeta, StepRow, Trigger};
 pub use self::workspace::WorkspaceRecord;

@@ -141,6 +141,10 @@ fn change_statement(mutation: &Mutation) -> Option<PlannedStatement> {
             "UPDATE stepback_sessions SET info = $2::text::jsonb, working = $3 WHERE id = $1",
             vec![bytes(session.as_bytes()), Box::new(text::to_json(info)), Box::new(is_working(info))],
         ),
+        Mutation::SetWorkspaceRoot { workspace, root } => PlannedStatement::new(
+            "UPDATE stepback_workspaces SET root = $2 WHERE id = $1",
+            vec![bytes(workspace.as_bytes()), bytes(root)],
+        ),
         Mutation::Annotate { step, annotation } => PlannedStatement::new(
             "UPDATE stepback_steps SET label = $2, note = $3, tags = $4::text::jsonb WHERE id = $1",
             vec![

@@ -56,7 +56,17 @@ impl SessionStore for PostgresStore {
     }
 
     fn workspaces(&self) -> Result<Vec<WorkspaceRecord>, StoreError> {
-        self.read_all(&format!("{WORKSPACE} ORDER BY created_at, id"), &[])
+        let mut all: Vec<WorkspaceRecord> =
+            self.read_all(&format!("{WORKSPACE} ORDER BY created_at, id"), &[])?;
+        all.retain(|workspace| !workspace.is_forgotten());
+        Ok(all)
+    }
+
+    fn forgotten_workspaces(&self) -> Result<Vec<WorkspaceRecord>, StoreError> {
+        let mut all: Vec<WorkspaceRecord> =
+            self.read_all(&format!("{WORKSPACE} ORDER BY created_at, id"), &[])?;
+        all.retain(WorkspaceRecord::is_forgotten);
+        Ok(all)
     }
 
     fn sessions(&self, workspace: WorkspaceId) -> Result<Vec<Session>, StoreError> {

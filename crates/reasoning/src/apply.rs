@@ -113,6 +113,7 @@ impl ReasoningBoard {
     ) -> Result<MutationEffect, MindError> {
         match mutation {
             BoardMutation::ProposeHypothesis { .. }
+            | BoardMutation::EditHypothesis { .. }
             | BoardMutation::SetHypothesis { .. }
             | BoardMutation::AddEvidence { .. }
             | BoardMutation::WithdrawEvidence { .. } => self.apply_hypotheses(mutation, origin),

@@ -77,7 +77,13 @@ impl ReasoningBoard {
                 continue;
             }
             let id = HypothesisId(number);
-            let parent = hypothesis.parent.map_or(String::new(), |parent| format!(", of {parent}"));
+            let names = |ids: &[HypothesisId]| {
+                ids.iter().map(HypothesisId::to_string).collect::<Vec<_>>().join(" and ")
+            };
+            let parent = match hypothesis.parents.as_slice() {
+                [] => String::new(),
+                parents => format!(", of {}", names(parents)),
+            };
             let tags = match hypothesis.tags.is_empty() {
                 true => String::new(),
                 false => format!("  [{}]", hypothesis.tags.join(", ")),
@@ -88,6 +94,10 @@ impl ReasoningBoard {
                 hypothesis.status.as_str(),
                 clip_line(&hypothesis.statement)
             ));
+            let children = self.children(id);
+            if !children.is_empty() {
+                lines.push(format!("  special cases: {}", names(&children)));
+            }
             if let Some(reason) = &hypothesis.reason {
                 lines.push(format!("  because {}", clip_line(reason)));
             }

@@ -5,6 +5,7 @@
 //! - an expectation and the newest observation of the same subject, where the value seen is not the value expected, or is out of
 //!   the expected range;
 //! - two expectations of the same subject that no value can meet;
+//! - two observations of the same subject, one after the other, that cannot both be true;
 //! - two confirmed hypotheses of which one excludes the other;
 //! - a confirmed hypothesis that is a special case of a rejected one.
 //!
@@ -135,7 +136,9 @@ impl ReasoningBoard {
             .filter_map(|(number, belief)| Some((BeliefId(number), belief, belief.value.as_ref()?)))
             .collect();
         let expected: Vec<_> = related.iter().filter(|(_, b, _)| b.kind == BeliefKind::Expectation).collect();
-        let observation = related.iter().rev().find(|(_, b, _)| b.kind == BeliefKind::Observation);
+        let observations: Vec<_> =
+            related.iter().filter(|(_, b, _)| b.kind == BeliefKind::Observation).collect();
+        let observation = observations.last();
         let mut detected = Vec::new();
         let pair = |a: BeliefId, b: BeliefId| (ItemId::from(a.min(b)), ItemId::from(a.max(b)));
         for (index, (expects, _, expected_measure)) in expected.iter().enumerate() {
@@ -160,6 +163,19 @@ impl ReasoningBoard {
                     "{subject} cannot be {} and {} at once",
                     self::said(expected_measure),
                     self::said(other_measure)
+                );
+                detected.push(DetectedContradiction { left, right, reason, severity: Severity::Medium });
+            }
+        }
+        // Each with the one before it: what was seen last stands, and what it replaced is to be retracted or explained.
+        for pair_seen in observations.windows(2) {
+            let [(older, _, old_measure), (newer, _, new_measure)] = pair_seen else { continue };
+            if !is_compatible(old_measure, new_measure) {
+                let (left, right) = pair(*older, *newer);
+                let reason = format!(
+                    "{subject} was seen as {} and then as {}",
+                    self::said(old_measure),
+                    self::said(new_measure)
                 );
                 detected.push(DetectedContradiction { left, right, reason, severity: Severity::Medium });
             }
@@ -193,12 +209,12 @@ impl ReasoningBoard {
                     });
                 }
             }
-            let rejected = hypothesis.parent.filter(|parent| {
+            let rejected = hypothesis.parents.iter().copied().filter(|parent| {
                 self.hypotheses
                     .get(parent.0)
                     .is_some_and(|parent_item| parent_item.status == HypothesisStatus::Rejected)
             });
-            if let Some(parent) = rejected {
+            for parent in rejected {
                 let reason =
                     format!("{id} is confirmed, and {parent}, of which it is a special case, is rejected");
                 let (left, right) = (parent.min(id).into(), parent.max(id).into());

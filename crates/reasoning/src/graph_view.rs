@@ -87,7 +87,7 @@ impl ReasoningBoard {
         }
         for (number, hypothesis) in self.hypotheses.iter() {
             let from = ItemId::from(HypothesisId(number));
-            edges.extend(hypothesis.parent.map(|to| unlabelled(from, to.into(), "part-of")));
+            edges.extend(hypothesis.parents.iter().map(|to| unlabelled(from, (*to).into(), "part-of")));
             edges.extend(hypothesis.excludes.iter().map(|to| unlabelled(from, (*to).into(), "excludes")));
         }
         for (_, contradiction) in self.contradictions.iter() {

@@ -6,7 +6,9 @@
 mod check;
 mod words;
 
-use serde::{Deserialize, Serialize};
+use serde::de::{DeserializeOwned, Error};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
 use stepback_model::ids::StepId;
 use stepback_model::time::Timestamp;
 
@@ -16,6 +18,20 @@ pub use self::words::{
     ExperimentStatus, GapKind, GapStatus, HypothesisStatus, Severity,
 };
 use crate::ids::{BeliefId, GapId, HypothesisId, ItemId, VerificationId};
+
+/// Reads a list, or a single value in place of one.
+pub(crate) fn one_or_many<'de, D, T>(deserializer: D) -> Result<Vec<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: DeserializeOwned,
+{
+    let read = |value| serde_json::from_value(value).map_err(D::Error::custom);
+    match Value::deserialize(deserializer)? {
+        Value::Null => Ok(Vec::new()),
+        Value::Array(values) => values.into_iter().map(read).collect(),
+        value => Ok(vec![read(value)?]),
+    }
+}
 
 fn is_none<T>(value: &Option<T>) -> bool {
     value.is_none()
@@ -42,9 +58,17 @@ pub struct Hypothesis {
     pub status: HypothesisStatus,
     /// Its probability before any evidence.
     pub prior: f64,
-    /// The hypothesis it is a special case of.
-    #[serde(default, skip_serializing_if = "is_none")]
-    pub parent: Option<HypothesisId>,
+    /// The hypotheses it is a special case of; without duplicates. Earlier boards have at most one, as `parent`.
+    #[serde(
+        default,
+        alias = "parent",
+        deserialize_with = "one_or_many",
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    pub parents: Vec<HypothesisId>,
+    /// Its earlier wordings, the oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub earlier: Vec<EarlierWording>,
     /// Hypotheses that cannot be true together with it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub excludes: Vec<HypothesisId>,
@@ -59,9 +83,18 @@ pub struct Hypothesis {
     pub fallen: Option<AutoRejected>,
     /// Where it was proposed.
     pub origin: ItemOrigin,
-    /// What last changed its status.
+    /// What last changed its status or its wording.
     #[serde(default, skip_serializing_if = "is_none")]
     pub changed: Option<ItemOrigin>,
+}
+
+/// How a hypothesis was worded before it was edited.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct EarlierWording {
+    /// The statement.
+    pub statement: String,
+    /// What replaced it.
+    pub replaced: ItemOrigin,
 }
 
 /// The record of an automatic rejection.

@@ -83,14 +83,14 @@ impl ItemReferences for Hypothesis {
     }
 
     fn rename(&mut self, names: &ItemRenames) {
-        self.parent.iter_mut().chain(&mut self.excludes).for_each(|id| rename_hypothesis(id, names));
+        self.parents.iter_mut().chain(&mut self.excludes).for_each(|id| rename_hypothesis(id, names));
         if let Some(fallen) = &mut self.fallen {
             rename_hypothesis(&mut fallen.with, names);
         }
     }
 
     fn refers(&self) -> Vec<ItemId> {
-        self.parent.iter().chain(&self.excludes).map(|id| (*id).into()).collect()
+        self.parents.iter().chain(&self.excludes).map(|id| (*id).into()).collect()
     }
 }
 

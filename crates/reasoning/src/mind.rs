@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::error::MindError;
-use crate::ids::{ItemId, ItemKind};
+use crate::ids::{HypothesisId, ItemId, ItemKind};
 use crate::item::{
     Belief, CheckRun, Contradiction, Evidence, Experiment, Gap, Hypothesis, ItemOrigin, Note, Verification,
 };
@@ -175,6 +175,12 @@ impl ReasoningBoard {
         Some(document)
     }
 
+    /// The hypotheses that are special cases of this one, directly.
+    pub fn children(&self, id: HypothesisId) -> Vec<HypothesisId> {
+        let children = self.hypotheses.iter().filter(|(_, other)| other.parents.contains(&id));
+        children.map(|(number, _)| HypothesisId(number)).collect()
+    }
+
     /// All items that exist.
     pub fn items(&self) -> Vec<ItemId> {
         let mut items = Vec::new();
@@ -196,6 +202,7 @@ impl ReasoningBoard {
             let Some(mut document) = self.document_of(item) else { continue };
             match item.kind {
                 ItemKind::Hypothesis => {
+                    document["children"] = json!(self.children(HypothesisId(item.number)));
                     document["confidence"] = json!(confidences.get(&item.number).copied().unwrap_or(0.5));
                 }
                 ItemKind::Belief => {

@@ -10,7 +10,7 @@ use crate::ids::{
 };
 use crate::item::{
     BeliefKind, Check, CheckOutcome, ContradictionStatus, Criticality, DependencyKind, EvidenceKind,
-    EvidenceOrigin, ExperimentStatus, GapKind, HypothesisStatus, Measure, OnOutcome, Severity,
+    EvidenceOrigin, ExperimentStatus, GapKind, HypothesisStatus, Measure, OnOutcome, Severity, one_or_many,
 };
 
 /// One change of a mind.
@@ -24,15 +24,27 @@ pub enum BoardMutation {
         /// Its probability before any evidence.
         #[serde(default = "half")]
         prior: f64,
-        /// The hypothesis it is a special case of.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        parent: Option<HypothesisId>,
+        /// The hypotheses it is a special case of. Earlier logs have at most one, as `parent`.
+        #[serde(
+            default,
+            alias = "parent",
+            deserialize_with = "one_or_many",
+            skip_serializing_if = "Vec::is_empty"
+        )]
+        parents: Vec<HypothesisId>,
         /// Hypotheses that cannot be true together with it.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         excludes: Vec<HypothesisId>,
         /// Tags by which it can be found; without duplicates.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         tags: Vec<String>,
+    },
+    /// Words a hypothesis in another way. Its old wording is kept.
+    EditHypothesis {
+        /// The hypothesis to change.
+        hypothesis: HypothesisId,
+        /// The new statement.
+        statement: String,
     },
     /// Sets a hypothesis to testing, confirmed, rejected, archived, or open again.
     SetHypothesis {
@@ -333,7 +345,9 @@ impl BoardMutation {
     /// The noun of the command line it belongs to.
     pub fn noun(&self) -> &'static str {
         match self {
-            Self::ProposeHypothesis { .. } | Self::SetHypothesis { .. } => "hypothesis",
+            Self::ProposeHypothesis { .. } | Self::EditHypothesis { .. } | Self::SetHypothesis { .. } => {
+                "hypothesis"
+            }
             Self::AddEvidence { .. } | Self::WithdrawEvidence { .. } => "evidence",
             Self::AddBelief { .. }
             | Self::ReviseBelief { .. }

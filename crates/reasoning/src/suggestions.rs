@@ -133,7 +133,7 @@ impl ReasoningBoard {
                 let descendants = self
                     .hypotheses
                     .iter()
-                    .filter(|(_, h)| h.parent == Some(id) && h.status.is_open())
+                    .filter(|(_, h)| h.parents.contains(&id) && h.status.is_open())
                     .count();
                 let plan = self.plan_for(
                     |act| matches!(act, OnOutcome::Evidence { hypothesis, .. } if *hypothesis == id),

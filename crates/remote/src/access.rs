@@ -91,6 +91,7 @@ pub(crate) fn check_append(store: &dyn Store, mutations: &[Mutation]) -> Result<
             }
             Mutation::SetHidden { .. } => return forbidden("hiding checkpoints or showing them again"),
             Mutation::Purge { .. } => return forbidden("freeing checkpoints"),
+            Mutation::SetWorkspaceRoot { .. } => return forbidden("moving or forgetting a workspace"),
         }
     }
     Ok(())

@@ -7,6 +7,7 @@
 use std::borrow::Cow;
 
 use stepback_model::hex;
+use stepback_model::record::WorkspaceRecord;
 use stepback_store::StoreError;
 use stepback_store::port::{
     FinishedBatch, Mutation, ObjectStore, OperationStore, Receipt, SessionStore, StepStore,
@@ -154,14 +155,20 @@ impl RemoteStore {
 
     /// The mutations with roots as the store has them.
     fn mutations_in_store<'m>(&self, mutations: &'m [Mutation]) -> Cow<'m, [Mutation]> {
-        let is_changed = |mutation: &Mutation| matches!(mutation, Mutation::AddWorkspace(record) if self.root_in_store(&record.root) != record.root);
+        let is_changed = |mutation: &Mutation| match mutation {
+            Mutation::AddWorkspace(WorkspaceRecord { root, .. })
+            | Mutation::SetWorkspaceRoot { root, .. } => self.root_in_store(root) != *root,
+            _ => false,
+        };
         if !mutations.iter().any(is_changed) {
             return Cow::Borrowed(mutations);
         }
         let mut mutations = mutations.to_vec();
         for mutation in &mut mutations {
-            if let Mutation::AddWorkspace(record) = mutation {
-                record.root = self.root_in_store(&record.root);
+            if let Mutation::AddWorkspace(WorkspaceRecord { root, .. })
+            | Mutation::SetWorkspaceRoot { root, .. } = mutation
+            {
+                *root = self.root_in_store(root);
             }
         }
         Cow::Owned(mutations)

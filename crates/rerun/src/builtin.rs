@@ -187,6 +187,7 @@ fn build_run_spec(
             }
             RerunChange::Memory { .. }
             | RerunChange::Prompt { .. }
+            | RerunChange::Message { .. }
             | RerunChange::Input { .. }
             | RerunChange::Output { .. } => {}
         }

@@ -7,12 +7,15 @@
 //! | `system` | the instructions |
 //! | `prompt`, `prompt[2]` | what the user said: the first prompt, the third |
 //! | `memory.KEY` | a value of the agent's memory |
+//! | `messages[3].content` | the text of a message, counted from 0 in the newest request to the model |
+//! | `messages[3].content[1].text` | a part of it, as the model's API has it |
 //! | `#14.input`, `#14.input.command` | the input of the call of step 14 |
 //! | `#14.output`, `#14.output.stdout` | the result of that call, as the model gets it |
 //!
 //! A path that does not exist is an error that lists what does.
 
 use serde_json::Value;
+use stepback_llm_wire::{Exchange, Wire, edit};
 
 use crate::recorded_session::RecordedSession;
 
@@ -38,6 +41,15 @@ pub enum RerunChange {
         path: Vec<String>,
         /// The new value.
         value: Value,
+    },
+    /// Use another message in the conversation.
+    Message {
+        /// Index of the message in requests to the model, counted from 0.
+        index: usize,
+        /// The message as recorded.
+        old: Value,
+        /// The message instead of it.
+        new: Value,
     },
     /// Give a call another input.
     Input {
@@ -65,8 +77,8 @@ pub enum ChangeError {
     InvalidForm(String),
     /// The path begins with an unknown name.
     #[error(
-        "\"{0}\" cannot be changed; use model, system, prompt, prompt[N], memory.KEY, #STEP.input… or \
-         #STEP.output…"
+        "\"{0}\" cannot be changed; use model, system, prompt, prompt[N], messages[N].content, memory.KEY, \
+         #STEP.input… or #STEP.output…"
     )]
     UnknownPath(String),
     /// There is no such prompt.
@@ -123,6 +135,9 @@ impl RerunChange {
         if let Some(remaining) = path.strip_prefix("memory.").filter(|remaining| !remaining.is_empty()) {
             return Ok(Self::Memory { path: remaining.split('.').map(str::to_owned).collect(), value });
         }
+        if let Some((index, inner)) = message_path(path) {
+            return message_change(recorded, path, (index, inner), value);
+        }
         let unknown = || ChangeError::UnknownPath(path.to_owned());
         let (number, remaining) =
             path.strip_prefix('#').and_then(|remaining| remaining.split_once('.')).ok_or_else(unknown)?;
@@ -169,6 +184,67 @@ fn prompt_index(path: &str) -> Option<usize> {
     }
 }
 
+/// Parses `messages[N]` and `messages[N].PATH`.
+fn message_path(path: &str) -> Option<(usize, Option<&str>)> {
+    let (index, rest) = path.strip_prefix("messages[")?.split_once(']')?;
+    let inner = match rest {
+        "" => None,
+        rest => Some(rest.strip_prefix('.')?),
+    };
+    Some((index.parse().ok()?, inner))
+}
+
+/// Builds the change of a message, or of a part of one.
+fn message_change(
+    recorded: &RecordedSession,
+    path: &str,
+    (index, inner): (usize, Option<&str>),
+    value: Value,
+) -> Result<RerunChange, ChangeError> {
+    let wrong = |expected: &'static str| ChangeError::WrongType { path: path.to_owned(), expected };
+    let (wire, messages) = newest_messages(recorded);
+    let available = match messages.len() {
+        0 => "no message in the recording".to_owned(),
+        count => format!("messages[0] to messages[{}]", count - 1),
+    };
+    let missing = || ChangeError::PathNotFound { path: path.to_owned(), available };
+    let old = messages.into_iter().nth(index).ok_or_else(missing)?;
+    let mut new = old.clone();
+    match (inner, wire) {
+        (None, _) if value.is_object() => new = value,
+        (None, _) => return Err(wrong("a whole message; to change its text, add .content")),
+        (Some("content" | "parts" | "text"), Some(wire)) if value.is_string() => {
+            let text = value.as_str().unwrap_or_default();
+            if !edit::set_message_text(wire, &mut new, text) {
+                return Err(wrong(
+                    "the path of a part, because this message has no text; \"#STEP.output\" changes a result",
+                ));
+            }
+        }
+        (Some(inner), _) => *value_at_path(&mut new, inner, path)? = value,
+    }
+    Ok(RerunChange::Message { index, old, new })
+}
+
+/// Returns the messages of the longest recorded request that has the first prompt: those of the main conversation.
+fn newest_messages(recorded: &RecordedSession) -> (Option<Wire>, Vec<Value>) {
+    let prompt = recorded.prompts.first().map(|prompt| Value::from(prompt.text.as_str()).to_string());
+    let prompt = prompt.as_deref().map(|prompt| prompt.trim_matches('"')).unwrap_or_default();
+    let of = |exchange: &Exchange| {
+        let wire = exchange.request.wire?;
+        let messages = edit::messages(wire, &mut exchange.request.body.clone())?.clone();
+        Some((wire, messages))
+    };
+    let all: Vec<(Wire, Vec<Value>)> = recorded.exchanges.iter().filter_map(of).collect();
+    let is_main = |messages: &[Value]| messages.iter().any(|message| message.to_string().contains(prompt));
+    let has_main = all.iter().any(|(_, messages)| is_main(messages));
+    let longest = all
+        .into_iter()
+        .filter(|(_, messages)| !has_main || is_main(messages))
+        .max_by_key(|(_, messages)| messages.len());
+    longest.map_or((None, Vec::new()), |(wire, messages)| (Some(wire), messages))
+}
+
 fn list_calls(recorded: &RecordedSession) -> String {
     let listed: Vec<String> =
         recorded.calls.iter().take(8).map(|call| format!("#{} ({})", call.steps.0, call.tool)).collect();
@@ -200,6 +276,7 @@ fn value_at_path<'v>(value: &'v mut Value, inner: &str, path: &str) -> Result<&'
 #[cfg(test)]
 mod tests {
     use serde_json::json;
+    use stepback_llm_wire::{AnswerEnd, Chunks, ModelRequest, Response};
     use stepback_model::ids::{SessionId, WorkspaceId};
     use stepback_model::record::{Session, SessionInfo};
     use stepback_model::time::Timestamp;
@@ -225,7 +302,41 @@ mod tests {
             ..ToolCall::default()
         };
         let prompts = vec![RecordedPrompt { number: 3, text: "do it".into(), messages: Vec::new() }];
-        let (steps, exchanges, injections) = (Vec::new(), Vec::new(), Vec::new());
+        let (steps, injections) = (Vec::new(), Vec::new());
+        let messages = json!([
+            { "role": "user", "content": "do it" },
+            { "role": "assistant", "content": [
+                { "type": "text", "text": "I look" },
+                { "type": "tool_use", "id": "toolu_1", "name": "Bash", "input": { "command": "ls" } },
+            ]},
+            { "role": "user", "content": [{ "type": "tool_result", "tool_use_id": "toolu_1", "content": "a.txt" }] },
+        ]);
+        let request = |messages: Value| ModelRequest {
+            wire: Some(Wire::Messages),
+            method: "POST".into(),
+            path: "/v1/messages".into(),
+            headers: Vec::new(),
+            body: json!({ "model": "m", "messages": messages }),
+            bytes: 0,
+        };
+        let exchange = |id: &str, messages: Value| Exchange {
+            id: id.into(),
+            request: request(messages),
+            response: Response {
+                status: 200,
+                headers: Vec::new(),
+                body: String::new(),
+                chunks: Chunks::default(),
+                ended: AnswerEnd::Complete,
+                first_byte: None,
+                took: 0,
+                left_out: 0,
+            },
+        };
+        // A request of a sub-agent is longer, and is not the conversation.
+        let other: Vec<Value> =
+            (0..9).map(|at| json!({ "role": "user", "content": at.to_string() })).collect();
+        let exchanges = vec![exchange("m1", messages), exchange("m2", json!(other))];
         RecordedSession { session, steps, exchanges, calls: vec![call], prompts, injections }
     }
 
@@ -249,6 +360,37 @@ mod tests {
         assert_eq!(parse("#14.output.stdout=b.txt"), Ok(part));
         let memory = RerunChange::Memory { path: vec!["plan".into()], value: json!({ "a": 1 }) };
         assert_eq!(parse("memory.plan={\"a\": 1}"), Ok(memory));
+    }
+
+    #[test]
+    fn any_message_is_changed_by_its_path() {
+        let changed = |text: &str| match parse(text) {
+            Ok(RerunChange::Message { index, new, .. }) => (index, new),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(
+            changed("messages[0].content=do that"),
+            (0, json!({ "role": "user", "content": "do that" }))
+        );
+        let (index, new) = changed("messages[1].content=I guess");
+        assert_eq!((index, &new["content"][0]["text"]), (1, &json!("I guess")));
+        assert_eq!(new["content"][1]["name"], "Bash", "a call stays");
+        let (_, new) = changed("messages[2].content[0].content=nothing");
+        assert_eq!(new["content"][0]["content"], "nothing");
+        let whole = json!({ "role": "user", "content": "x" });
+        assert_eq!(changed(&format!("messages[2]={whole}")).1, whole);
+        for (wrong, said) in [
+            ("messages[3].content=x", "messages[0] to messages[2]"),
+            ("messages[1].contents=x", "content, role"),
+            ("messages[1].content[4]=x", "a list of 2"),
+            ("messages[2].content=x", "no text"),
+            ("messages[0]=x", "a whole message"),
+            ("messages[x].content=x", "cannot be changed"),
+            ("messages=x", "cannot be changed"),
+        ] {
+            let error = parse(wrong).unwrap_err();
+            assert!(error.contains(said), "{wrong}: {error}");
+        }
     }
 
     #[test]

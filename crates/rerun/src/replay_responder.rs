@@ -5,14 +5,14 @@
 //! The first request that does not match a recorded one is where the rerun diverges.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde::Serialize;
 use serde_json::Value;
 use stepback_agents::decisions::DecidedCalls;
 use stepback_llm_wire::edit::{self, AnswerText};
-use stepback_llm_wire::matching::{MatchResult, Places, Recording, RequestDifference};
+use stepback_llm_wire::matching::{MatchResult, Places, Recording, RequestDifference, TextNormalizer};
 use stepback_llm_wire::semantics::{self, ContentPart};
 use stepback_llm_wire::{Exchange, ModelRequest, Response, Wire};
 use stepback_proxy::{Decision, Responder, Timing};
@@ -97,6 +97,7 @@ enum WireChange {
     Model(String),
     System(String),
     Prompt { old: String, new: String },
+    Message { index: usize, old: Value, new: Value },
     Result { call: CallMatcher, part: Option<String>, text: String },
     Input { call: CallMatcher, input: Value },
 }
@@ -218,6 +219,9 @@ impl Replayer {
                 WireChange::Prompt { old, new } => {
                     edit::set_prompt(wire, &mut request.body, old, new);
                 }
+                WireChange::Message { index, old, new } => {
+                    self.change_message(wire, request, (*index, old, new));
+                }
                 WireChange::Result { call, part, text } => {
                     set_result(wire, request, call, part.as_deref(), text)
                 }
@@ -225,6 +229,29 @@ impl Replayer {
             }
         }
         original != (request.path.clone(), request.body.clone())
+    }
+
+    /// Replaces a message of a request, if it is the recorded one.
+    fn change_message(
+        &self,
+        wire: Wire,
+        request: &mut ModelRequest,
+        (index, old, new): (usize, &Value, &Value),
+    ) {
+        let messages = edit::messages(wire, &mut request.body);
+        let Some(message) = messages.and_then(|messages| messages.get_mut(index)) else { return };
+        if self.strip_message(message) == self.strip_message(old) {
+            new.clone_into(message);
+            replace_paths_in_value(message, &self.moved_paths);
+        }
+    }
+
+    /// Returns a message without what differs between any two runs.
+    fn strip_message(&self, message: &Value) -> Value {
+        let directories = self.moved_paths.iter().flat_map(|(recorded, present)| [recorded, present]);
+        let mut message = TextNormalizer::new(directories.map(Path::new)).value(message);
+        strip_volatile_fields(&mut message);
+        message
     }
 
     /// Returns a recorded answer, with paths mapped to the directories of the rerun and with changed inputs.
@@ -388,6 +415,9 @@ fn to_wire_change(recorded: &RecordedSession, change: &RerunChange) -> Option<Wi
             Some(WireChange::Prompt { old: old.clone(), new: new.clone() })
         }
         RerunChange::Memory { .. } => None,
+        RerunChange::Message { index, old, new } => {
+            Some(WireChange::Message { index: *index, old: old.clone(), new: new.clone() })
+        }
         RerunChange::Input { call, input } => {
             let call = find_call(recorded, recorded.calls.get(*call)?)?;
             Some(WireChange::Input { call, input: input.clone() })
@@ -486,6 +516,29 @@ fn restore_results(value: &mut Value, results: &HashMap<String, Value>) {
     match value {
         Value::Array(items) => items.iter_mut().for_each(|item| restore_results(item, results)),
         Value::Object(fields) => fields.values_mut().for_each(|field| restore_results(field, results)),
+        _ => {}
+    }
+}
+
+/// Removes the fields of a message that an agent generates anew in every run.
+fn strip_volatile_fields(value: &mut Value) {
+    const VOLATILE: [&str; 9] = [
+        "id",
+        "tool_use_id",
+        "tool_call_id",
+        "call_id",
+        "cache_control",
+        "signature",
+        "thoughtSignature",
+        "status",
+        "internal_chat_message_metadata_passthrough",
+    ];
+    match value {
+        Value::Array(items) => items.iter_mut().for_each(strip_volatile_fields),
+        Value::Object(fields) => {
+            fields.retain(|name, _| !VOLATILE.contains(&name.as_str()));
+            fields.values_mut().for_each(strip_volatile_fields);
+        }
         _ => {}
     }
 }

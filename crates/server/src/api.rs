@@ -124,7 +124,7 @@ fn operations() -> OpenApiRouter<AppState> {
         .routes(routes!(apply::switch))
         .routes(routes!(apply::list_operations))
         .routes(routes!(branches::list, branches::create))
-        .routes(routes!(branches::get, branches::rename, branches::delete))
+        .routes(routes!(branches::get, branches::update, branches::delete))
         .routes(routes!(branches::compare_runs))
         .routes(routes!(prepared::prepare))
         .routes(routes!(prepared::get))

@@ -47,7 +47,7 @@ mod tls;
 mod watching;
 mod write_timeout;
 
-pub use api::reruns::ServerHost;
+pub use api::reruns::{DiskBudgetReader, ServerHost};
 pub use auth::{AuthToken, Guard};
 pub use problem::Problem;
 pub use service::{HttpServer, ServerConfig, in_process_router, serve};

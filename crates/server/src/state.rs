@@ -207,5 +207,6 @@ pub fn open_workspace(engine: &Engine, id: WorkspaceId) -> Result<Workspace, Pro
     let record = record.ok_or_else(|| Problem::not_found("workspace", &id.to_string()))?;
     let workspace = engine.open_known_workspace(Path::new(OsStr::from_bytes(&record.root)))?;
     stepback_agents::record::record_inbox(&workspace)?;
+    workspace.update_branches_with_directories()?;
     Ok(workspace)
 }

@@ -19,6 +19,7 @@ pub mod seal;
 pub mod share;
 pub mod store;
 pub mod viewers;
+pub mod workspace;
 
 pub use rewind::RewindArgs;
 pub use store::{Fsck, PruneArgs};
@@ -114,8 +115,12 @@ pub enum Command {
         kinds: Vec<String>,
     },
     /// Draw steps and rewinds as a timeline, with the current position
-    #[command(after_help = "Examples:\n  stepback timeline")]
-    Timeline,
+    #[command(after_help = "Examples:\n  stepback timeline\n  stepback timeline --session 4f2a")]
+    Timeline {
+        /// Only checkpoints of this session, and yours while it was at work
+        #[arg(short, long, value_name = "SESSION")]
+        session: Option<String>,
+    },
     /// Show the current position and what changed since the last checkpoint
     #[command(
         after_help = "Examples:\n  stepback status\n  stepback status --excluded   what is not covered, and why"
@@ -383,7 +388,7 @@ pub enum Command {
     Op(OpCommand),
     /// Prune old checkpoints and free space
     #[command(
-        after_help = "Without rules: keeps the newest 50 manual checkpoints, everything of the last hour, then one per hour. With rules: keeps what they say. Always kept: the current checkpoint, the tips of branches, and what the next undo needs. \"stepback undo\" restores pruned checkpoints; a prune frees their space after 24 hours, or immediately with --now. --max-size frees the space of what it removes, and removes nothing of the last 24 hours without --now, and nothing that you made, labelled, noted or tagged. If the store cannot become that small, nothing is pruned.\n\nExamples:\n  stepback prune --dry-run\n  stepback prune --keep-last 20\n  stepback prune --keep-days 14 --now\n  stepback prune --max-size 2GB"
+        after_help = "Without rules: keeps the newest 50 manual checkpoints, significant ones, everything of the last hour, then one per hour. With rules: keeps what they say. Always kept: the current checkpoint, the tips of branches, and what the next undo needs. \"stepback undo\" restores pruned checkpoints; a prune frees their space after 24 hours, or immediately with --now. --max-size frees the space of what it removes, and removes nothing of the last 24 hours without --now, and nothing that you made, labelled, noted or tagged. If the store cannot become that small, nothing is pruned.\n\nExamples:\n  stepback prune --dry-run\n  stepback prune --keep-last 20\n  stepback prune --keep-days 14 --now\n  stepback prune --max-size 2GB"
     )]
     Prune(PruneArgs),
     /// Verify the integrity of the store
@@ -403,6 +408,9 @@ pub enum Command {
     /// Copy the store to another location
     #[command(subcommand)]
     Store(store::StoreCommand),
+    /// List, create, move and forget workspaces
+    #[command(subcommand, name = "workspace", after_help = workspace::WORKSPACE)]
+    WorkspaceOf(workspace::WorkspaceCommand),
     /// Run a demo: an agent makes a mistake and is rewound, in a temporary directory
     #[command(
         after_help = "It uses the built-in agent, with a script instead of a model. Its files are kept, so that you can explore them.\n\nExamples:\n  stepback demo\n  stepback demo --fast --no-keep"
@@ -463,6 +471,9 @@ pub enum CheckpointCommand {
         /// Only with this text in label, note or tags
         #[arg(long, value_name = "TEXT")]
         find: Option<String>,
+        /// Only checkpoints of this session, and yours while it was at work
+        #[arg(short, long, value_name = "SESSION")]
+        session: Option<String>,
         /// Include automatic checkpoints and rewinds
         #[arg(long)]
         all: bool,

@@ -12,6 +12,7 @@ mod agents;
 mod bisect;
 mod board;
 mod branch;
+mod budget;
 mod checkpoint;
 mod command_history;
 mod compare;
@@ -45,6 +46,9 @@ mod studio;
 mod titles;
 mod tui;
 mod watcher;
+mod workspace;
+
+pub use self::serve::GUARD_ID;
 
 /// The result of a command: its exit code, or why it failed.
 pub type CommandResult = Result<ExitCode, CommandFailure>;
@@ -62,7 +66,7 @@ pub fn run(arguments: Arguments) -> CommandResult {
         Command::Log { limit, session, kinds } => {
             history::log(&open_existing("")?, *limit, session.as_deref(), kinds)
         }
-        Command::Timeline => history::timeline(&open_existing("")?),
+        Command::Timeline { session } => history::timeline(&open_existing("")?, session.as_deref()),
         Command::Op(OpCommand::Log) => history::op_log(&open_existing("")?),
         Command::Status { excluded } => status::status(&open_existing("files scanned")?, *excluded),
         Command::Changes { point, paths, session, all } => {
@@ -126,6 +130,9 @@ pub fn run(arguments: Arguments) -> CommandResult {
         Command::Board(wanted) => board::board(&open_or_create("")?, wanted),
         Command::BoardPart(command) => board::run_part_command(&open_or_create("")?, command),
         Command::Mcp(wanted) => mcp::mcp(&open_or_create("")?, wanted),
+        Command::Settings { key: Some(key), value } if key == crate::disk_budget::setting::KEY => {
+            budget::set(&open_or_create("")?, value.as_deref())
+        }
         Command::Settings { key, value } => {
             agents::settings(&open_or_create("")?, key.as_deref(), value.as_deref())
         }
@@ -138,6 +145,7 @@ pub fn run(arguments: Arguments) -> CommandResult {
         Command::Fsck(wanted) => fsck::fsck(&arguments, wanted),
         Command::Seal(wanted) => seal::seal(&open_existing("")?, wanted),
         Command::Mirror(wanted) => mirror::mirror(&arguments, wanted),
+        Command::WorkspaceOf(command) => workspace::run(&open_or_create("")?, command),
         Command::Stats => maintenance::stats(&open_existing("")?),
         Command::Guard(GuardCommand::Setup(wanted)) => guard::setup(wanted, arguments.json),
         Command::Store(StoreCommand::Copy { from, to, accept_breaks }) => {
@@ -163,8 +171,9 @@ fn run_checkpoint(arguments: &Arguments, command: &CheckpointCommand) -> Command
             let context = Context::open(arguments, CreateStore::Yes, "files scanned")?;
             checkpoint::create(&context, label.clone(), note.clone(), tags.clone())
         }
-        CheckpointCommand::List { tag, find, all } => {
-            checkpoint::list(&open_existing()?, tag.as_deref(), find.as_deref(), *all)
+        CheckpointCommand::List { tag, find, session, all } => {
+            let texts = (tag.as_deref(), find.as_deref());
+            checkpoint::list(&open_existing()?, texts, session.as_deref(), *all)
         }
         CheckpointCommand::Show { point } => checkpoint::show(&open_existing()?, point),
         CheckpointCommand::Annotate { point, note, label, tags } => {

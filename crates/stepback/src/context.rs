@@ -130,7 +130,9 @@ impl Context {
     /// Returns the current workspace, which must be registered.
     pub fn open_workspace(&self) -> Result<Workspace, CommandFailure> {
         let workspace = self.engine.open_known_workspace(&self.find_workspace_root()?)?;
-        match stepback_agents::record::record_inbox(&workspace) {
+        let updated = stepback_agents::record::record_inbox(&workspace)
+            .and_then(|recorded| workspace.update_branches_with_directories().map(|()| recorded));
+        match updated {
             // What is stored can still be read; whatever the command itself writes fails with the same error.
             Err(error) if is_unwritable(&error) => {
                 output::print_status(format!(
@@ -178,7 +180,7 @@ impl Context {
     }
 
     /// Refuses a whole home directory or file system, which is almost never meant and costs time and space.
-    fn check_broad_root(&self, root: &Path) -> Result<(), CommandFailure> {
+    pub fn check_broad_root(&self, root: &Path) -> Result<(), CommandFailure> {
         if !is_broad(root) || self.allow_broad {
             return Ok(());
         }

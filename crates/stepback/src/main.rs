@@ -3,7 +3,7 @@
 //! This crate is only the interface: it reads arguments and the environment, asks for confirmation, prints, and leaves
 //! everything else to the engine. It is the only place that knows where the user's files, settings and store are.
 //!
-//! `main` first asks whether this process is a hook, a watcher, syncs mirrors, or is the inside of a sandbox, because a
+//! `main` first asks whether this process is a hook, a watcher, syncs mirrors, prunes, or is the inside of a sandbox, because a
 //! hook must not pay for the definitions of sixty commands. Everything else starts at `commands::run`: one function per
 //! command.
 //!
@@ -17,6 +17,7 @@
 //!   they print as JSON, `commands::titles` formats steps and changes as lines.
 //! - `context`, `store_location`, `protection`, `settings`, `watcher`: what a command starts from: the workspace,
 //!   the store and how it is protected, a few numbers, and whether a watcher is asked or started.
+//! - `disk_budget`: the process that keeps a store within its budget, and how commits start it.
 //! - `mirroring`: the process that syncs mirrors, how commits start it, and the thread of a server that does the same.
 //! - `output`, `failure`: data on stdout, narration on stderr, questions; kinds of failure, exit codes, hints.
 //! - `diff_view`: differences on a terminal.
@@ -32,6 +33,7 @@ mod commands;
 mod context;
 mod demo;
 mod diff_view;
+mod disk_budget;
 mod failure;
 mod hook;
 mod mirroring;
@@ -55,7 +57,7 @@ fn main() -> ExitCode {
     if let Some(code) = stepback_watcher::process::run_if_asked(&words) {
         return ExitCode::from(code);
     }
-    if let Some(code) = mirroring::run_if_asked(&words) {
+    if let Some(code) = mirroring::run_if_asked(&words).or_else(|| disk_budget::run_if_asked(&words)) {
         return ExitCode::from(code);
     }
     if let Some(error) = stepback_rerun::sandbox::run_sandbox_child(&words) {

@@ -8,12 +8,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use stepback_mirror::MirrorError;
 use stepback_mirror::launch::{MirrorLauncher, WORD};
-use stepback_mirror::service::{self, MirrorService, ServiceEnd};
+use stepback_mirror::service::{self, MirrorService, ServiceEnd, open_mirror};
 use stepback_mirror::settings::MirrorSettings;
 use stepback_mirror::storage::StorageAccess;
 use stepback_mirror::storage::bucket::BucketAccess;
 use stepback_mirror::storage::signature::BucketCredentials;
+use stepback_mirror::sync::MirrorSync;
 use stepback_store::embedded::EmbeddedStore;
 
 use crate::context;
@@ -28,13 +30,27 @@ const HAND_OVER_TIMEOUT: Duration = Duration::from_secs(2);
 /// How often a server checks whether it has mirrors, and whether another process syncs them.
 const SERVER_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Returns the store with the mirrors of its directory: each of its commits makes sure that they are synced.
-pub fn observe_commits(store: EmbeddedStore, dir: &Path) -> EmbeddedStore {
-    if context::path_variable(VARIABLE).is_some() {
-        return store;
+/// Returns what starts the process that syncs the mirrors of a store, if this process may start one.
+pub fn commit_launcher(dir: &Path) -> Option<MirrorLauncher> {
+    context::path_variable(VARIABLE).is_none().then(|| create_launcher(dir))
+}
+
+/// Brings all mirrors of a store up to date. Fails at the first one that cannot be.
+pub fn sync_all(dir: &Path) -> Result<(), String> {
+    let settings = MirrorSettings::load(dir).map_err(|error| error.to_string())?;
+    let Some(settings) = settings else { return Ok(()) };
+    let env = system::environment();
+    for mirror in &settings.mirrors {
+        let address = &mirror.address;
+        EmbeddedStore::open_existing(dir)
+            .map_err(MirrorError::from)
+            .and_then(|store| {
+                let archive = open_mirror(address, &settings.id, &storage_access())?;
+                MirrorSync::new(&store, archive, &*env).sync()
+            })
+            .map_err(|error| format!("nothing is freed before it is in {address}: {error}"))?;
     }
-    let launcher = create_launcher(dir);
-    store.with_commit_observer(Box::new(move || launcher.wake()))
+    Ok(())
 }
 
 fn create_launcher(dir: &Path) -> MirrorLauncher {
@@ -77,7 +93,7 @@ pub fn storage_access() -> StorageAccess {
 }
 
 /// Returns the environment variables that a client of an object store needs.
-fn client_environment() -> Vec<(OsString, OsString)> {
+pub fn client_environment() -> Vec<(OsString, OsString)> {
     let is_needed = |name: &str| {
         name.starts_with("AWS_") || matches!(name, "HOME" | "SSL_CERT_FILE" | "SSL_CERT_DIR" | "NO_PROXY")
     };

@@ -8,6 +8,7 @@ use serde_json::Value;
 use stepback_engine::engine::MAX_MANUAL;
 use stepback_store::new_file::{Durability, replace_file};
 
+use crate::disk_budget::setting::{self, BudgetSetting};
 use crate::failure::{CommandFailure, FailureKind};
 
 const SETTINGS_FILE: &str = "settings.json";
@@ -23,7 +24,7 @@ pub struct SettingSpec {
 }
 
 /// All settings.
-pub const SETTINGS: [SettingSpec; 9] = [
+pub const SETTINGS: [SettingSpec; 8] = [
     SettingSpec {
         key: "checkpoint.calls",
         default: 1,
@@ -48,11 +49,6 @@ pub const SETTINGS: [SettingSpec; 9] = [
         key: "breakpoint.seconds",
         default: 3540,
         description: "refuse a call at a breakpoint after this long without an answer",
-    },
-    SettingSpec {
-        key: "disk.megabytes",
-        default: 0,
-        description: "target size of the store, shown on the Studio's dashboard; 0 means no limit",
     },
     SettingSpec {
         key: "notes",
@@ -131,9 +127,25 @@ impl Settings {
         self.get_positive("checkpoint.max-manual").map(|most| usize::try_from(most).unwrap_or(usize::MAX))
     }
 
-    /// Returns the size in bytes that the store should stay within.
-    pub fn disk_budget(&self) -> Option<u64> {
-        self.get_positive("disk.megabytes").map(|megabytes| megabytes.saturating_mul(1_000_000))
+    /// Returns how large the store may become.
+    pub fn disk_budget(&self) -> BudgetSetting {
+        BudgetSetting::from_value(self.values.get(setting::KEY))
+    }
+
+    /// Sets how large the store may become, as the user writes it.
+    pub fn set_disk_budget(&mut self, text: &str) -> Result<BudgetSetting, CommandFailure> {
+        let budget = BudgetSetting::parse(text).map_err(|reason| {
+            CommandFailure::new(FailureKind::Usage, format!("\"{text}\" is not a budget: {reason}"))
+                .with_hint("use a size (2GB), a share of the file system (10%), off, or default")
+        })?;
+        match budget {
+            BudgetSetting::Default => self.values.remove(setting::KEY),
+            _ => self.values.insert(setting::KEY.to_owned(), text.trim().to_ascii_lowercase().into()),
+        };
+        let text = serde_json::to_string_pretty(&self.values)
+            .map_err(|error| CommandFailure::new(FailureKind::Internal, error.to_string()))?;
+        replace_file(&self.path, text.as_bytes(), 0o600, Durability::Synced)?;
+        Ok(budget)
     }
 
     /// Returns a setting for which 0 means "never".

@@ -12,8 +12,9 @@ use stepback_store::embedded::EmbeddedStore;
 use stepback_store::{Store, StoreError};
 
 use crate::context::{self, CreateStore};
+use crate::disk_budget::BudgetObserver;
 use crate::failure::{CommandFailure, FailureKind};
-use crate::mirroring::observe_commits;
+use crate::mirroring;
 
 /// The name of the directory, in the user's data directory, for what must stay on this machine although the store is a
 /// database.
@@ -157,6 +158,19 @@ impl StoreLocation {
         };
         Ok(keep_open(store))
     }
+}
+
+/// Returns the store with what follows each of its commits: its mirrors are synced, and it is kept within its budget.
+fn observe_commits(store: EmbeddedStore, dir: &Path) -> EmbeddedStore {
+    let (mirrors, budget) = (mirroring::commit_launcher(dir), BudgetObserver::new(dir));
+    store.with_commit_observer(Box::new(move || {
+        if let Some(mirrors) = &mirrors {
+            mirrors.wake();
+        }
+        if let Some(budget) = &budget {
+            budget.committed();
+        }
+    }))
 }
 
 /// Keeps the store open until the process ends. Closing a database properly takes as long as the scan of a small

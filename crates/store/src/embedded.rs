@@ -40,6 +40,8 @@ mod ranked_hits;
 mod readers;
 mod schema;
 mod size;
+
+pub use self::size::bytes_below;
 mod step_chain;
 mod store;
 mod sweep;

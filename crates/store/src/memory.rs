@@ -169,7 +169,13 @@ impl SessionStore for MemoryStore {
     }
 
     fn workspaces(&self) -> Result<Vec<WorkspaceRecord>, StoreError> {
-        Ok(self.inner().log.workspaces.clone())
+        let inner = self.inner();
+        Ok(inner.log.workspaces.iter().filter(|workspace| !workspace.is_forgotten()).cloned().collect())
+    }
+
+    fn forgotten_workspaces(&self) -> Result<Vec<WorkspaceRecord>, StoreError> {
+        let inner = self.inner();
+        Ok(inner.log.workspaces.iter().filter(|workspace| workspace.is_forgotten()).cloned().collect())
     }
 
     fn sessions(&self, workspace: WorkspaceId) -> Result<Vec<Session>, StoreError> {

@@ -1,9 +1,9 @@
 //! Queries by a full scan of all steps, for stores without an index.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use stepback_model::ids::WorkspaceId;
-use stepback_model::record::Session;
+use stepback_model::record::{Session, WorkspaceRecord};
 
 use crate::port::{StepAt, StepCount, StepPage, StepQuery, StepRow};
 use crate::query::QueryCursor;
@@ -11,6 +11,8 @@ use crate::query::QueryCursor;
 /// The rows to scan.
 #[derive(Clone, Copy, Debug)]
 pub struct ScanRows<'l> {
+    /// All workspaces.
+    pub workspaces: &'l [WorkspaceRecord],
     /// All sessions.
     pub sessions: &'l [Session],
     /// Their steps, in commit order.
@@ -24,11 +26,16 @@ pub(crate) fn matching_steps<'l>(
     query: &StepQuery,
 ) -> Vec<(QueryCursor, WorkspaceId, &'l StepRow)> {
     let sessions: HashMap<_, &Session> = log.sessions.iter().map(|session| (session.id, session)).collect();
+    let forgotten: HashSet<WorkspaceId> =
+        log.workspaces.iter().filter(|known| known.is_forgotten()).map(|known| known.id).collect();
     let mut found: Vec<_> = (log.steps.iter().zip(1..))
         .filter_map(|(stored, position)| {
             let session = sessions.get(&stored.step.session)?;
-            let wanted = workspace.is_none_or(|workspace| workspace == session.workspace)
-                && query.matches(stored, &session.agent);
+            let is_there = match workspace {
+                Some(workspace) => workspace == session.workspace,
+                None => !forgotten.contains(&session.workspace),
+            };
+            let wanted = is_there && query.matches(stored, &session.agent);
             wanted.then(|| (query.place(stored, position), session.workspace, stored))
         })
         .collect();

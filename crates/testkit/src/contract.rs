@@ -68,6 +68,7 @@ clauses! { $
     commit::ids_are_taken_once,
     commit::the_mark_moves_with_every_commit,
     sessions::a_workspace_is_registered_once,
+    sessions::a_workspace_can_get_another_root,
     sessions::workspaces_and_sessions_are_listed_oldest_first,
     sessions::sessions_with_open_calls_are_working,
     sessions::what_is_known_about_a_session_grows,

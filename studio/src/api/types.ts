@@ -38,3 +38,4 @@ export interface Page<T> {
   items: T[];
   next_cursor?: string | null;
 }
+export type DiskBudgetFacts = Schemas['DiskBudgetDocument'];

@@ -99,7 +99,7 @@ export default function BranchesPage() {
                       </span>
                     )}
                     {branch.present && <span className="status active">current</span>}
-                    {branch.rerun != null && <StatusBadge status={branch.status} />}
+                    {(branch.rerun != null || branch.status !== 'active') && <StatusBadge status={branch.status} />}
                     {branch.tip && (
                       <span className="summary">
                         <Link href={`/sessions/${branch.tip.session}?step=${branch.tip.number}`}>#{branch.tip.number}</Link> {branch.tip.summary}

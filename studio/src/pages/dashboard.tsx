@@ -1,7 +1,7 @@
 // Statistics of the store: sessions, steps, cost and tokens by day, slow tools, error rates, disk use.
 import { useMemo } from 'react';
 import { get, getAll, useRequest } from '../api/client';
-import type { Session, Statistics, StepQueryResult, Usage } from '../api/types';
+import type { DiskBudgetFacts, Session, Statistics, StepQueryResult, Usage } from '../api/types';
 import { DayChart, type DayTotals } from '../day-chart';
 import { formatBytes, formatCost, formatCount, formatDay, formatDuration, pluralize } from '../format';
 import { Link } from '../route';
@@ -89,7 +89,7 @@ export default function DashboardPage() {
         </section>
         <section className="panel">
           <h2>Disk</h2>
-          <DiskBudget usedBytes={totals.total_bytes} budgetBytes={totals.budget_bytes ?? null} />
+          <DiskBudget budget={totals.budget ?? null} />
           <ul className="bars">
             {[
               { name: 'stored', value: totals.stored_bytes },
@@ -140,23 +140,35 @@ function BarRow({ name, href, value, max, text, note }: { name: string; href?: s
   );
 }
 
-/** Disk use against the budget, if one is set. */
-function DiskBudget({ usedBytes, budgetBytes }: { usedBytes: number; budgetBytes: number | null }) {
-  if (!budgetBytes) {
+/** Disk use against the budget, what goes next, and what the last pruning did. */
+function DiskBudget({ budget }: { budget: DiskBudgetFacts | null }) {
+  if (!budget) {
     return (
       <p className="dim">
-        No budget is set. “stepback settings disk.megabytes 5000” sets 5 GB.
+        The store has no disk budget. “stepback settings disk.budget 5GB” sets one.
       </p>
     );
   }
-  const over = usedBytes > budgetBytes;
+  const { bytes, used, last } = budget;
+  const over = used > bytes;
   return (
     <div className="budget">
-      <meter min={0} max={budgetBytes} high={budgetBytes * 0.8} optimum={0} value={Math.min(usedBytes, budgetBytes)} aria-label={`${formatBytes(usedBytes)} of a budget of ${formatBytes(budgetBytes)}`} />
+      <meter min={0} max={bytes} high={budget.starts_at} optimum={0} value={Math.min(used, bytes)} aria-label={`${formatBytes(used)} of a budget of ${formatBytes(bytes)}`} />
       <p className={over ? 'bad' : 'dim'}>
-        {formatBytes(usedBytes)} of {formatBytes(budgetBytes)} ({Math.round((usedBytes / budgetBytes) * 100)} %)
-        {over && `: “stepback prune --max-size ${Math.round(budgetBytes / 1_000_000)}MB” deletes old data`}
+        {formatBytes(used)} of {formatBytes(bytes)} ({Math.round((used / Math.max(bytes, 1)) * 100)} %)
+        {over && ': the budget is too small for what is kept'}
       </p>
+      <p className="dim">
+        At {formatBytes(budget.starts_at)} the oldest of {pluralize(budget.removable, 'automatic checkpoint')} go
+        {budget.next_at && `, the first from ${new Date(budget.next_at).toLocaleString()}`}; {formatCount(budget.kept)} stay.
+      </p>
+      {last && (
+        <p className={last.failure ? 'bad' : 'dim'}>
+          {last.failure
+            ? `The last pruning failed: ${last.failure}`
+            : `The last pruning removed ${pluralize(last.checkpoints, 'checkpoint')}: ${formatBytes(last.size_before)} became ${formatBytes(last.size_after)}.`}
+        </p>
+      )}
     </div>
   );
 }

@@ -76,7 +76,7 @@ export default function WhatIfPage({ session: id }: { session: string }) {
               <legend className="visually-hidden">Change {index + 1}</legend>
               <label>
                 Field
-                <input list="what-if-paths" value={item.path} onChange={(event) => editChange(index, { path: event.target.value })} placeholder="prompt, #14.output, memory.KEY" />
+                <input list="what-if-paths" value={item.path} onChange={(event) => editChange(index, { path: event.target.value })} placeholder="prompt, #14.output, messages[3].content" />
               </label>
               <label>
                 New value

@@ -36,7 +36,7 @@ const MARKS: [&str; 20] = [
 const FREE: [&str; 8] = ["worktree", "store", "postgres", "bench", "faults", "powerloss", "testkit", "xtask"];
 
 /// The other modules that write, and where.
-const WRITERS: [(&str, &str); 39] = [
+const WRITERS: [(&str, &str); 41] = [
     ("crates/agents/src/fork/run.rs", "conversations of agents, in the user's home"),
     ("crates/agents/src/hook.rs", "the store's directory"),
     ("crates/agents/src/inbox.rs", "the store's directory"),
@@ -47,6 +47,7 @@ const WRITERS: [(&str, &str); 39] = [
     ("crates/bundle/src/import.rs", "the store's directory"),
     ("crates/engine/src/control.rs", "the store's directory"),
     ("crates/engine/src/workspace.rs", "locks in the store's directory"),
+    ("crates/engine/src/workspace_admin.rs", "caches of a workspace, in the store's directory"),
     ("crates/engine/src/workspace_index.rs", "the store's directory"),
     (
         "crates/history/src/bisect/scratch.rs",
@@ -76,6 +77,7 @@ const WRITERS: [(&str, &str); 39] = [
     ("crates/stepback/src/commands/studio.rs", "the store's directory"),
     ("crates/stepback/src/demo/project.rs", "the directory of the demonstration"),
     ("crates/stepback/src/demo/story.rs", "the directory of the demonstration"),
+    ("crates/stepback/src/disk_budget.rs", "the store's directory"),
     ("crates/stepback/src/settings.rs", "the store's directory"),
     ("crates/watcher/src/client.rs", "the store's directory"),
     ("crates/watcher/src/launch.rs", "the store's directory"),

@@ -1,10 +1,11 @@
 //! Prunes and the usage of models as documents.
 
+use stepback_engine::budget::{self, BudgetOutlook};
 use stepback_engine::prune::{PrunePlan, Pruned};
 use stepback_llm_wire::recorded_call::CallUsage;
 use stepback_store::{Store, StoreError};
 
-use crate::maintenance::{ModelUsageDocument, PruneReportDocument};
+use crate::maintenance::{DiskBudgetDocument, LastPruningDocument, ModelUsageDocument, PruneReportDocument};
 use crate::operations::OperationDocument;
 use crate::steps::StepDocument;
 
@@ -39,6 +40,22 @@ impl PruneReportDocument {
                 .transpose()?,
             ..self
         })
+    }
+}
+
+impl DiskBudgetDocument {
+    /// The budget of a store that has `used` bytes.
+    pub fn new(budget: u64, used: u64, outlook: &BudgetOutlook, last: Option<LastPruningDocument>) -> Self {
+        Self {
+            bytes: budget,
+            used,
+            starts_at: budget::starts_at(budget),
+            removable: outlook.removable,
+            kept: outlook.kept,
+            next: outlook.first.map(|step| step.to_string()),
+            next_at: outlook.first_at,
+            last,
+        }
     }
 }
 

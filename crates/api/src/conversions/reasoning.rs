@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use stepback_model::ids::StepId;
 use stepback_reasoning::contradiction::said;
-use stepback_reasoning::ids::VerificationId;
+use stepback_reasoning::ids::{HypothesisId, VerificationId};
 use stepback_reasoning::item::{EvidenceOrigin, ItemOrigin};
 use stepback_reasoning::{ItemId, ItemKind, ReasoningBoard};
 use stepback_store::{Store, StoreError};
@@ -111,7 +111,9 @@ impl<'m> ItemDescriber<'m> {
                     (_, Some(fallen)) => Some(format!("rejected along with {}", fallen.with)),
                     (reason, None) => reason.clone(),
                 };
-                document.links.extend(known.parent.map(|parent| link_to(parent, "of")));
+                document.links.extend(known.parents.iter().map(|parent| link_to(*parent, "of")));
+                let children = board.children(HypothesisId(number));
+                document.links.extend(children.into_iter().map(|child| link_to(child, "special-case")));
                 document.links.extend(known.excludes.iter().map(|other| link_to(*other, "excludes")));
                 document.tags.clone_from(&known.tags);
                 changed = known.changed.as_ref();

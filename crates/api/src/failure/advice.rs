@@ -4,6 +4,7 @@ use stepback_board::BoardError;
 use stepback_bundle::BundleError;
 use stepback_engine::EngineError;
 use stepback_engine::changes::SelectionError;
+use stepback_engine::workspace_admin::WorkspaceError;
 use stepback_history::HistoryError;
 use stepback_model::json::JsonError;
 use stepback_model::object::ObjectError;
@@ -69,6 +70,13 @@ pub fn classify_engine_error(error: &EngineError) -> (FailureKind, Option<&'stat
         }
         EngineError::Selection(SelectionError::HunksOfMany) => {
             (FailureKind::Usage, Some("name the change with --change N"))
+        }
+        EngineError::Workspace(WorkspaceError::Taken(_)) => (
+            FailureKind::Refused,
+            Some("\"stepback workspace list\" lists the workspaces; forget or move that one first"),
+        ),
+        EngineError::Workspace(_) => {
+            (FailureKind::Nothing, Some("\"stepback workspace list --forgotten\" lists forgotten ones"))
         }
         EngineError::Branch(_)
         | EngineError::Selection(_)

@@ -111,7 +111,7 @@ pub fn propose(statement: &str) -> BoardMutation {
     BoardMutation::ProposeHypothesis {
         statement: statement.into(),
         prior: 0.5,
-        parent: None,
+        parents: Vec::new(),
         excludes: Vec::new(),
         tags: Vec::new(),
     }

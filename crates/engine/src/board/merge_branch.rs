@@ -62,6 +62,17 @@ impl BoardEditor<'_> {
             let base = workspace.board_at(&own, &BoardMoment::Step(base.max(begun)))?.board;
             boards.push(BranchBoard { base, theirs });
         }
+        if let Some(directory) = workspace.branch_directory(branch)?
+            && let Some(elsewhere) = workspace.engine.find_workspace(&directory.path)?
+        {
+            // Its sessions have their boards there.
+            for session in elsewhere.store().sessions(elsewhere.record.id)? {
+                let theirs = elsewhere.board_at(&session, &BoardMoment::Now)?.board;
+                if !theirs.is_empty() {
+                    boards.push(BranchBoard { base: ReasoningBoard::default(), theirs });
+                }
+            }
+        }
         for (session, newest) in workspace.last_board_changes_on(branch, base)? {
             let Some(session) = workspace.store().session(session)?.filter(|session| session.id != own.id)
             else {

@@ -4,6 +4,7 @@
 
 mod budget;
 mod soak;
+mod workspaces;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};

@@ -1,6 +1,7 @@
 //! Rewind, undo and points, on real files, with what a person would check afterwards.
 #![expect(clippy::unwrap_used, reason = "this is test code: a failure is a failed test")]
 
+mod branch_status;
 mod databases;
 mod excluded;
 mod git;

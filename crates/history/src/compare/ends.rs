@@ -22,6 +22,8 @@ pub struct Ends {
     pub files: Option<Vec<PathChange>>,
     /// Number of files in which they differed at the start; `None` if that is unknown.
     pub files_at_start: Option<u64>,
+    /// How the reasoning boards differ, each item in a sentence.
+    pub board: Vec<String>,
     /// Slots that differ: memory, task and the like.
     pub slots: Vec<SlotDifference>,
     /// How far the conversations are the same.
@@ -81,7 +83,7 @@ pub fn compare_ends(
     };
     let state = |side: &ComparedRun| side.end.unwrap_or_default();
     let (left, right) = (state(a), state(b));
-    let mut slots = Vec::new();
+    let (mut slots, mut board) = (Vec::new(), Vec::new());
     for (slot, before, after) in [
         ("memory", left.memory, right.memory),
         ("task", left.task, right.task),
@@ -89,13 +91,18 @@ pub fn compare_ends(
         ("env", left.env, right.env),
     ] {
         let differences = match slot {
-            "reasoning" => diff_boards(source, before, after)?,
+            "reasoning" => {
+                let (differences, sentences) = diff_boards(source, before, after)?;
+                board = sentences;
+                differences
+            }
             _ => diff_values(source, before, after)?,
         };
         slots.extend(SlotDifference::from_differences(slot, differences));
     }
     Ok(Ends {
         files: compare_slots(a.end, b.end)?,
+        board,
         files_at_start: compare_slots(a.start, b.start)?.map(|changes| changes.len() as u64),
         slots,
         conversation: speech::compare_conversations(source, a, b)?,
@@ -121,26 +128,28 @@ fn diff_values(
     })
 }
 
-/// Returns the differences between two reasoning slots, item by item, independent of their layout in the store.
+/// Returns the differences between two reasoning slots, item by item, independent of their layout in the store, and each in a
+/// sentence.
 fn diff_boards(
     source: &dyn ObjectSource,
     old: Option<Hash>,
     new: Option<Hash>,
-) -> Result<Vec<value::ValueDifference>, HistoryError> {
+) -> Result<(Vec<value::ValueDifference>, Vec<String>), HistoryError> {
     if old == new {
-        return Ok(Vec::new());
+        return Ok(Default::default());
     }
     let load = |root: Option<Hash>| match root {
         Some(root) => Ok(ReasoningBoard::load(source, root)?.0),
         None => Ok::<_, HistoryError>(ReasoningBoard::default()),
     };
     let changes = load(old)?.diff(&load(new)?).changes;
+    let sentences = changes.iter().map(|change| change.sentence.clone()).collect();
     let listed = changes.into_iter().map(|change| value::ValueDifference {
         pointer: format!("/{}/{}", change.item.kind.plural(), change.item),
         before: change.before,
         after: change.after,
     });
-    Ok(listed.collect())
+    Ok((listed.collect(), sentences))
 }
 
 impl SlotDifference {

@@ -1,12 +1,13 @@
 //! One side of a comparison, built from a session, a branch or a point.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 
 use serde_json::Value;
 use stepback_engine::workspace::describe_checkpoint;
 use stepback_engine::{EngineError, Workspace};
 use stepback_model::hash::Hash;
-use stepback_model::ids::StepId;
+use stepback_model::ids::{SessionId, StepId};
 use stepback_model::record::{Session, Step, StepKind};
 use stepback_model::state::WorkspaceState;
 use stepback_store::port::{StepQuery, StepRow};
@@ -30,6 +31,19 @@ pub struct ComparedRun {
     pub session: Option<Session>,
     /// Directories it ran in, whose names are ignored.
     pub directories: Vec<String>,
+    /// Where it leaves another session, if it continues or repeats one.
+    pub fork: Option<RunFork>,
+}
+
+/// Where a session leaves the one that it was forked from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RunFork {
+    /// The session that it was forked from.
+    pub(super) of: SessionId,
+    /// The number of the step there at which it begins.
+    pub(super) number: u64,
+    /// Whether it repeats that step: a rerun does, a continued conversation goes on after it.
+    pub(super) repeats: bool,
 }
 
 impl ComparedRun {
@@ -57,6 +71,7 @@ impl ComparedRun {
             start: first.transpose()?.flatten(),
             end: last.transpose()?.flatten(),
             conversation: session.info.tip,
+            fork: RunFork::of_session(workspace, session)?,
             session: Some(session.clone()),
             directories: run_directories(workspace, session.info.directory.as_deref()),
             steps: steps.into_iter().map(|stored| stored.step).collect(),
@@ -110,6 +125,30 @@ impl ComparedRun {
         })
     }
 
+    /// Returns the part of this run that `other` can be compared with: if that one was forked from this one, what comes after
+    /// the fork.
+    pub(super) fn part_for(&self, other: &Self) -> Cow<'_, Self> {
+        let own = self.session.as_ref().map(|session| session.id);
+        let Some(fork) = other.fork.filter(|fork| Some(fork.of) == own) else { return Cow::Borrowed(self) };
+        // A rerun begins like the session: what comes before the first prompt is on both sides.
+        let first_prompt = self.steps.iter().find(|step| step.kind == StepKind::UserInput);
+        let begun = first_prompt.filter(|_| fork.repeats).map_or(0, |step| step.number);
+        let is_after = |step: &&Step| match fork.repeats {
+            true => step.number >= fork.number || step.number < begun,
+            false => step.number > fork.number,
+        };
+        if self.steps.iter().all(|step| is_after(&step)) {
+            return Cow::Borrowed(self);
+        }
+        Cow::Owned(Self {
+            name: format!("{} from #{}", self.name, fork.number),
+            steps: self.steps.iter().filter(is_after).cloned().collect(),
+            // A fork begins with the files of the step.
+            start: other.start,
+            ..self.clone()
+        })
+    }
+
     /// Returns the text without the names of the directories the side ran in.
     pub(super) fn normalize_text(&self, text: &str) -> String {
         let contained = self.directories.iter().filter(|directory| text.contains(directory.as_str()));
@@ -126,6 +165,15 @@ impl ComparedRun {
             }
             other => other.clone(),
         }
+    }
+}
+
+impl RunFork {
+    fn of_session(workspace: &Workspace, session: &Session) -> Result<Option<Self>, HistoryError> {
+        let Some((of, step)) = session.info.forked_from else { return Ok(None) };
+        let step = workspace.store().step(step).map_err(EngineError::from)?;
+        let repeats = workspace.record.is_rerun();
+        Ok(step.map(|stored| Self { of, number: stored.step.number, repeats }))
     }
 }
 

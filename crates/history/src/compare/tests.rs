@@ -265,6 +265,39 @@ fn ends_tell_memory_and_conversation_apart() {
     assert_eq!(json!(found)["slots"][0]["slot"], "memory");
 }
 
+/// What a run did before it was forked is not missing in the fork.
+#[test]
+fn a_rerun_is_compared_from_the_step_at_which_it_began() {
+    let maker = Maker::new();
+    let start = (StepKind::StateChange, "", Value::Null, Value::Null);
+    let prompt = |text: &str| (StepKind::UserInput, "", json!({ "prompt": text }), Value::Null);
+    let [one_a, one_b] = bash("one", "1");
+    let [two_a, two_b] = bash("two", "2");
+    let original = maker.side(
+        "a",
+        &[start.clone(), prompt("first"), one_a, one_b, prompt("second"), two_a.clone(), two_b.clone()],
+    );
+    let session = stepback_model::record::Session {
+        id: SessionId::from_bytes([1; 16]),
+        workspace: stepback_model::ids::WorkspaceId::from_bytes([2; 16]),
+        agent: "claude".into(),
+        started_at: Timestamp::from_micros(0),
+        info: Default::default(),
+    };
+    let original = ComparedRun { session: Some(session.clone()), ..original };
+    let again = maker.side("bb", &[start, prompt("second"), two_a, two_b]);
+    assert!(maker.compare(&original, &again).first_difference.is_some());
+    let fork = |number, repeats| Some(RunFork { of: session.id, number, repeats });
+    let rerun = ComparedRun { fork: fork(5, true), ..again.clone() };
+    let found = maker.compare(&original, &rerun);
+    assert_eq!((found.first_difference.is_none(), found.a.name.as_str()), (true, "a from #5"));
+    assert_eq!(found.counts.same, 4);
+    // The other way round, too; and a continued conversation has only what came after its step.
+    assert!(maker.compare(&rerun, &original).first_difference.is_none());
+    let after = ComparedRun { steps: again.steps[2..].to_vec(), fork: fork(5, false), ..again };
+    assert!(maker.compare(&original, &after).first_difference.is_none());
+}
+
 #[test]
 fn long_runs_that_have_nothing_in_common_are_compared_too() {
     let maker = Maker::new();

@@ -16,6 +16,9 @@ pub fn summarize(comparison: &Comparison) -> Vec<String> {
     for slot in &comparison.ends.slots {
         let places = quantity::count(slot.differences.len() as u64, "place");
         sentences.push(format!("Their {} differs in {places}.", slot.slot));
+        if slot.slot == "reasoning" {
+            sentences.extend(describe_boards(&comparison.ends.board));
+        }
     }
     sentences.extend(describe_conversation(comparison));
     sentences
@@ -134,6 +137,19 @@ fn describe_files(comparison: &Comparison) -> String {
 
 fn differ_verb(count: u64) -> &'static str {
     if count == 1 { "differs" } else { "differ" }
+}
+
+/// Says how the board of B differs from that of A.
+fn describe_boards(differences: &[String]) -> Vec<String> {
+    /// The most items that are named.
+    const MAX_ITEMS: usize = 5;
+    let mut sentences: Vec<String> =
+        differences.iter().take(MAX_ITEMS).map(|sentence| format!("From A to B, {sentence}.")).collect();
+    if differences.len() > MAX_ITEMS {
+        let more = quantity::count((differences.len() - MAX_ITEMS) as u64, "more item");
+        sentences.push(format!("The boards differ in {more}."));
+    }
+    sentences
 }
 
 fn describe_conversation(comparison: &Comparison) -> Option<String> {

@@ -73,6 +73,34 @@ fn replace_text_parts(parts: &mut Vec<Value>, text: &str) {
     }
 }
 
+/// The field of a request with the messages, and the field of a message with its content.
+fn message_fields(wire: Wire) -> (&'static str, &'static str) {
+    match wire {
+        Wire::Messages | Wire::Chat => ("messages", "content"),
+        Wire::Responses => ("input", "content"),
+        Wire::Gemini => ("contents", "parts"),
+    }
+}
+
+pub(super) fn messages(wire: Wire, body: &mut Value) -> Option<&mut Vec<Value>> {
+    let body = if wire == Wire::Gemini { gemini_request(body) } else { body };
+    body.get_mut(message_fields(wire).0)?.as_array_mut()
+}
+
+pub(super) fn set_message_text(wire: Wire, message: &mut Value, text: &str) -> bool {
+    match message.get_mut(message_fields(wire).1) {
+        Some(Value::Array(parts)) if parts.iter().any(|part| part["text"].is_string()) => {
+            replace_text_parts(parts, text);
+            true
+        }
+        Some(content @ Value::String(_)) => {
+            *content = Value::String(text.to_owned());
+            true
+        }
+        _ => false,
+    }
+}
+
 /// Replaces the first user message that equals `old`; without one, the first occurrence of `old` in a user message.
 pub(super) fn set_prompt(wire: Wire, body: &mut Value, old: &str, new: &str) -> bool {
     if let Some(text) = user_texts_mut(wire, body).into_iter().find(|text| *text == old) {
@@ -93,11 +121,7 @@ pub(super) fn set_prompt(wire: Wire, body: &mut Value, old: &str, new: &str) -> 
 
 /// Returns every text of a user message, in order.
 fn user_texts_mut(wire: Wire, body: &mut Value) -> Vec<&mut String> {
-    let (list, content) = match wire {
-        Wire::Messages | Wire::Chat => ("messages", "content"),
-        Wire::Responses => ("input", "content"),
-        Wire::Gemini => ("contents", "parts"),
-    };
+    let (list, content) = message_fields(wire);
     let body = if wire == Wire::Gemini { gemini_request(body) } else { body };
     let Some(list) = body.get_mut(list) else { return Vec::new() };
     let mut texts = Vec::new();

@@ -8,6 +8,7 @@ use stepback_reasoning::ItemId;
 use super::experiment::{merge_reply, merge_schema};
 use super::{
     ADDITIVE, Args, READ_ONLY, Tool, ToolReply, limit_schema, page_limit, point_schema, resolve_moment,
+    resolve_step,
 };
 use crate::schema::{
     any_number, array, boolean, bounded_integer, integer, object, open_object, string, string_array,
@@ -32,12 +33,14 @@ pub(super) fn recover_tool() -> Tool {
             &[
                 ("budget", bounded_integer("Limit in tokens (default 1500)", 100, 20_000)),
                 ("at", point_schema("As of this point instead of now")),
+                ("steps", boolean("Also list the steps that bring the session back after a crash")),
             ],
             &[],
         ),
         output: object(
             &[
                 ("page", string("The page, in Markdown")),
+                ("steps", array("Each with its kind", open_object(&[("kind", string(""))], &["kind"]))),
                 ("step", integer("The step that made the board what it is")),
             ],
             &["page"],
@@ -60,6 +63,16 @@ pub(super) fn recover_tool() -> Tool {
             let mut structured = json!({ "page": recovery.page });
             if let Some(step) = recovery.step {
                 structured["step"] = json!(step);
+            }
+            if args.flag("steps") && context.workspace.head_id()?.is_some() {
+                let checkpoint = match args.text("at") {
+                    Some(point) => context.workspace.nearest_checkpoint(&resolve_step(context, point)?)?,
+                    None => context.workspace.head()?,
+                };
+                let until = args.text("at").map(|_| checkpoint.step.number);
+                let steps =
+                    stepback_board::plan_recovery_steps(context.workspace, &session, &checkpoint, until)?;
+                structured["steps"] = json!(steps);
             }
             Ok(ToolReply { text: recovery.page, structured })
         },

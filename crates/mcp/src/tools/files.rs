@@ -1,6 +1,7 @@
 //! Files: differences, checkpoints, branches, and comparing two runs.
 
 use serde_json::{Value, json};
+use stepback_api::branches::BranchDocument;
 use stepback_engine::checkpoint::validate_annotation;
 use stepback_engine::diff as differences;
 use stepback_engine::path_filter::PathFilter;
@@ -8,13 +9,13 @@ use stepback_engine::workspace::describe_checkpoint;
 use stepback_history::compare::{self, ComparedRun};
 use stepback_model::clip;
 use stepback_model::point::is_number;
-use stepback_model::record::{Annotation, Trigger};
+use stepback_model::record::{Annotation, BranchStatus, Trigger};
 
 use super::{
     ADDITIVE, Args, READ_ONLY, Tool, ToolReply, cursor_schema, first_line, limit_schema, page_limit,
-    point_schema, resolve_step,
+    point_schema, require_known, resolve_step,
 };
-use crate::schema::{array, boolean, bounded_integer, integer, object, string, string_array};
+use crate::schema::{array, boolean, bounded_integer, integer, object, string, string_array, string_enum};
 use crate::tool_error::ToolError;
 use crate::toolset::ToolContext;
 
@@ -151,10 +152,11 @@ pub(super) fn branch_tool() -> Tool {
     Tool {
         name: "branch",
         title: "Branches",
-        description: "Lists branches; with a name, creates one that starts at a point. Files do not change.",
+        description: "Lists branches with their status and where they began; with a name, creates one that starts at a point; with a name and a status, sets the status of one. Files do not change.",
         input: object(
             &[
-                ("name", string("The name of a new branch")),
+                ("name", string("The name of a new branch, or with status of an existing one")),
+                ("status", string_enum("Its new status", &BranchStatus::ALL.map(BranchStatus::as_str))),
                 ("at", point_schema("Where it starts (default: the newest checkpoint)")),
             ],
             &[],
@@ -163,11 +165,16 @@ pub(super) fn branch_tool() -> Tool {
             &[(
                 "branches",
                 array(
-                    "All of them",
+                    "All that are not archived",
                     object(
                         &[
                             ("name", string("")),
                             ("step", integer("Its newest checkpoint")),
+                            ("status", string("active, merged, abandoned, or that of a rerun")),
+                            (
+                                "from",
+                                object(&[("branch", string("")), ("step", integer(""))], &["branch", "step"]),
+                            ),
                             ("present", boolean("The workspace is on it")),
                         ],
                         &["name", "step"],
@@ -180,7 +187,11 @@ pub(super) fn branch_tool() -> Tool {
         is_slow: false,
         creates_workspace: false,
         run: |context, args| {
-            if let Some(name) = args.text("name") {
+            if let (Some(name), Some(word)) = (args.text("name"), args.text("status")) {
+                context.target_session()?;
+                let status = require_known(BranchStatus::parse(word), "status")?;
+                context.workspace.set_branch_status(name, status)?;
+            } else if let Some(name) = args.text("name") {
                 context.target_session()?;
                 let start = match args.text("at") {
                     Some(point) => resolve_step(context, point)?,
@@ -189,13 +200,21 @@ pub(super) fn branch_tool() -> Tool {
                 context.workspace.create_branch(name, &start)?;
             }
             let (mut documents, mut lines) = (Vec::new(), Vec::new());
-            for branch in context.workspace.branches()? {
-                let step = branch.tip.step.number;
-                let mut document = json!({ "name": branch.name, "step": step });
+            for branch in BranchDocument::list(context.workspace)? {
+                let Some(tip) = branch.tip.as_ref().filter(|_| !branch.is_archived()) else { continue };
+                let step = tip.number;
+                let mut document = json!({ "name": branch.name, "step": step, "status": branch.status });
                 if branch.present {
                     document["present"] = json!(true);
                 }
-                let marker = if branch.present { " (present)" } else { "" };
+                let mut marker = if branch.present { " (present)".to_owned() } else { String::new() };
+                if branch.status != BranchStatus::Active.as_str() {
+                    marker.push_str(&format!(" ({})", branch.status));
+                }
+                if let Some(from) = &branch.from {
+                    document["from"] = json!({ "branch": from.branch, "step": from.number });
+                    marker.push_str(&format!(" from {} at #{},", from.branch, from.number));
+                }
                 lines.push(format!("{}{marker} at #{step}", branch.name));
                 documents.push(document);
             }

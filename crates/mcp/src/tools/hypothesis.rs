@@ -15,17 +15,20 @@ pub(super) fn hypothesis_tool() -> Tool {
     Tool {
         name: "hypothesis",
         title: "Hypotheses",
-        description: "Propose a hypothesis (statement), or change its status: test, confirm, reject, reopen, archive. Its special cases (parent) are rejected along with it.",
+        description: "Propose a hypothesis (statement), word it in another way (edit), or change its status: test, confirm, reject, reopen, archive. Its special cases (parents) are rejected along with it.",
         input: object(
             &[
                 (
                     "do",
-                    string_enum("What to do", &["propose", "test", "confirm", "reject", "reopen", "archive"]),
+                    string_enum(
+                        "What to do",
+                        &["propose", "edit", "test", "confirm", "reject", "reopen", "archive"],
+                    ),
                 ),
                 ("hypothesis", string("Which one, such as H1; not for propose")),
-                ("statement", string("propose: the hypothesis")),
+                ("statement", string("propose, edit: the hypothesis")),
                 ("prior", bounded_number("propose: probability before any evidence (default 0.5)", 0.0, 1.0)),
-                ("parent", string("propose: the hypothesis it is a special case of")),
+                ("parents", string_array("propose: hypotheses it is a special case of")),
                 ("excludes", string_array("propose: hypotheses that cannot also be true")),
                 ("tags", string_array("propose: tags")),
                 ("because", string("Why it is concluded")),
@@ -44,11 +47,16 @@ pub(super) fn hypothesis_tool() -> Tool {
                         &BoardMutation::ProposeHypothesis {
                             statement: args.require_text("statement")?.to_owned(),
                             prior: args.number("prior").unwrap_or(0.5),
-                            parent: args.optional_item("parent")?,
+                            parents: args.item_ids("parents")?,
                             excludes: args.item_ids("excludes")?,
                             tags: args.texts("tags"),
                         },
                     );
+                }
+                "edit" => {
+                    let hypothesis = args.required_item("hypothesis")?;
+                    let statement = args.require_text("statement")?.to_owned();
+                    return change_board(context, &BoardMutation::EditHypothesis { hypothesis, statement });
                 }
                 "test" => HypothesisStatus::Testing,
                 "confirm" => HypothesisStatus::Confirmed,

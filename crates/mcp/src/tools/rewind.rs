@@ -19,10 +19,14 @@ pub(super) fn rewind_tool() -> Tool {
     Tool {
         name: "rewind_plan",
         title: "Plan a rewind",
-        description: "Plans to revert your changes: everything since a point (to), or your last changes (last, changes). Changes nothing; rewind_apply applies the plan. Changes by others are kept.",
+        description: "Plans to revert your changes: everything since a point (to), between two points (between), or your last changes (last, changes). Changes nothing; rewind_apply applies the plan. Changes by others are kept.",
         input: object(
             &[
                 ("to", point_schema("Back to the files of this point: #42, @-3, a label, tool:Bash:last")),
+                (
+                    "between",
+                    string_array("Or: two points; what you changed after the first, up to the second"),
+                ),
                 ("last", bounded_integer("Or: take back this many of your last changes", 1, 100_000)),
                 (
                     "changes",
@@ -56,9 +60,10 @@ fn parse_rewind_request(
     let changes: Vec<usize> =
         args.counts("changes").into_iter().filter_map(|number| usize::try_from(number).ok()).collect();
     let last = args.count("last").and_then(|last| usize::try_from(last).ok());
-    let selectors = [args.text("to").is_some(), last.is_some(), !changes.is_empty()];
+    let between = args.texts("between");
+    let selectors = [args.text("to").is_some(), !between.is_empty(), last.is_some(), !changes.is_empty()];
     if selectors.iter().filter(|is_given| **is_given).count() != 1 {
-        return Err(ToolError::new("specify exactly one of to, last and changes"));
+        return Err(ToolError::new("specify exactly one of to, between, last and changes"));
     }
     if args.flag("reasoning") && args.text("to").is_none() {
         return Err(
@@ -67,22 +72,28 @@ fn parse_rewind_request(
     }
     let session = moving_session(context)?;
     let agent_session = (session.agent != Session::PERSON).then_some(session.id);
-    let target = args.text("to").map(|point| match agent_session {
+    let resolve = |point: &str| match agent_session {
         Some(agent_session) => resolve_step(context, &point::in_session(point, &agent_session.to_string())),
         None => resolve_step(context, point),
-    });
-    let target = target.transpose()?;
-    if let (false, Some(target)) = (context.allow_others, &target) {
+    };
+    let selected = match between.as_slice() {
+        [] => {
+            let target = args.text("to").map(resolve).transpose()?;
+            RewindRequest { target, ..RewindRequest::default() }
+        }
+        [from, to] => RewindRequest::between(resolve(from)?, &resolve(to)?)?,
+        _ => return Err(ToolError::new("between must have two points")),
+    };
+    if let (false, Some(target)) = (context.allow_others, &selected.target) {
         check_on_current_line(context, target)?;
     }
     let request = RewindRequest {
-        target,
         paths: args.texts("paths").iter().map(|path| context.relative_path(path)).collect(),
         changes,
         last,
         session: agent_session,
         audience: Audience::Agent,
-        ..RewindRequest::default()
+        ..selected
     };
     Ok((session, request))
 }

@@ -32,6 +32,38 @@ pub struct StateTransition {
     pub conversation_from: Option<StepId>,
 }
 
+/// What the user says about a branch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum BranchStatus {
+    /// It is worked on, or may be.
+    #[default]
+    Active,
+    /// It led nowhere; it is listed as such.
+    Abandoned,
+    /// It is finished with, and not listed unless asked for.
+    Archived,
+}
+
+impl BranchStatus {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Active, Self::Abandoned, Self::Archived];
+
+    /// The stable name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Active => "active",
+            Self::Abandoned => "abandoned",
+            Self::Archived => "archived",
+        }
+    }
+
+    /// Parses the stable name.
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|status| status.as_str() == text)
+    }
+}
+
 /// What an operation did, with the data needed to undo it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "kind")]
@@ -89,6 +121,17 @@ pub enum OperationAction {
         /// Its newest step.
         step: StepId,
     },
+    /// A branch was set aside, or taken up again.
+    BranchStatus {
+        /// Name of the branch.
+        name: String,
+        /// Its status before.
+        before: BranchStatus,
+        /// Its status after.
+        after: BranchStatus,
+        /// Its newest step.
+        step: StepId,
+    },
     /// The list of changes was cleared.
     ChangesClear {
         /// Number of the step up to which changes were hidden from the list before; `None` if all were listed.
@@ -128,6 +171,7 @@ impl OperationAction {
             Self::BranchCreate { .. } => "branch-create",
             Self::BranchDelete { .. } => "branch-delete",
             Self::BranchRename { .. } => "branch-rename",
+            Self::BranchStatus { .. } => "branch-status",
             Self::ChangesClear { .. } => "changes-clear",
             Self::Rewind { .. } => "rewind",
             Self::Undo { .. } => "undo",

@@ -4,7 +4,9 @@ use super::{check_count, check_optional_text, check_tags, check_word, clip_line,
 use crate::confidence::{PRIORS, check_range, check_strength};
 use crate::error::MindError;
 use crate::ids::{EvidenceId, HypothesisId};
-use crate::item::{AutoRejected, Evidence, EvidenceOrigin, Hypothesis, HypothesisStatus, ItemOrigin};
+use crate::item::{
+    AutoRejected, EarlierWording, Evidence, EvidenceOrigin, Hypothesis, HypothesisStatus, ItemOrigin,
+};
 use crate::mind::ReasoningBoard;
 use crate::mutation::{BoardMutation, CheckpointCause, MutationEffect};
 
@@ -17,8 +19,12 @@ impl ReasoningBoard {
         origin: &ItemOrigin,
     ) -> Result<MutationEffect, MindError> {
         match mutation {
-            BoardMutation::ProposeHypothesis { statement, prior, parent, excludes, tags: given } => {
-                if let Some(parent) = parent {
+            BoardMutation::ProposeHypothesis { statement, prior, parents, excludes, tags: given } => {
+                check_count("hypotheses that it is a special case of", parents.len())?;
+                let mut parents = parents.clone();
+                parents.sort();
+                parents.dedup();
+                for parent in &parents {
                     let entry = self.hypotheses.require(parent.0)?;
                     if entry.status == Rejected {
                         return Err(MindError::State {
@@ -42,7 +48,8 @@ impl ReasoningBoard {
                     statement,
                     status: Active,
                     prior,
-                    parent: *parent,
+                    parents,
+                    earlier: Vec::new(),
                     excludes: excluded,
                     tags: check_tags(given)?,
                     reason: None,
@@ -54,6 +61,20 @@ impl ReasoningBoard {
                     id,
                     format!("Proposed {id} ({}): {message}", format_confidence(prior)),
                 ))
+            }
+            BoardMutation::EditHypothesis { hypothesis, statement } => {
+                let statement = text("hypothesis", statement)?;
+                let old = self.hypotheses.require(hypothesis.0)?.statement.clone();
+                if old == statement {
+                    return Err(MindError::Senseless(format!("{hypothesis} says that already")));
+                }
+                let message = format!("{hypothesis} now says: {}", clip_line(&statement));
+                self.hypotheses.change(hypothesis.0, |entry| {
+                    entry.earlier.push(EarlierWording { statement: old, replaced: origin.clone() });
+                    entry.statement = statement;
+                    entry.changed = Some(origin.clone());
+                })?;
+                Ok(MutationEffect::new(*hypothesis, message))
             }
             BoardMutation::SetHypothesis { hypothesis, status, reason } => {
                 self.set_status(*hypothesis, *status, check_optional_text("reason", reason.as_ref())?, origin)
@@ -217,6 +238,14 @@ impl ReasoningBoard {
         let restored: Vec<(u32, HypothesisStatus)> =
             self.hypotheses.iter().filter_map(|(number, h)| Some((number, fell(h)?))).collect();
         for (child, old_status) in restored {
+            // A special case of two that are rejected stays rejected with the other one.
+            if let Some(other) = self.rejected_ancestor(child) {
+                self.hypotheses.change(child, |entry| {
+                    entry.fallen = Some(AutoRejected { with: other, was: old_status });
+                })?;
+                effect.messages.push(format!("{} stays rejected along with {other}", HypothesisId(child)));
+                continue;
+            }
             self.hypotheses.change(child, |entry| {
                 entry.status = old_status;
                 entry.fallen = None;
@@ -225,6 +254,22 @@ impl ReasoningBoard {
             effect.messages.push(format!("{} was reopened along with it", HypothesisId(child)));
         }
         Ok(())
+    }
+
+    /// A rejected hypothesis of which this one is a special case, directly or not, that was not itself rejected along with
+    /// another one.
+    fn rejected_ancestor(&self, number: u32) -> Option<HypothesisId> {
+        let mut wave = self.hypotheses.get(number)?.parents.clone();
+        let mut seen: Vec<HypothesisId> = Vec::new();
+        while let Some(id) = wave.pop() {
+            let Some(entry) = self.hypotheses.get(id.0).filter(|_| !seen.contains(&id)) else { continue };
+            if entry.status == Rejected && entry.fallen.is_none() {
+                return Some(id);
+            }
+            seen.push(id);
+            wave.extend(&entry.parents);
+        }
+        None
     }
 
     /// All special cases of a hypothesis, transitively.
@@ -236,12 +281,13 @@ impl ReasoningBoard {
             let children = self
                 .hypotheses
                 .iter()
-                .filter(|(number, h)| h.parent == Some(HypothesisId(current)) && *number > current);
+                .filter(|(number, h)| h.parents.contains(&HypothesisId(current)) && *number > current);
             let children: Vec<u32> = children.map(|(number, _)| number).collect();
             descendants.extend(&children);
             wave.extend(children);
         }
         descendants.sort_unstable();
+        descendants.dedup();
         descendants
     }
 }

@@ -29,7 +29,7 @@ fn child(parent: u32) -> BoardMutation {
     BoardMutation::ProposeHypothesis {
         statement: "a special case".into(),
         prior: 0.5,
-        parent: Some(HypothesisId(parent)),
+        parents: vec![HypothesisId(parent)],
         excludes: Vec::new(),
         tags: Vec::new(),
     }
@@ -74,7 +74,7 @@ fn numbers_that_are_none_or_out_of_range_are_refused() {
         let propose = BoardMutation::ProposeHypothesis {
             statement: "it".into(),
             prior: bad,
-            parent: None,
+            parents: Vec::new(),
             excludes: Vec::new(),
             tags: Vec::new(),
         };
@@ -149,6 +149,7 @@ fn an_observation_that_is_not_what_was_expected_is_found_and_forgotten_when_it_i
     let seen = |value| belief(BeliefKind::Observation, Some("rows"), Some(Measure::Number(value)));
     assert!(apply(&mut mind, seen(15.0)).causes.is_empty());
     let effect = apply(&mut mind, seen(25.0));
+    assert!(effect.messages[2].contains("rows was seen as 15 and then as 25"), "{:?}", effect.messages);
     assert_eq!(effect.causes, [CheckpointCause::Contradiction]);
     assert_eq!(effect.messages[1], "B1 and B3 contradict each other: rows should be 10 to 20 and is 25 (C1)");
     assert!(mind.contradictions.get(1).unwrap().suggestion.contains("check B1"), "what was seen counts");
@@ -161,6 +162,87 @@ fn an_observation_that_is_not_what_was_expected_is_found_and_forgotten_when_it_i
     let effect =
         apply(&mut mind, belief(BeliefKind::Observation, Some("rows"), Some(Measure::Word("many".into()))));
     assert!(effect.causes.is_empty());
+}
+
+#[test]
+fn two_observations_of_one_subject_that_differ_contradict_until_one_is_retracted() {
+    let mut mind = ReasoningBoard::default();
+    let seen = |value| belief(BeliefKind::Observation, Some("port"), Some(Measure::Number(value)));
+    apply(&mut mind, seen(80.0));
+    assert!(apply(&mut mind, seen(80.0)).causes.is_empty(), "the same is no contradiction");
+    let effect = apply(&mut mind, seen(443.0));
+    assert_eq!(effect.causes, [CheckpointCause::Contradiction]);
+    let found = mind.contradictions.get(1).unwrap();
+    assert_eq!((found.left.to_string().as_str(), found.right.to_string().as_str()), ("B2", "B3"));
+    assert!(found.suggestion.contains("check B2"), "what was seen last is believed: {}", found.suggestion);
+    apply(&mut mind, seen(443.0));
+    assert_eq!(mind.contradictions.get(1).unwrap().status, ContradictionStatus::Open, "both are still held");
+    let retract = |number| BoardMutation::RetractBelief { belief: BeliefId(number), reason: None };
+    apply(&mut mind, retract(2));
+    assert_eq!(mind.contradictions.get(1).unwrap().status, ContradictionStatus::Resolved);
+    assert_eq!(mind.contradictions.get(2).unwrap().left, BeliefId(1).into(), "and the one before it");
+    apply(&mut mind, retract(1));
+    assert!(mind.contradictions.iter().all(|(_, found)| found.status == ContradictionStatus::Resolved));
+}
+
+#[test]
+fn a_special_case_of_two_falls_with_either_and_stays_down_with_the_other() {
+    let mut mind = ReasoningBoard::default();
+    apply(&mut mind, propose("it is the network"));
+    apply(&mut mind, propose("it happens at night"));
+    let both = BoardMutation::ProposeHypothesis {
+        statement: "the network fails at night".into(),
+        prior: 0.5,
+        parents: vec![HypothesisId(2), HypothesisId(1), HypothesisId(2)],
+        excludes: Vec::new(),
+        tags: Vec::new(),
+    };
+    apply(&mut mind, both);
+    assert_eq!(mind.hypotheses.get(3).unwrap().parents, [HypothesisId(1), HypothesisId(2)]);
+    assert_eq!(mind.children(HypothesisId(1)), [HypothesisId(3)]);
+    assert_eq!(mind.document()["hypotheses"][1]["children"], serde_json::json!(["H3"]));
+    let status = |mind: &ReasoningBoard| mind.hypotheses.get(3).unwrap().status;
+    apply(&mut mind, set(1, HypothesisStatus::Rejected));
+    apply(&mut mind, set(2, HypothesisStatus::Rejected));
+    apply(&mut mind, set(1, HypothesisStatus::Active));
+    assert_eq!(status(&mind), HypothesisStatus::Rejected, "the other one is still rejected");
+    apply(&mut mind, set(2, HypothesisStatus::Active));
+    assert_eq!(status(&mind), HypothesisStatus::Active);
+}
+
+#[test]
+fn a_hypothesis_is_worded_in_another_way_and_its_old_wording_is_kept() {
+    let mut mind = ReasoningBoard::default();
+    apply(&mut mind, propose("the cache is stale"));
+    apply(&mut mind, evidence(1, 0.5, "x"));
+    let edit = |statement: &str| BoardMutation::EditHypothesis {
+        hypothesis: HypothesisId(1),
+        statement: statement.into(),
+    };
+    let sure = mind.confidences()[&1];
+    let effect = apply(&mut mind, edit("the cache is stale for an hour"));
+    assert_eq!(effect.messages, ["H1 now says: the cache is stale for an hour"]);
+    let entry = mind.hypotheses.get(1).unwrap();
+    assert_eq!(entry.earlier[0].statement, "the cache is stale");
+    assert_eq!(mind.confidences()[&1], sure, "evidence stays");
+    assert!(refused(&mut mind, edit("the cache is stale for an hour")).contains("already"));
+    assert!(refused(&mut mind, edit(" ")).contains("empty"));
+}
+
+/// Boards and logs of before a hypothesis could have several parents.
+#[test]
+fn a_single_parent_of_an_earlier_board_is_read() {
+    let document = serde_json::json!({ "do": "propose-hypothesis", "statement": "it", "parent": "H1" });
+    let BoardMutation::ProposeHypothesis { parents, .. } = serde_json::from_value(document).unwrap() else {
+        panic!("another mutation");
+    };
+    assert_eq!(parents, [HypothesisId(1)]);
+    let mut mind = ReasoningBoard::default();
+    apply(&mut mind, propose("it"));
+    let mut stored = serde_json::to_value(mind.hypotheses.get(1).unwrap()).unwrap();
+    stored["parent"] = serde_json::json!("H7");
+    let read: stepback_reasoning::item::Hypothesis = serde_json::from_value(stored).unwrap();
+    assert_eq!(read.parents, [HypothesisId(7)]);
 }
 
 #[test]
@@ -182,7 +264,7 @@ fn exclusive_hypotheses_cannot_both_be_confirmed_unnoticed() {
         BoardMutation::ProposeHypothesis {
             statement: "the client never retries".into(),
             prior: 0.5,
-            parent: None,
+            parents: Vec::new(),
             excludes: vec![HypothesisId(1)],
             tags: Vec::new(),
         },

@@ -47,7 +47,7 @@ pub fn propose(statement: &str) -> BoardMutation {
     BoardMutation::ProposeHypothesis {
         statement: statement.into(),
         prior: 0.5,
-        parent: None,
+        parents: Vec::new(),
         excludes: Vec::new(),
         tags: Vec::new(),
     }
@@ -89,7 +89,7 @@ pub fn arbitrary(kind: u8, a: u32, b: u32, x: f64) -> BoardMutation {
         0 => BoardMutation::ProposeHypothesis {
             statement: format!("hypothesis {a}"),
             prior: 0.1 + x.abs() * 0.8,
-            parent: (b > 2).then_some(HypothesisId(b)),
+            parents: (b > 2).then_some(HypothesisId(b)).into_iter().collect(),
             excludes: if a > 3 { vec![HypothesisId(a)] } else { Vec::new() },
             tags: vec![format!("tag{a}")],
         },

@@ -6,13 +6,14 @@ use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use stepback_api::address::encode_segment;
-use stepback_api::branches::{BranchDocument, BranchRename, NewBranch};
+use stepback_api::branches::{BranchDocument, BranchUpdate, NewBranch};
 use stepback_api::files::ChangeDocument;
 use stepback_api::operations::OperationDocument;
 use stepback_api::page::Page;
 use stepback_engine::{Engine, Workspace};
 use stepback_history::compare::{self, ComparedRun};
 use stepback_model::point::is_number;
+use stepback_model::record::BranchStatus;
 use utoipa::IntoParams;
 
 use super::points::resolve_point;
@@ -89,23 +90,41 @@ pub async fn get(
     state.run(move |engine| Ok(Json(find_branch(&state::find_workspace(engine, &id)?, &name)?))).await
 }
 
-/// Renames a branch. The current branch cannot be renamed.
+/// Renames a branch, or sets its status. Either can be undone.
 #[utoipa::path(patch, path = "/workspaces/{workspace}/branches/{branch}", tag = "branches",
     params(("workspace" = String, Path, description = "The workspace"), ("branch" = String, Path, description = "Its name")),
-    request_body = BranchRename,
+    request_body = BranchUpdate,
     responses((status = 200, body = BranchDocument), (status = "default", body = Problem)))]
-pub async fn rename(
+pub async fn update(
     State(state): State<AppState>,
     Path((id, name)): Path<(String, String)>,
-    Json(to): Json<BranchRename>,
+    Json(new): Json<BranchUpdate>,
 ) -> Result<Json<BranchDocument>, Problem> {
     state
         .run(move |engine| {
             let workspace = state::find_workspace(engine, &id)?;
             find_branch(&workspace, &name)?;
-            ensure_name_available(&workspace, &to.name)?;
-            workspace.rename_branch(&name, &to.name)?;
-            Ok(Json(find_branch(&workspace, &to.name)?))
+            let status = new.status.as_deref().map(|word| {
+                let known = BranchStatus::ALL.map(BranchStatus::as_str);
+                BranchStatus::parse(word).ok_or_else(|| Problem::unknown_word("status", word, &known))
+            });
+            let status = status.transpose()?;
+            if new.name.is_none() && status.is_none() {
+                return Err(Problem::usage("specify name, status or both"));
+            }
+            // Checked before the first of two changes is made.
+            let new_name = new.name.filter(|new_name| *new_name != name);
+            new_name.iter().try_for_each(|new_name| ensure_name_available(&workspace, new_name))?;
+            if let Some(status) = status {
+                workspace.set_branch_status(&name, status)?;
+            }
+            match new_name {
+                Some(new_name) => {
+                    workspace.rename_branch(&name, &new_name)?;
+                    Ok(Json(find_branch(&workspace, &new_name)?))
+                }
+                None => Ok(Json(find_branch(&workspace, &name)?)),
+            }
         })
         .await
 }

@@ -3,12 +3,14 @@
 use std::time::Instant;
 
 use axum::extract::State;
-use stepback_api::maintenance::{NewPrune, PruneReportDocument, StatisticsDocument};
+use stepback_api::maintenance::{DiskBudgetDocument, NewPrune, PruneReportDocument, StatisticsDocument};
 use stepback_engine::Engine;
 use stepback_engine::prune::Rules;
 use stepback_model::record::Session;
-use stepback_store::port::StepQuery as Steps;
+use stepback_model::time::Timestamp;
+use stepback_store::port::{SortKey, StepQuery as Steps};
 
+use super::reruns::DiskBudgetReader;
 use crate::extract::{Json, Path};
 use crate::problem::Problem;
 use crate::state::{self, AppState};
@@ -18,23 +20,40 @@ use crate::state::{self, AppState};
     responses((status = 200, body = StatisticsDocument), (status = "default", body = Problem)))]
 pub async fn get_statistics(State(state): State<AppState>) -> Result<Json<StatisticsDocument>, Problem> {
     let (arrival, shared) = (Instant::now(), state.clone());
-    let budget_bytes = state.rerun_host().and_then(|stage| stage.budget);
+    let budget = state.rerun_host().map(|stage| stage.budget.clone());
     state
         .run(move |engine| {
             let mark = || Ok(engine.store.commit_seq()?);
-            shared.statistics().get(arrival, mark, || collect_statistics(engine, budget_bytes)).map(Json)
+            shared.statistics().get(arrival, mark, || collect_statistics(engine, budget.as_ref())).map(Json)
         })
         .await
 }
 
-fn collect_statistics(engine: &Engine, budget_bytes: Option<u64>) -> Result<StatisticsDocument, Problem> {
+fn collect_statistics(
+    engine: &Engine,
+    budget: Option<&DiskBudgetReader>,
+) -> Result<StatisticsDocument, Problem> {
     let usage = engine.store.usage()?;
+    let budget = match budget.and_then(|budget| (budget.0)()) {
+        Some((bytes, last)) => {
+            let outlook = engine.budget_outlook()?;
+            Some(DiskBudgetDocument::new(bytes, usage.total_bytes, &outlook, last))
+        }
+        None => None,
+    };
+    let end = |oldest_first| -> Result<Option<Timestamp>, Problem> {
+        let query = Steps { by: SortKey::Time, oldest_first, limit: Some(1), ..Steps::default() };
+        Ok(engine.store.find(None, &query)?.steps.first().map(|placed| placed.stored.step.at))
+    };
     let mut found = StatisticsDocument {
         objects: usage.objects,
         raw_bytes: usage.raw_bytes,
         stored_bytes: usage.stored_bytes,
         total_bytes: usage.total_bytes,
-        budget_bytes,
+        budget_bytes: budget.as_ref().map(|budget| budget.bytes),
+        budget,
+        oldest_step_at: end(true)?,
+        newest_step_at: end(false)?,
         ..StatisticsDocument::default()
     };
     let mut cost = 0_u64;
@@ -52,10 +71,12 @@ fn collect_statistics(engine: &Engine, budget_bytes: Option<u64>) -> Result<Stat
         for session in engine.store.sessions(workspace.id)? {
             if session.agent != Session::PERSON {
                 *found.sessions.entry(session.agent.clone()).or_default() += 1;
+                found.total_sessions += 1;
                 cost = cost.saturating_add(session.info.cost);
             }
         }
         for tally in engine.store.tally(workspace.id)? {
+            found.total_steps += tally.steps;
             *found.steps.entry(tally.kind.as_str().to_owned()).or_default() += tally.steps;
             let agent = found.agents.entry(tally.agent).or_default();
             *agent.steps.entry(tally.kind.as_str().to_owned()).or_default() += tally.steps;

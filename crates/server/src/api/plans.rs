@@ -4,6 +4,7 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
+use stepback_agents::rewind_warnings::add_rewind_warnings;
 use stepback_api::plans::{AppliedPlanDocument, NewMerge, NewRewind, NewUndo, PlanDocument, PlanOptions};
 use stepback_engine::moves::{Confirmation, MoveAction, MoveKind, MoveRequest, PlannedMove, ShownPlan};
 use stepback_engine::rewind::RewindRequest;
@@ -25,24 +26,37 @@ pub async fn plan_rewind(
 ) -> Result<Response, Problem> {
     create_plan(state, id, new.force, move |workspace| {
         new.paths.iter().try_for_each(|path| parse_relative_path(path.trim_end_matches('/')).map(drop))?;
-        let ways = [new.point.is_some(), !new.changes.is_empty(), new.last.is_some(), new.all];
+        let ways = [
+            new.point.is_some(),
+            !new.between.is_empty(),
+            !new.changes.is_empty(),
+            new.last.is_some(),
+            new.all,
+        ];
         if ways.iter().filter(|given| **given).count() != 1 {
-            return Err(Problem::usage("specify exactly one of point, changes, last and all"));
+            return Err(Problem::usage("specify exactly one of point, between, changes, last and all"));
         }
         let session = new.session.as_ref().map(|text| workspace.find_session(text)).transpose()?;
         let within = |point: &String| resolve_point_in_session(workspace, point, session.as_ref());
-        let target = new.point.as_ref().map(within).transpose()?;
+        let selected = match new.between.as_slice() {
+            [] => RewindRequest {
+                target: new.point.as_ref().map(within).transpose()?,
+                all: new.all,
+                ..RewindRequest::default()
+            },
+            [_, _] if new.git => return Err(Problem::usage("git goes back to a point, not between two")),
+            [from, to] => RewindRequest::between(within(from)?, &within(to)?)?,
+            _ => return Err(Problem::usage("between must have two points")),
+        };
         Ok(MoveAction::Rewind(Box::new(RewindRequest {
-            target,
             paths: new.paths,
             changes: new.changes,
             last: new.last,
-            all: new.all,
             git: new.git,
             everything: new.everything,
             session: session.map(|session| session.id),
             hunks: new.hunks,
-            ..RewindRequest::default()
+            ..selected
         })))
     })
     .await
@@ -130,7 +144,7 @@ async fn create_plan<R: Into<MoveRequest>>(
         .run(move |engine| {
             let workspace = state::find_workspace(engine, &id)?;
             let request = MoveRequest { force, ..request(&workspace)?.into() };
-            let document = save_plan(&workspace, &workspace.plan_move(&request)?)?;
+            let document = save_plan(&workspace, workspace.plan_move(&request)?)?;
             let place = format!("/api/v1/{}-plans/{}", document.kind, document.id);
             Ok((StatusCode::CREATED, [(header::LOCATION, place)], Json(document)).into_response())
         })
@@ -138,9 +152,10 @@ async fn create_plan<R: Into<MoveRequest>>(
 }
 
 /// Keeps a plan until it is confirmed, and returns its document.
-fn save_plan(workspace: &Workspace, planned: &PlannedMove) -> Result<PlanDocument, Problem> {
-    let document = PlanDocument::from_planned_move(workspace.record.id, planned);
-    workspace.save_plan(planned, json!(document))?;
+fn save_plan(workspace: &Workspace, mut planned: PlannedMove) -> Result<PlanDocument, Problem> {
+    add_rewind_warnings(workspace, &mut planned)?;
+    let document = PlanDocument::from_planned_move(workspace.record.id, &planned);
+    workspace.save_plan(&planned, json!(document))?;
     Ok(document)
 }
 
@@ -172,7 +187,7 @@ pub(super) async fn apply_plan(
                         "the workspace changed since the plan was made; nothing was done",
                     );
                     let problem = problem.with_hint("review the new plan and confirm it");
-                    return Err(problem.with_plan(save_plan(&workspace, &planned)?));
+                    return Err(problem.with_plan(save_plan(&workspace, planned)?));
                 }
             };
             if planned.is_empty() {

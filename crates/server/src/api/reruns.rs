@@ -17,6 +17,7 @@ use stepback_agents::policy::ToolHandling;
 use stepback_agents::transcript::AgentDirs;
 use stepback_api::address::encode_segment;
 use stepback_api::branches::{BranchDocument, NewRerun};
+use stepback_api::maintenance::LastPruningDocument;
 use stepback_engine::Workspace;
 use stepback_engine::reruns::Rerun;
 use stepback_llm_wire::prices::Prices;
@@ -53,8 +54,18 @@ pub struct ServerHost {
     pub prices: Prices,
     /// A file of certificates that are trusted besides those of the system.
     pub certificates: Option<PathBuf>,
-    /// Bytes that the store should stay within; `None` for no limit.
-    pub budget: Option<u64>,
+    /// Returns the disk budget of the store as it is set now; `None` for no limit.
+    pub budget: DiskBudgetReader,
+}
+
+/// Returns the bytes that the store should stay within, and the last pruning for that.
+#[derive(Clone)]
+pub struct DiskBudgetReader(pub Arc<dyn Fn() -> Option<(u64, Option<LastPruningDocument>)> + Send + Sync>);
+
+impl std::fmt::Debug for DiskBudgetReader {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("DiskBudgetReader")
+    }
 }
 
 /// The running reruns of this server, each with the flag that interrupts it.

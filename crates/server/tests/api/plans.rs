@@ -65,6 +65,27 @@ fn a_rewind_is_shown_agreed_to_and_taken_back() {
 }
 
 #[test]
+fn what_happened_between_two_points_is_taken_back() {
+    let place = TestServer::new();
+    place.write("file", "1\n2\n3\n4\n5\n");
+    place.checkpoint("A");
+    place.write("file", "one\n2\n3\n4\n5\n");
+    place.checkpoint("B");
+    place.write("file", "one\n2\n3\n4\nfive\n");
+    place.checkpoint("C");
+    let plans = format!("/workspaces/{}/rewind-plans", place.workspace());
+    let range = |from: &str, to: &str| json!({ "between": [from, to], "everything": true });
+    let plan = place.post(&plans, &range("A", "B")).with(201);
+    assert_eq!(paths(&plan), ["merge file"]);
+    place.ask("POST", below(&plan["apply"]), None).with(200);
+    assert_eq!(place.read("file").unwrap(), "1\n2\n3\n4\nfive\n");
+    assert!(place.post(&plans, &range("B", "A")).problem(400)["detail"].to_string().contains("earlier"));
+    place.post(&plans, &json!({ "between": ["A"] })).problem(400);
+    place.post(&plans, &json!({ "between": ["A", "B"], "point": "A" })).problem(400);
+    place.post(&plans, &json!({ "between": ["A", "B"], "git": true })).problem(400);
+}
+
+#[test]
 fn a_branch_is_merged_with_its_conflicts_as_data() {
     let place = TestServer::new();
     place.write("file", "base\n");
@@ -100,6 +121,13 @@ fn a_branch_is_merged_with_its_conflicts_as_data() {
     let undo = place.post(below(&done["undo"]["href"]), &done["undo"]["body"]).with(201);
     place.ask("POST", below(&undo["apply"]), None).with(200);
     assert_eq!(place.read("file").unwrap(), "ours\n");
+    let aside = format!("{branches}/aside");
+    let archived = place.ask("PATCH", &aside, Some(&json!({ "status": "archived" }))).with(200);
+    assert_eq!(archived["status"], "archived");
+    let renamed = json!({ "name": "again", "status": "active" });
+    assert_eq!(place.ask("PATCH", &aside, Some(&renamed)).with(200)["name"], "again");
+    place.ask("PATCH", &format!("{branches}/again"), Some(&json!({}))).problem(400);
+    place.ask("PATCH", &format!("{branches}/again"), Some(&json!({ "status": "gone" }))).problem(400);
     place.post(&format!("{branches}/nowhere/merge-plans"), &json!({})).problem(404);
     place.post(&format!("{branches}/main/merge-plans"), &json!({})).problem(400);
 }

@@ -15,8 +15,10 @@ const GLOBAL_FLAGS: [&str; 2] = ["--json", "--allow-broad"];
 /// Further options with a value, of the commands whose other words are counted here.
 const LOCAL_VALUES: [&str; 6] = ["--from", "--name", "--worktree", "--resume", "--path", "--session"];
 /// What `branch` and `checkpoint` do under these names; another first word of `branch` is a point.
-const BRANCH_COMMANDS: [&str; 8] =
-    ["create", "list", "switch", "rename", "delete", "compare", "merge", "help"];
+const BRANCH_COMMANDS: [&str; 11] = [
+    "create", "list", "switch", "rename", "abandon", "archive", "activate", "delete", "compare", "merge",
+    "help",
+];
 /// Kinds of steps under the names that other recorders give them.
 const KINDS: [(&str, &str); 5] = [
     ("tool-call-start", "tool-start"),

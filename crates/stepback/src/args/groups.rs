@@ -26,7 +26,19 @@ const GROUPS: [(&str, &[&str]); 9] = [
     ("Open", &["tui", "studio", "serve", "mcp"]),
     (
         "Maintain",
-        &["settings", "doctor", "watcher", "stats", "prune", "fsck", "seal", "guard", "mirror", "store"],
+        &[
+            "settings",
+            "doctor",
+            "watcher",
+            "stats",
+            "prune",
+            "fsck",
+            "seal",
+            "guard",
+            "mirror",
+            "store",
+            "workspace",
+        ],
     ),
     ("Learn", &["demo", "points", "completions", "man", "help"]),
 ];

@@ -180,16 +180,28 @@ pub enum BranchCommand {
         agree: super::ConfirmArgs,
     },
     /// List branches
-    #[command(after_help = "Examples:\n  stepback branch list")]
-    List,
+    #[command(after_help = "Examples:\n  stepback branch list\n  stepback branch list --all")]
+    List {
+        /// Include archived branches
+        #[arg(long)]
+        all: bool,
+    },
     /// Switch to another branch and restore its files
-    #[command(after_help = "Examples:\n  stepback branch switch main")]
+    #[command(
+        after_help = "Examples:\n  stepback branch switch main\n  stepback branch switch try-redis --conversation\n  stepback branch switch main --conversation --resume \"what is left to do?\""
+    )]
     Switch {
         /// Its name
         name: String,
         /// Also restore the reasoning board of the branch
         #[arg(long)]
         reasoning: bool,
+        /// Also continue the agent's conversation as it was when the branch was left, under a new id
+        #[arg(long)]
+        conversation: bool,
+        /// With --conversation: resume the agent immediately, with this prompt if given
+        #[arg(long, value_name = "PROMPT", num_args = 0..=1, default_missing_value = "", requires = "conversation")]
+        resume: Option<String>,
         #[command(flatten)]
         agree: super::ConfirmArgs,
     },
@@ -200,6 +212,24 @@ pub enum BranchCommand {
         name: String,
         /// Its new name
         to: String,
+    },
+    /// Say that a branch led nowhere; it stays in the list
+    #[command(after_help = "Examples:\n  stepback branch abandon try-redis")]
+    Abandon {
+        /// Its name
+        name: String,
+    },
+    /// Leave a branch out of the list
+    #[command(after_help = "Examples:\n  stepback branch archive try-redis\n  stepback branch list --all")]
+    Archive {
+        /// Its name
+        name: String,
+    },
+    /// Take up an abandoned or archived branch again, without switching to it
+    #[command(after_help = "Examples:\n  stepback branch activate try-redis")]
+    Activate {
+        /// Its name
+        name: String,
     },
     /// Delete a branch; its steps are kept
     #[command(after_help = "Examples:\n  stepback branch delete try-redis")]

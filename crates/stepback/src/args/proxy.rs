@@ -170,7 +170,7 @@ pub const RERUN: &str = "\
 The agent runs again in its own directory, with the files of that point; its model calls are answered from the recording. \
 Your files are not changed, and the sandbox isolates it. The resulting files become a branch.
 
-PATH is model, system, prompt, prompt[N], memory.KEY, '#STEP.input…' or '#STEP.output…'.
+PATH is model, system, prompt, prompt[N], 'messages[N].content', memory.KEY, '#STEP.input…' or '#STEP.output…'.
 
 Examples:
   stepback rerun                                    the last session, unchanged

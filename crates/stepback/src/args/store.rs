@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use stepback_model::quantity::parse_bytes;
 
 // The process that watches large workspaces.
 #[derive(Debug, Subcommand)]
@@ -129,33 +130,15 @@ pub struct PruneArgs {
     #[arg(long, value_name = "N")]
     pub max_branches: Option<usize>,
     /// Remove automatic checkpoints, oldest first, until the store fits: 500MB, 2GB
-    #[arg(long, value_name = "S", value_parser = parse_size)]
+    #[arg(long, value_name = "S", value_parser = parse_bytes)]
     pub max_size: Option<u64>,
+    /// Prune all workspaces for the disk budget, as it happens in the background
+    #[arg(long, conflicts_with_all = ["keep_last", "keep_days", "keep_manual", "keep_significant", "max_branches", "max_size", "now"])]
+    pub budget: bool,
     /// Free the space immediately, also of the last 24 hours; this cannot be undone
     #[arg(long)]
     pub now: bool,
     /// Show what would be pruned and change nothing
     #[arg(long)]
     pub dry_run: bool,
-}
-
-/// Reads a size: digits with an optional unit.
-fn parse_size(text: &str) -> Result<u64, String> {
-    let text = text.trim();
-    let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let (number, unit) = text.split_at(split);
-    let number: u64 = number.parse().map_err(|_| "write a number and a unit, such as 500MB".to_string())?;
-    let factor: u64 = match unit.trim().to_ascii_lowercase().as_str() {
-        "" | "b" => 1,
-        "k" | "kb" => 1_000,
-        "kib" => 1 << 10,
-        "m" | "mb" => 1_000_000,
-        "mib" => 1 << 20,
-        "g" | "gb" => 1_000_000_000,
-        "gib" => 1 << 30,
-        "t" | "tb" => 1_000_000_000_000,
-        "tib" => 1 << 40,
-        _ => return Err(format!("{unit} is not a unit of size; use KB, MB, GB or TB")),
-    };
-    number.checked_mul(factor).ok_or_else(|| "the size is too large".to_string())
 }

@@ -8,7 +8,7 @@ use stepback_agents::transcript::{self, TranscriptCursor};
 use stepback_agents::{Agent, import};
 
 use super::share::ImportFormat;
-use super::{CommandResult, DONE, mirror};
+use super::{CommandResult, DONE, budget, mirror};
 use crate::args::Arguments;
 use crate::args::live::InitArgs;
 use crate::context::{self, Context};
@@ -242,7 +242,8 @@ pub fn settings(context: &Context, key: Option<&str>, value: Option<&str>) -> Co
     let mut settings = Settings::load(context.store_location().local_dir())?;
     let known = |key: &str| {
         SETTINGS.iter().find(|known| known.key == key).ok_or_else(|| {
-            let names: Vec<&str> = SETTINGS.iter().map(|known| known.key).collect();
+            let names = SETTINGS.iter().map(|known| known.key);
+            let names: Vec<&str> = names.chain([crate::disk_budget::setting::KEY]).collect();
             CommandFailure::new(FailureKind::Usage, format!("unknown setting {key}"))
                 .with_hint(format!("known settings are {}", names.join(", ")))
         })
@@ -276,9 +277,13 @@ pub fn settings(context: &Context, key: Option<&str>, value: Option<&str>) -> Co
                     "meaning": known.description,
                 })
             })
+            .chain(key.is_none().then(|| budget::setting_document(&settings)))
             .collect();
         output::print_document(&json!({ "items": items }));
         return DONE;
+    }
+    if key.is_none() {
+        budget::print_setting(&settings);
     }
     let paint = Paint::stdout();
     for known in shown {

@@ -2,6 +2,7 @@
 
 mod experiment;
 mod items;
+mod of_state;
 mod recovery;
 mod show;
 mod verify;
@@ -15,6 +16,7 @@ use stepback_model::record::Session;
 use stepback_reasoning::{BoardMutation, ReasoningBoard};
 
 pub use self::experiment::{find_board_session, print_moved_board, rewind_board};
+pub use self::of_state::{diff_state_boards, print_board_diff, print_state_board, state_board_document};
 
 use super::{CommandResult, DONE};
 use crate::args::board::{BoardArgs, BoardCommand, BoardPartCommand, BoardSelector};

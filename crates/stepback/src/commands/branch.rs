@@ -14,7 +14,7 @@ use stepback_history::compare::{Conversations, TipComparison, compare_tips};
 use stepback_model::change::ChangeKind;
 use stepback_model::ids::StepId;
 use stepback_model::record::StepRow;
-use stepback_model::record::{Annotation, Trigger};
+use stepback_model::record::{Annotation, BranchStatus, Trigger};
 use stepback_model::state::WorkspaceState;
 
 use super::{CommandResult, DONE, conversation, documents, moves, rewind, titles};
@@ -54,18 +54,38 @@ pub fn run(context: &Context, command: &BranchCommand) -> CommandResult {
                 _ => create(context, &workspace, name, &from, worktree.as_deref(), resume.as_deref()),
             }
         }
-        BranchCommand::List => list(context, &workspace),
-        BranchCommand::Switch { name, reasoning, agree } => {
+        BranchCommand::List { all } => list(context, &workspace, *all),
+        BranchCommand::Switch { name, reasoning, conversation, resume, agree } => {
             let board = match reasoning {
                 true => Some(stepback_board::choose_session(&workspace, None, context.now())?.id),
                 false => None,
             };
             let request = MoveRequest { board, ..switch_request(name, None, agree) };
+            if *conversation {
+                let resume = resume.as_deref();
+                return switch_with_conversation(context, &workspace, &request, name, (resume, agree));
+            }
             moves::confirm_and_apply(context, &workspace, workspace.plan_move(&request)?, agree)
         }
         BranchCommand::Rename { name, to } => {
             workspace.rename_branch(name, to)?;
             print_result(context, to, &format!("Renamed branch {name} to {to}."))
+        }
+        BranchCommand::Abandon { name } => {
+            workspace.set_branch_status(name, BranchStatus::Abandoned)?;
+            print_result(context, name, &format!("Branch {name} is abandoned."))
+        }
+        BranchCommand::Archive { name } => {
+            workspace.set_branch_status(name, BranchStatus::Archived)?;
+            print_result(
+                context,
+                name,
+                &format!("Branch {name} is archived; \"branch list --all\" lists it."),
+            )
+        }
+        BranchCommand::Activate { name } => {
+            workspace.set_branch_status(name, BranchStatus::Active)?;
+            print_result(context, name, &format!("Branch {name} is active again."))
         }
         BranchCommand::Delete { name } => {
             workspace.delete_branch(name)?;
@@ -89,6 +109,30 @@ pub fn run(context: &Context, command: &BranchCommand) -> CommandResult {
 fn switch_request(name: &str, begin_at: Option<StepId>, agree: &ConfirmArgs) -> MoveRequest {
     let action = MoveAction::Switch { branch: name.to_owned(), begin_at };
     MoveRequest { force: agree.force, ..MoveRequest::from_user(action) }
+}
+
+/// Switches to a branch, and continues the conversation that the agent had when the branch was left.
+fn switch_with_conversation(
+    context: &Context,
+    workspace: &Workspace,
+    request: &MoveRequest,
+    name: &str,
+    (resume, agree): (Option<&str>, &ConfirmArgs),
+) -> CommandResult {
+    let mut switched = workspace.plan_move(request)?;
+    switched.release_lock();
+    // Checked before anything is written: a conversation that cannot continue must not leave half a switch.
+    let spoken = workspace.branch_conversation(name)?;
+    let planned = conversation::plan_fork_at(context, workspace, &spoken, None, resume)?;
+    let Some(switched) = moves::confirm_plan(context, workspace, switched, agree)? else { return DONE };
+    let Some(mut report) = workspace.apply_move(switched)?.into_files() else { return DONE };
+    super::board::print_moved_board(context, report.board.take())?;
+    let continued = conversation::apply_fork(context, workspace, planned)?;
+    let code = rewind::print_report(context, workspace, report, MoveKind::Switch, Some(&continued))?;
+    // If some files could not be restored, the agent would work on files that differ from what it believes.
+    let is_there = code == ExitCode::SUCCESS;
+    let ran = conversation::resume_conversation(context, &continued, is_there && resume.is_some())?;
+    Ok(if is_there { ran } else { code })
 }
 
 /// Merges the files of a branch, and what was concluded on it into the board of a session.
@@ -189,6 +233,7 @@ fn create(
     }
     workspace.create_branch(name, from)?;
     let mut forked = None;
+    let mut directory = None;
     if let Some(dir) = &worktree {
         let engine = context.engine();
         let dir = dir.canonicalize()?;
@@ -198,6 +243,8 @@ fn create(
             Annotation { label: Some(label), ..Annotation::default() },
             Trigger::Automatic,
         )?;
+        workspace.set_branch_directory(name, &own)?;
+        directory = Some(dir.clone());
         if state.conversation.is_some() {
             forked = Some(conversation::fork_at(context, workspace, from, Some(&dir), resume)?);
         }
@@ -206,7 +253,7 @@ fn create(
         output::print_document(&json!({
             "id": name,
             "from": from.step.id,
-            "worktree": worktree,
+            "worktree": directory,
             "conversation": forked.as_ref().map(conversation::fork_document),
         }));
     } else {
@@ -215,8 +262,11 @@ fn create(
             Paint::stdout().strong(name),
             describe_checkpoint(from)
         ));
-        if let Some(dir) = &worktree {
+        if let Some(dir) = &directory {
             output::print_line(format!("Its directory is {}.", dir.display()));
+            let hint =
+                format!("\"stepback branch merge {}\" merges what is done there.", quote_branch_name(name));
+            output::print_status(Paint::stderr().dim(hint));
         } else {
             output::print_status(
                 Paint::stderr()
@@ -246,13 +296,16 @@ fn branch_document(branch: BranchDocument) -> Value {
     value
 }
 
-fn list(context: &Context, workspace: &Workspace) -> CommandResult {
+fn list(context: &Context, workspace: &Workspace, all: bool) -> CommandResult {
+    let mut documents = BranchDocument::list(workspace)?;
+    let count = documents.len();
+    documents.retain(|branch| all || !branch.is_archived());
+    let hidden = (count - documents.len()) as u64;
     if context.json {
-        let items: Vec<_> = BranchDocument::list(workspace)?.into_iter().map(branch_document).collect();
+        let items: Vec<_> = documents.into_iter().map(branch_document).collect();
         output::print_document(&json!({ "items": items }));
         return DONE;
     }
-    let documents = BranchDocument::list(workspace)?;
     let branches = workspace.branches()?;
     let reruns = workspace.reruns()?;
     let rerun = |name: &str| reruns.iter().find(|rerun| rerun.branch == name);
@@ -263,10 +316,12 @@ fn list(context: &Context, workspace: &Workspace) -> CommandResult {
     let now = context.now();
     for branch in &branches {
         let mark = if branch.present { "@" } else { " " };
-        let document = documents.iter().find(|document| document.name == branch.name);
-        let from = document.and_then(|document| document.from.as_ref());
+        let Some(document) = documents.iter().find(|document| document.name == branch.name) else { continue };
+        let from = document.from.as_ref();
         let from = from.map_or(String::new(), |from| format!("  from {} at #{}", from.branch, from.number));
-        let is_merged = document.is_some_and(|document| document.status == "merged");
+        // The status of a rerun is in its own line.
+        let is_told = ["merged", "abandoned", "archived"].contains(&document.status.as_str());
+        let status = if is_told { format!("  ({})", document.status) } else { String::new() };
         output::print_line(format!(
             "{} {:<20} {:>8}  {}{}{}",
             paint.good(mark),
@@ -274,8 +329,11 @@ fn list(context: &Context, workspace: &Workspace) -> CommandResult {
             describe_checkpoint(&branch.tip),
             paint.dim(branch.tip.step.at.ago(now)),
             paint.dim(from),
-            paint.note(if is_merged { "  (merged)" } else { "" })
+            paint.note(status)
         ));
+        if let Some(directory) = &document.directory {
+            output::print_line(format!("    {}", paint.dim(format!("in {directory}"))));
+        }
         if let Some(rerun) = rerun(&branch.name) {
             output::print_line(format!("    {}", paint.dim(describe_rerun(rerun))));
         }
@@ -286,6 +344,13 @@ fn list(context: &Context, workspace: &Workspace) -> CommandResult {
             paint.strong(&rerun.branch),
             paint.dim(describe_rerun(rerun))
         ));
+    }
+    if hidden > 0 {
+        let hidden = match hidden {
+            1 => "1 archived branch is".to_owned(),
+            number => format!("{} archived branches are", output::grouped(number)),
+        };
+        output::print_status(paint.dim(format!("{hidden} not listed; --all lists all.")));
     }
     DONE
 }
@@ -310,6 +375,9 @@ fn compare_branches(context: &Context, workspace: &Workspace, a: &str, b: &str) 
                 .with_hint(format!("known branches are {known}"))
         })
     };
+    for name in [a, b] {
+        workspace.save_branch_directory(name)?;
+    }
     let (one, other) = (tip(a)?, tip(b)?);
     let TipComparison { fork, since_fork: [since_a, since_b], ends } = compare_tips(workspace, &one, &other)?;
     let changes = ends.files.unwrap_or_default();

@@ -46,6 +46,11 @@ pub fn diff(context: &Context, arguments: &DiffArgs) -> CommandResult {
     changes.retain(|change| {
         filter.matches(&change.path) || change.from.as_ref().is_some_and(|from| filter.matches(from))
     });
+    // Of some paths only, the board is not asked for.
+    let board = match paths.is_empty() {
+        true => super::board::diff_state_boards(&workspace, &from, &to)?,
+        false => None,
+    };
     if context.json {
         let mut items = Vec::with_capacity(changes.len());
         let (mut added, mut removed) = (0, 0);
@@ -64,9 +69,9 @@ pub fn diff(context: &Context, arguments: &DiffArgs) -> CommandResult {
         }
         drop(lock);
         let totals = json!({ "files": items.len(), "added": added, "removed": removed });
-        output::print_document(
-            &json!({ "from": from_name, "to": to_name, "items": items, "totals": totals }),
-        );
+        output::print_document(&json!({
+            "from": from_name, "to": to_name, "items": items, "totals": totals, "board": board,
+        }));
         return DONE;
     }
     let files = changes
@@ -85,6 +90,8 @@ pub fn diff(context: &Context, arguments: &DiffArgs) -> CommandResult {
     };
     // A pager that was closed early is not an error.
     let _ = shown.and_then(|()| out.flush());
+    drop(out);
+    board.iter().for_each(super::board::print_board_diff);
     DONE
 }
 

@@ -50,6 +50,7 @@ pub fn show_point(context: &Context, point: &str) -> CommandResult {
         value["files"] = json!(files);
         value["git"] = json!(repositories);
         value["slots"] = json!(StateSlotsDocument::from_state(&state));
+        value["board"] = super::board::state_board_document(&workspace, &state)?;
         output::print_document(&value);
         return DONE;
     }
@@ -101,6 +102,7 @@ pub fn show_point(context: &Context, point: &str) -> CommandResult {
             summary.commit.as_deref().unwrap_or("no commit yet")
         ));
     }
+    super::board::print_state_board(&workspace, &state)?;
     output::print_status(paint.dim(format!(
         "\"stepback diff '#{0}'\" compares it with now, \"stepback rewind '#{0}'\" goes back to it.",
         step.number

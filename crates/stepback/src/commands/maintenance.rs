@@ -7,13 +7,16 @@ use stepback_api::maintenance::PruneReportDocument;
 use stepback_engine::prune::{PrunePlan, Pruned, Rules};
 use stepback_store::port::StepQuery;
 
-use super::{CommandResult, DONE, mirror, titles};
+use super::{CommandResult, DONE, budget, mirror, titles};
 use crate::args::PruneArgs;
 use crate::context::Context;
 use crate::output::{self, Paint};
 
 /// Runs `stepback prune`.
 pub fn prune(context: &Context, arguments: &PruneArgs) -> CommandResult {
+    if arguments.budget {
+        return budget::prune(context, arguments.dry_run);
+    }
     let workspace = context.open_workspace()?;
     let rules = Rules {
         keep_last: arguments.keep_last,
@@ -118,6 +121,7 @@ pub fn stats(context: &Context) -> CommandResult {
         let _ = stepback_agents::record::record_inbox_if_free(&workspace);
     }
     let usage = store.usage()?;
+    let budget = budget::document(context, usage.total_bytes)?;
     let (reruns, workspaces): (Vec<_>, Vec<_>) =
         store.workspaces()?.into_iter().partition(|workspace| workspace.is_rerun());
     let mut rows = Vec::new();
@@ -150,7 +154,7 @@ pub fn stats(context: &Context) -> CommandResult {
             })
             .collect();
         output::print_document(&json!({
-            "store": context.store_path(), "usage": usage, "items": items, "reruns": reruns.len(),
+            "store": context.store_path(), "usage": usage, "items": items, "reruns": reruns.len(), "budget": budget,
         }));
         return DONE;
     }
@@ -161,6 +165,7 @@ pub fn stats(context: &Context) -> CommandResult {
         output::bytes(usage.raw_bytes),
         output::bytes(usage.total_bytes)
     ));
+    budget::print(context, budget.as_ref());
     for (_, root, visible, steps, operations, tally) in &rows {
         output::print_line(format!(
             "  {root}: {}, {}, {}",

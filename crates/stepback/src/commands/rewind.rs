@@ -3,14 +3,12 @@
 use std::process::ExitCode;
 
 use serde_json::{Value, json};
-use stepback_engine::git_warnings::UncommittedCount;
+use stepback_agents::rewind_warnings::add_rewind_warnings;
 use stepback_engine::kept::{Audience, format_path_list};
 use stepback_engine::moves::{MoveAction, MoveKind, MoveRequest};
 use stepback_engine::rewind::{PreparedRewind, RewindReport, RewindRequest};
 use stepback_engine::{EngineError, Workspace};
-use stepback_model::escape::safe;
-use stepback_model::ids::SessionId;
-use stepback_model::plan::{How, PlannedChange, RewindPlan, SkippedPath};
+use stepback_model::plan::{How, PlannedChange, SkippedPath};
 use stepback_model::record::{Session, StepRow};
 use stepback_model::state::WorkspaceState;
 
@@ -23,8 +21,6 @@ use crate::output::{self, Paint};
 
 /// The most lines of a plan that are printed.
 const MAX_PLAN_LINES: usize = 40;
-/// The most paths outside of the workspace that are named.
-const MAX_OUTSIDE_PATHS: usize = 8;
 /// The most kept changes that are printed.
 const MAX_KEPT_LINES: usize = 8;
 
@@ -48,8 +44,6 @@ pub fn rewind(context: &Context, arguments: &RewindArgs) -> CommandResult {
     if let (true, Some(spoken)) = (arguments.conversation, &spoken) {
         return rewind_conversation(context, &workspace, spoken, arguments);
     }
-    let since = request.target.as_ref().filter(|_| request.changes.is_empty());
-    let (since, own_session) = (since.map(|since| since.step.number), request.session);
     // A range has no point at which the conversation could continue.
     let target = request.target.clone().filter(|_| until.is_none());
     let board = match &target {
@@ -64,22 +58,15 @@ pub fn rewind(context: &Context, arguments: &RewindArgs) -> CommandResult {
         ..MoveRequest::from_user(MoveAction::Rewind(Box::new(request)))
     };
     let mut planned = workspace.plan_move(&request)?;
-    if let Some(prepared) = &mut planned.files {
-        if prepared.plan.is_empty() && !arguments.both {
-            let answer = report_nothing_to_do(context, prepared, arguments.agree.dry_run);
-            drop(planned);
-            if let (Some(target), Some(session)) = (&target, &board) {
-                board::rewind_board(context, &workspace, target, session, arguments.agree.dry_run)?;
-            }
-            return answer;
+    if let Some(prepared) = planned.files.as_ref().filter(|files| files.plan.is_empty() && !arguments.both) {
+        let answer = report_nothing_to_do(context, prepared, arguments.agree.dry_run);
+        drop(planned);
+        if let (Some(target), Some(session)) = (&target, &board) {
+            board::rewind_board(context, &workspace, target, session, arguments.agree.dry_run)?;
         }
-        if !context.json {
-            prepared.warnings.extend(uncommitted_warning(&workspace, &prepared.plan));
-        }
-        if let Some(since) = since {
-            prepared.warnings.extend(outside_warning(&workspace, since, until, own_session)?);
-        }
+        return answer;
     }
+    add_rewind_warnings(&workspace, &mut planned)?;
     // Checked before anything is written: a conversation that cannot continue must not leave half a rewind.
     let conversation = spoken
         .map(|spoken| {
@@ -119,33 +106,24 @@ fn read_request(
         .as_ref()
         .map(|point| context.resolve_in_session(workspace, point, session))
         .transpose()?;
-    let (target, until) = match arguments.between.as_slice() {
+    let selected = match arguments.between.as_slice() {
         [from, to] => {
             let resolve = |point| context.resolve_in_session(workspace, point, session);
-            let (from, to) = (resolve(from)?, resolve(to)?);
-            if to.step.number < from.step.number {
-                let (from, to) = (from.step.number, to.step.number);
-                return Err(CommandFailure::new(FailureKind::Usage, format!("#{to} is before #{from}"))
-                    .with_hint("write the earlier point first"));
-            }
-            (Some(from), Some(to.step.number))
+            RewindRequest::between(resolve(from)?, &resolve(to)?)?
         }
-        _ => (target, None),
+        _ => RewindRequest { target, all: arguments.all, ..RewindRequest::default() },
     };
     Ok(RewindRequest {
-        target,
-        until,
         paths: arguments.paths.iter().map(|path| context.to_workspace_path(workspace, path)).collect(),
         changes: arguments.changes.clone(),
         last: arguments.last,
-        all: arguments.all || until.is_some(),
         git: arguments.git,
         everything: arguments.everything,
         session: session.map(|session| session.id),
         hunks: arguments.hunks.clone(),
         audience: Audience::User,
         conversation: arguments.both,
-        ..RewindRequest::default()
+        ..selected
     })
 }
 
@@ -227,40 +205,6 @@ pub fn report_nothing_to_do(context: &Context, prepared: &PreparedRewind, dry_ru
         true => Ok(ExitCode::from(FailureKind::Partial as u8)),
         false => DONE,
     }
-}
-
-/// Says how many of the files that will change have changes that are not committed to git. They are saved first, but the
-/// user should know.
-fn uncommitted_warning(workspace: &Workspace, plan: &RewindPlan) -> Option<String> {
-    let UncommittedCount { certain, is_lower_bound } = workspace.count_uncommitted(plan);
-    let count = certain as u64;
-    let have = if count == 1 { "has" } else { "have" };
-    let shown = match is_lower_bound {
-        true => format!("at least {}", output::grouped(count)),
-        false => output::grouped(count),
-    };
-    (count > 0 || is_lower_bound).then(|| {
-        format!("{shown} of these files {have} changes that git does not have; they are saved first")
-    })
-}
-
-/// Names files outside of the workspace that agents' calls named since, because a rewind does not reach them.
-fn outside_warning(
-    workspace: &Workspace,
-    after: u64,
-    until: Option<u64>,
-    session: Option<SessionId>,
-) -> Result<Option<String>, CommandFailure> {
-    let named = stepback_agents::outside_paths::outside_paths(workspace, after, until, session)?;
-    if named.is_empty() {
-        return Ok(None);
-    }
-    let mut listed: Vec<String> = named.iter().take(MAX_OUTSIDE_PATHS).map(|path| safe(path)).collect();
-    if let Some(more @ 1..) = named.len().checked_sub(MAX_OUTSIDE_PATHS) {
-        listed.push(format!("{more} more"));
-    }
-    let listed = listed.join(", ");
-    Ok(Some(format!("calls since named paths outside of the workspace, which stay as they are: {listed}")))
 }
 
 /// Prints a plan: as data on stdout if the plan is the result, as narration before it is carried out.

@@ -13,7 +13,7 @@ use serde_json::json;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use stepback_engine::{Engine, EngineError};
 use stepback_remote::{AccessRole, ServiceConfig, StoreService, UnixStoreListener};
-use stepback_server::{AppState, AuthToken, HttpServer, ServerConfig, ServerHost, Tls};
+use stepback_server::{AppState, AuthToken, DiskBudgetReader, HttpServer, ServerConfig, ServerHost, Tls};
 use stepback_store::StoreError;
 use stepback_watcher::server::Watcher;
 
@@ -22,10 +22,10 @@ use super::studio::ServerFile;
 use super::{CommandResult, DONE};
 use crate::args::proxy::ServeArgs;
 use crate::context::{self, Context};
+use crate::disk_budget;
 use crate::failure::{CommandFailure, FailureKind};
 use crate::mirroring::MirrorThread;
 use crate::output::{self, Paint};
-use crate::settings::Settings;
 use crate::store_location::StoreLocation;
 
 /// The default limit of requests per second from one remote address.
@@ -38,7 +38,7 @@ const OWN_SOCKET: &str = "guard.sock";
 /// The file with the token for clients on other machines, which can append and read.
 const GUARD_TOKEN: &str = "guard.token";
 /// The file with the id of the store, by which clients notice that another store has taken its place.
-const GUARD_ID: &str = "guard.id";
+pub const GUARD_ID: &str = "guard.id";
 
 /// Opens the file that requests are logged to.
 fn open_log(to: &Path) -> Result<Box<dyn Write + Send>, CommandFailure> {
@@ -54,6 +54,8 @@ fn open_log(to: &Path) -> Result<Box<dyn Write + Send>, CommandFailure> {
 
 /// Returns the engine as requests use it, on a machine where sessions can be rerun.
 pub fn create_app_state(context: &Context) -> Result<AppState, CommandFailure> {
+    let location = context.store_location().clone();
+    let budget = move || Some((disk_budget::of_location(&location)?, super::budget::last_pruning(&location)));
     let stage = ServerHost {
         program: current_exe_path()?,
         store: context.store_location().argument().into(),
@@ -62,7 +64,7 @@ pub fn create_app_state(context: &Context) -> Result<AppState, CommandFailure> {
         environment: std::env::vars_os().collect(),
         prices: context.load_prices()?,
         certificates: context::path_variable("NODE_EXTRA_CA_CERTS"),
-        budget: Settings::load_or_default(context.store_location().local_dir()).disk_budget(),
+        budget: DiskBudgetReader(Arc::new(budget)),
     };
     let engine = Engine { progress: None, watcher: None, ..context.engine().clone() };
     Ok(AppState::with_rerun_host(engine, stage))

@@ -614,9 +614,9 @@ fn settings_of_the_store_that_cannot_be_read_are_a_problem() {
     fs::write(world.store.join("settings.json"), "{ nonsense").unwrap();
     fs::set_permissions(world.store.join("settings.json"), Permissions::from_mode(0o600)).unwrap();
     expect(&examine(&world, &[]), "settings", "problem", "is not valid");
-    fs::write(world.store.join("settings.json"), "{\"disk.megabytes\": 1, \"notes\": 0}").unwrap();
+    fs::write(world.store.join("settings.json"), "{\"disk.budget\": \"1GB\", \"notes\": 0}").unwrap();
     let document = examine(&world, &[]);
-    expect(&document, "settings", "ok", "disk.megabytes 1, notes 0");
+    expect(&document, "settings", "ok", "notes 0, disk.budget 1.0GB");
     expect(&document, "space.budget", "ok", "of its 1");
 }
 

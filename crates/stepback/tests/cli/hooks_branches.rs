@@ -73,6 +73,32 @@ fn branches_from_beginning_to_end() {
 }
 
 #[test]
+fn a_timeline_is_that_of_one_session_if_one_is_named() {
+    let world = shared();
+    world.ok(["checkpoint", "create", "by me"]);
+    let other = Talk::new(&world, "s2");
+    other.begin();
+    other.prompt("more");
+    other.write("w1", "c", "c\n");
+    other.stop();
+    world.ok(["checkpoint", "create", "by me, later"]);
+    let numbers = |words: &[&str]| -> Vec<u64> {
+        items(&world.json(words)).iter().map(|item| item["number"].as_u64().unwrap()).collect()
+    };
+    let all = numbers(&["timeline"]);
+    let (first, second) = (numbers(&["timeline", "-s", "s1"]), numbers(&["timeline", "--session", "s2"]));
+    assert!(first.iter().chain(&second).all(|number| all.contains(number)));
+    assert!(!first.is_empty() && !second.is_empty() && first.iter().all(|number| !second.contains(number)));
+    let labels = |session: &str| {
+        let listed = items(&world.json(["checkpoint", "list", "-s", session]));
+        listed.iter().map(|item| item["label"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!((labels("s1"), labels("s2")), (vec!["by me".into()], vec!["by me, later".into()]));
+    assert!(world.ok(["timeline", "-s", "s2"]).out.contains("you are here"));
+    world.run(["timeline", "-s", "nobody"]).exits(3);
+}
+
+#[test]
 fn branches_that_cannot_be() {
     let world = shared();
     world.ok(["branch", "create", "there"]);
@@ -122,6 +148,46 @@ fn a_branch_with_a_directory_of_its_own() {
         world.command(["rewind", "tool:Write:last", "--yes"]).current_dir(&dir).output().unwrap().into();
     ran.exits(0);
     assert_eq!(fs::read_to_string(dir.join("mine")).unwrap(), "mine, changed\n");
+}
+
+#[test]
+fn a_branch_moves_with_the_work_in_its_directory() {
+    let world = shared();
+    let dir = world.root().join("elsewhere");
+    let here = world.files();
+    world.ok(["branch", "create", "aside", "--worktree", dir.to_str().unwrap()]);
+    let tip = |world: &Sandbox| {
+        let listed = items(&world.json(["branch", "list"]));
+        listed.into_iter().find(|branch| branch["name"] == "aside").unwrap()
+    };
+    let begun = tip(&world);
+    assert_eq!(begun["directory"], json!(dir.canonicalize().unwrap()));
+    let mut agent = Talk::new(&world, "aside");
+    agent.cwd = dir.clone();
+    agent.begin();
+    agent.prompt("go on there");
+    agent.write("w1", "mine", "by the agent\n");
+    agent.write("w2", "made", "there\n");
+    let moved = tip(&world);
+    assert!(moved["number"].as_u64() > begun["number"].as_u64(), "{moved}");
+    assert_eq!(world.ok(["cat", "branch:aside", "mine"]).out, "by the agent\n");
+    world.expect_files(&here, "the workspace itself");
+    let compared = world.json(["branch", "compare", "main", "aside"]);
+    assert_eq!(items(&compared).len(), 2, "{compared}");
+    let ran = world.run(["branch", "switch", "aside", "--yes"]).exits(2);
+    assert!(ran.err.contains("elsewhere"), "{ran:?}");
+    // What nothing has recorded there yet is merged, too.
+    fs::write(dir.join("late"), "not recorded yet\n").unwrap();
+    world.ok(["branch", "rename", "aside", "over there"]);
+    world.ok(["branch", "merge", "over there", "--yes"]);
+    assert_eq!((read(&world, "mine").as_str(), read(&world, "made").as_str()), ("by the agent\n", "there\n"));
+    assert_eq!(read(&world, "late"), "not recorded yet\n");
+    world.ok(["undo", "--yes"]);
+    world.expect_files(&here, "after the undo of the merge");
+    fs::remove_dir_all(&dir).unwrap();
+    world.ok(["branch", "switch", "over there", "--yes"]);
+    assert_eq!(read(&world, "late"), "not recorded yet\n", "without its directory it is like any other");
+    world.expect_sound("at the end");
 }
 
 #[test]

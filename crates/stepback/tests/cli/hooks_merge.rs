@@ -110,6 +110,29 @@ fn what_cannot_be_merged() {
 }
 
 #[test]
+fn branches_are_set_aside_and_taken_up_again() {
+    let world = diverged();
+    let listed = |all: bool| {
+        let words: &[&str] = if all { &["branch", "list", "--all"] } else { &["branch", "list"] };
+        world.ok(words).out
+    };
+    world.ok(["branch", "abandon", "other way"]);
+    assert!(listed(false).contains("(abandoned)"), "{}", listed(false));
+    world.ok(["branch", "archive", "other way"]);
+    assert!(!listed(false).contains("other way") && listed(true).contains("(archived)"), "{}", listed(true));
+    assert!(world.ok(["branch", "list"]).err.contains("1 archived branch is not listed"));
+    assert_eq!(items(&world.json(["branch", "list"])).len(), 1);
+    assert_eq!(items(&world.json(["branch", "list", "--all"]))[1]["status"], "archived");
+    let ran = world.run(["branch", "archive", "other way"]).exits(2);
+    assert!(ran.err.contains("already archived"), "{ran:?}");
+    world.ok(["undo"]);
+    assert_eq!(status_of(&world, "other way"), "abandoned");
+    world.ok(["branch", "activate", "other way"]);
+    assert_eq!(status_of(&world, "other way"), "active");
+    world.run(["branch", "archive", "main"]).exits(2);
+}
+
+#[test]
 fn the_list_says_where_branches_begin() {
     let world = diverged();
     let listed = world.ok(["branch", "list"]).out;

@@ -76,7 +76,7 @@ fn what_makes_no_sense_is_refused_and_harms_nothing() {
         ("show", json!({ "point": "#99" }), ""),
         ("search", json!({ "query": "\"unclosed" }), "query"),
         ("rewind_apply", json!({ "plan": "0123" }), "unknown plan"),
-        ("rewind_plan", json!({}), "one of to, last and changes"),
+        ("rewind_plan", json!({}), "one of to, between, last and changes"),
         ("why", json!({}), "either path or item"),
         ("recover", json!({ "budget": 1 }), "budget"),
     ];

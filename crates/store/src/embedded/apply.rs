@@ -115,6 +115,11 @@ impl CommitApplier<'_> {
         let db = self.db;
         match mutation {
             Mutation::AddWorkspace(workspace) => self.add_workspace(workspace)?,
+            Mutation::SetWorkspaceRoot { workspace, root } => {
+                db.prepare_cached("UPDATE workspaces SET root = ?2 WHERE id = ?1")?
+                    .execute(params![blob(workspace.as_bytes()), root])
+                    .map_err(conflict_error("this workspace"))?;
+            }
             Mutation::AddSession(session) => self.add_session(session)?,
             Mutation::SetSessionInfo { session, info } => {
                 db.prepare_cached("UPDATE sessions SET info = ?2 WHERE id = ?1")?

@@ -3,7 +3,7 @@
 use rusqlite::types::Value;
 use rusqlite::{Connection, params_from_iter};
 use stepback_model::ids::WorkspaceId;
-use stepback_model::record::StepKind;
+use stepback_model::record::{StepKind, WorkspaceRecord};
 
 use super::log::{self, WIDTH};
 use super::schema;
@@ -24,6 +24,21 @@ impl Conditions {
         self.sql.push_str(" AND ");
         self.sql.push_str(condition);
         self.values.push(value);
+    }
+
+    /// Leaves out forgotten workspaces, if there are any and the query is about all workspaces.
+    pub fn leave_out_forgotten(
+        mut self,
+        db: &Connection,
+        workspace: Option<WorkspaceId>,
+        workspaces: &str,
+    ) -> Result<Self, StoreError> {
+        let prefix = WorkspaceRecord::FORGOTTEN;
+        let forgotten = format!("SELECT id FROM {workspaces} WHERE substr(root, 1, {}) = ?", prefix.len());
+        if workspace.is_none() && db.prepare_cached(&forgotten)?.exists([prefix])? {
+            self.add(&format!("+s.workspace NOT IN ({forgotten})"), Value::Blob(prefix.to_vec()));
+        }
+        Ok(self)
     }
 
     /// The conditions of a query, without its cursor. `sessions` is the name of the table of sessions.
@@ -241,7 +256,8 @@ fn count(
     query: &StepQuery,
     size: Size,
 ) -> Result<(u64, bool), StoreError> {
-    let Conditions { sql, mut values } = Conditions::of(workspace, query, "sessions", size);
+    let conditions = Conditions::of(workspace, query, "sessions", size);
+    let Conditions { sql, mut values } = conditions.leave_out_forgotten(db, workspace, "workspaces")?;
     let most = if query.count_all { u64::MAX } else { COUNTED };
     values.push(integer_value(most.saturating_add(1)));
     // In the order of the page, so that SQLite uses the same index.
@@ -274,7 +290,9 @@ fn select_steps<T>(
     if is_before_contexts(db, "main", query)? {
         return Ok(Vec::new());
     }
-    let Conditions { sql: conditions, mut values } = Conditions::of(workspace, query, "sessions", size);
+    let conditions = Conditions::of(workspace, query, "sessions", size);
+    let Conditions { sql: conditions, mut values } =
+        conditions.leave_out_forgotten(db, workspace, "workspaces")?;
     let columns = log::columns(db)?;
     let mut sql = format!("SELECT {columns}, s.position, s.workspace FROM steps s WHERE 1{conditions}");
     if let Some(from) = query.from {

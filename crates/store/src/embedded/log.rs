@@ -56,6 +56,13 @@ pub(super) fn workspace_at(db: &Connection, root: &[u8]) -> Result<Option<Worksp
 }
 
 pub(super) fn workspaces(db: &Connection) -> Result<Vec<WorkspaceRecord>, StoreError> {
+    let mut all = all_workspaces(db)?;
+    all.retain(|workspace| !workspace.is_forgotten());
+    Ok(all)
+}
+
+/// All workspaces, forgotten ones too.
+pub(super) fn all_workspaces(db: &Connection) -> Result<Vec<WorkspaceRecord>, StoreError> {
     collect(db, "SELECT id, root, created_at FROM workspaces ORDER BY created_at, id", [], read_workspace)
 }
 

@@ -127,8 +127,9 @@ impl Index {
             true => StepQuery { by: SortKey::Commit, oldest_first: false, ..search.among.clone() },
             false => search.among.clone(),
         };
+        let conditions = Conditions::of(search.workspace, &among, "log.sessions", Size::Many);
         let Conditions { sql, mut values } =
-            Conditions::of(search.workspace, &among, "log.sessions", Size::Many);
+            conditions.leave_out_forgotten(&self.db, search.workspace, "log.workspaces")?;
         let order = find::order_by(None, &among);
         let by_position = among.by == SortKey::Commit && !among.oldest_first;
         let join = if sql.is_empty() && by_position {
@@ -180,7 +181,8 @@ struct WordMatches<'i> {
 
 impl<'i> WordMatches<'i> {
     fn new(index: &'i Index, search: &SearchRequest, expression: String) -> Result<Self, StoreError> {
-        let conditions = Conditions::of(search.workspace, &search.among, "log.sessions", Size::Many);
+        let conditions = Conditions::of(search.workspace, &search.among, "log.sessions", Size::Many)
+            .leave_out_forgotten(&index.db, search.workspace, "log.workspaces")?;
         let range = match search.among.session {
             Some(session) => {
                 let sql = "SELECT min(position), max(position) FROM log.steps WHERE session = ?1";

@@ -94,7 +94,7 @@ pub(super) fn usage(connection: &Connection, dir: &Path) -> Result<StoreUsage, S
 }
 
 /// Bytes occupied below `dir`. A file that also has a name elsewhere (a git pack in the vault) counts as zero.
-pub(super) fn bytes_below(dir: &Path) -> u64 {
+pub fn bytes_below(dir: &Path) -> u64 {
     let Ok(entries) = fs::read_dir(dir) else { return 0 };
     entries
         .flatten()

@@ -259,6 +259,12 @@ impl SessionStore for EmbeddedStore {
         log::workspaces(&self.reader())
     }
 
+    fn forgotten_workspaces(&self) -> Result<Vec<WorkspaceRecord>, StoreError> {
+        let mut all = log::all_workspaces(&self.reader())?;
+        all.retain(WorkspaceRecord::is_forgotten);
+        Ok(all)
+    }
+
     fn sessions(&self, workspace: WorkspaceId) -> Result<Vec<Session>, StoreError> {
         log::sessions(&self.reader(), workspace)
     }

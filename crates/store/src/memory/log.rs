@@ -26,7 +26,7 @@ pub(super) struct MemoryLog {
 
 impl MemoryLog {
     pub fn rows(&self) -> ScanRows<'_> {
-        ScanRows { sessions: &self.sessions, steps: &self.steps }
+        ScanRows { workspaces: &self.workspaces, sessions: &self.sessions, steps: &self.steps }
     }
 
     /// Applies a mutation, and adds the numbers it assigns to `receipt`.
@@ -37,6 +37,13 @@ impl MemoryLog {
                 refuse_duplicate(self.workspaces.iter().any(same), "this workspace")?;
                 self.workspaces.push(workspace.clone());
                 self.workspaces.sort_by_key(|workspace| (workspace.created_at, workspace.id));
+            }
+            Mutation::SetWorkspaceRoot { workspace, root } => {
+                let same = |known: &WorkspaceRecord| known.root == *root && known.id != *workspace;
+                refuse_duplicate(self.workspaces.iter().any(same), "this workspace")?;
+                for known in self.workspaces.iter_mut().filter(|known| known.id == *workspace) {
+                    known.root.clone_from(root);
+                }
             }
             Mutation::AddSession(session) => {
                 refuse_duplicate(self.sessions.iter().any(|known| known.id == session.id), "this session")?;

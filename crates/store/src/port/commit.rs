@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use stepback_model::ids::{OpId, SessionId, StepId};
+use stepback_model::ids::{OpId, SessionId, StepId, WorkspaceId};
 use stepback_model::record::{
     Annotation, OpStatus, Operation, Session, SessionInfo, Step, Trigger, WorkspaceRecord,
 };
@@ -44,6 +44,14 @@ pub enum Mutation {
     /// Registers a workspace. Registering the same root again is an error ([`StoreError::Exists`]), as is adding a session,
     /// step or operation whose id is taken.
     AddWorkspace(WorkspaceRecord),
+    /// Gives a workspace another root: it was moved, forgotten, or came back. A root that another workspace has is an error
+    /// ([`StoreError::Exists`]).
+    SetWorkspaceRoot {
+        /// The workspace to change.
+        workspace: WorkspaceId,
+        /// Its new root.
+        root: Vec<u8>,
+    },
     /// Adds a session.
     AddSession(Session),
     /// Replaces the mutable part of a session.

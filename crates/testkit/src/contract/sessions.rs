@@ -32,6 +32,33 @@ pub fn a_workspace_is_registered_once(store: &dyn Store) {
     assert_eq!(store.workspace_at(b"/tmp").unwrap(), None);
 }
 
+/// A workspace keeps its id and its history when it gets another root; a forgotten one is in no list, and its root is free.
+pub fn a_workspace_can_get_another_root(store: &dyn Store) {
+    let sample = Sample::new(1);
+    let (first, second) = (sample.workspace(b"/one"), sample.workspace(b"/two"));
+    let session = sample.session(first.id);
+    let add = [
+        Mutation::AddWorkspace(first.clone()),
+        Mutation::AddWorkspace(second.clone()),
+        Mutation::AddSession(session.clone()),
+    ];
+    store.commit(None, &add).unwrap();
+    let set = |workspace, root: &[u8]| {
+        store.commit(None, &[Mutation::SetWorkspaceRoot { workspace, root: root.to_vec() }])
+    };
+    let taken = set(first.id, b"/two");
+    assert!(matches!(taken, Err(StoreError::Exists { .. })), "{taken:?}");
+    set(first.id, b"/three").unwrap();
+    assert_eq!(store.workspace_at(b"/one").unwrap(), None);
+    let moved = store.workspace_at(b"/three").unwrap().unwrap();
+    assert_eq!((moved.id, moved.created_at), (first.id, first.created_at));
+    assert_eq!(store.sessions(first.id).unwrap(), [session]);
+    set(second.id, &second.forgotten_root()).unwrap();
+    assert_eq!(store.workspaces().unwrap(), [moved]);
+    assert_eq!(store.workspace_at(b"/two").unwrap(), None);
+    store.commit(None, &[Mutation::AddWorkspace(sample.workspace(b"/two"))]).unwrap();
+}
+
 /// Lists are sorted by the recorded time, not by the order of registration.
 pub fn workspaces_and_sessions_are_listed_oldest_first(store: &dyn Store) {
     let sample = Sample::new(1);

@@ -18,9 +18,9 @@ pub enum HypothesisCommand {
         /// Probability before any evidence, from 0.001 to 0.999
         #[arg(long, value_name = "P", default_value_t = 0.5, allow_negative_numbers = true)]
         prior: f64,
-        /// The hypothesis it is a special case of; it is rejected along with it
-        #[arg(long, value_name = "H")]
-        parent: Option<String>,
+        /// A hypothesis it is a special case of; it is rejected along with it (can be repeated)
+        #[arg(long = "parent", value_name = "H")]
+        parents: Vec<String>,
         /// A hypothesis that cannot also be true (can be repeated)
         #[arg(long, value_name = "H")]
         excludes: Vec<String>,
@@ -41,6 +41,18 @@ pub enum HypothesisCommand {
         /// Only with this tag
         #[arg(long, value_name = "TAG")]
         tag: Option<String>,
+        #[command(flatten)]
+        board: BoardSelector,
+    },
+    /// Word a hypothesis in another way; its old wording is kept
+    #[command(
+        after_help = "Examples:\n  stepback board hypothesis edit H1 \"the cache is stale for an hour after a deploy\""
+    )]
+    Edit {
+        /// The hypothesis, such as H1
+        hypothesis: String,
+        /// Its new wording, as a statement
+        statement: String,
         #[command(flatten)]
         board: BoardSelector,
     },

@@ -29,12 +29,12 @@ pub fn hypothesis(context: &Context, command: &HypothesisCommand) -> CommandResu
         })
     };
     match command {
-        HypothesisCommand::Propose { statement, prior, parent, excludes, tags, board } => {
+        HypothesisCommand::Propose { statement, prior, parents, excludes, tags, board } => {
             change_board(context, board, |_| {
                 Ok(BoardMutation::ProposeHypothesis {
                     statement: statement.clone(),
                     prior: *prior,
-                    parent: parent.as_deref().map(parse_id).transpose()?,
+                    parents: parse_ids(parents)?,
                     excludes: parse_ids(excludes)?,
                     tags: tags.clone(),
                 })
@@ -67,6 +67,12 @@ pub fn hypothesis(context: &Context, command: &HypothesisCommand) -> CommandResu
                 DONE
             })
         }
+        HypothesisCommand::Edit { hypothesis, statement, board } => change_board(context, board, |_| {
+            Ok(BoardMutation::EditHypothesis {
+                hypothesis: parse_id(hypothesis)?,
+                statement: statement.clone(),
+            })
+        }),
         HypothesisCommand::Test { hypothesis, board } => {
             set(board, hypothesis, HypothesisStatus::Testing, None)
         }

@@ -1,8 +1,12 @@
 //! Commands that only read a board: `stepback board show`, `commands` and `metrics`.
 
+use std::time::Duration;
+
 use serde_json::json;
+use stepback_board::SessionMetrics;
 use stepback_engine::Workspace;
 use stepback_engine::board::BoardMoment;
+use stepback_model::quantity;
 use stepback_model::record::Session;
 
 use super::{resolve_board_moment, with_board};
@@ -32,7 +36,8 @@ fn print_board(
         document["session"] = json!(session.id);
         document["step"] = json!(step.map(|step| step.number));
         document["at"] = json!(step.map(|step| step.at));
-        document["metrics"] = json!(seen.board.metrics());
+        let until = (moment != BoardMoment::Now).then(|| step.map_or(0, |step| step.number));
+        document["metrics"] = json!(stepback_board::measure_session(workspace, session, &seen.board, until)?);
         document["next"] = json!(seen.board.next_actions());
         output::print_document(&document);
         return DONE;
@@ -88,18 +93,23 @@ pub fn commands(context: &Context, limit: usize, board: &BoardSelector) -> Comma
 /// Runs `stepback board metrics`.
 pub fn metrics(context: &Context, board: &BoardSelector) -> CommandResult {
     with_board(context, board, |workspace, session| {
-        let metrics = workspace.board_at(session, &BoardMoment::Now)?.board.metrics();
+        let board = workspace.board_at(session, &BoardMoment::Now)?.board;
+        let metrics = stepback_board::measure_session(workspace, session, &board, None)?;
         if context.json {
             output::print_document(&json!(metrics));
             return DONE;
         }
-        let m = &metrics;
+        let SessionMetrics { board: m, activity } = &metrics;
         output::print_line(format!("{} hypotheses, {} concluded", m.hypotheses, m.concluded));
         output::print_line(format!("{} pieces of evidence", m.evidence));
         output::print_line(format!("{} beliefs, {} contradictions open", m.beliefs, m.contradictions));
         output::print_line(format!("{} gaps, {} filled", m.gaps, m.gaps_filled));
         output::print_line(format!("{} checks run, {} passed", m.verifications_run, m.verifications_passed));
         output::print_line(format!("{} experiments ended, {} notes", m.experiments_ended, m.notes));
+        let per_hour = activity.checkpoints_per_hour;
+        let per_hour = per_hour.map_or(String::new(), |number| format!(", {number} per hour"));
+        let spent = quantity::duration(Duration::from_secs(activity.seconds_spent));
+        output::print_line(format!("{} checkpoints in {spent} of work{per_hour}", activity.checkpoints));
         DONE
     })
 }

@@ -64,14 +64,15 @@ fn check_file_system(id: &str, what: &str, path: &Path) -> Option<Finding> {
 }
 
 fn check_budget(examination: &Examination) -> Option<Finding> {
-    let budget = Settings::load(examination.location.local_dir()).ok()?.disk_budget()?;
+    let budget = crate::disk_budget::of_location(&examination.location)?;
     let used = examination.context().ok()?.store().usage().ok()?.total_bytes;
     let text = format!("the store has {} of its {}", output::bytes(used), output::bytes(budget));
     let finding = if used <= budget {
         Finding::good("space", text)
     } else {
-        Finding::note("space", text)
-            .with_hint(format!("\"stepback prune --max-size {budget}\" removes old checkpoints"))
+        Finding::note("space", text).with_hint(
+            "\"stepback prune --budget --dry-run\" shows what can go; \"stepback stats\" says what was tried",
+        )
     };
     Some(finding.with_id("space.budget"))
 }
@@ -81,8 +82,11 @@ pub fn check_settings(examination: &Examination) -> Finding {
     match Settings::load(examination.location.local_dir()) {
         Ok(settings) => {
             let set: Vec<_> = SETTINGS.iter().filter(|known| settings.is_set(known.key)).collect();
-            let shown: Vec<_> =
+            let mut shown: Vec<_> =
                 set.iter().map(|known| format!("{} {}", known.key, settings.get(known.key))).collect();
+            if settings.is_set(crate::disk_budget::setting::KEY) {
+                shown.push(format!("{} {}", crate::disk_budget::setting::KEY, settings.disk_budget()));
+            }
             let text = if shown.is_empty() { "all defaults".to_owned() } else { shown.join(", ") };
             Finding::good("settings", text)
         }
