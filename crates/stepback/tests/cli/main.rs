@@ -18,6 +18,7 @@ mod described;
 mod doctor;
 mod faults;
 mod flips;
+mod grpc_replays;
 mod guarded;
 mod guarded_shell;
 mod hooks_branches;
