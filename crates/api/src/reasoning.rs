@@ -170,6 +170,10 @@ pub struct BoardDocument {
     pub parts: Vec<BoardPartDocument>,
     /// Suggested next actions, the best first.
     pub next: Vec<NextActionDocument>,
+    /// Numbers of what is on the board, and of the session: `checkpoints`, `seconds_spent` and `checkpoints_per_hour`.
+    #[serde(default)]
+    #[schema(value_type = Object)]
+    pub metrics: Value,
 }
 
 /// An edge between two items of a graph.

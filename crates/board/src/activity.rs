@@ -3,6 +3,8 @@
 use serde::Serialize;
 use stepback_engine::{EngineError, Workspace};
 use stepback_model::record::Session;
+use stepback_reasoning::ReasoningBoard;
+use stepback_reasoning::board::Metrics;
 use stepback_store::port::StepQuery;
 
 /// A longer time without a step does not count as work, in microseconds.
@@ -20,8 +22,30 @@ pub struct SessionActivity {
     pub checkpoints_per_hour: Option<f64>,
 }
 
+/// The numbers of a board and of its session.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct SessionMetrics {
+    /// What is on the board.
+    #[serde(flatten)]
+    pub board: Metrics,
+    /// What the session took.
+    #[serde(flatten)]
+    pub activity: SessionActivity,
+}
+
+/// Measures a session and a board of it, up to the step numbered `until` if one is given.
+pub fn measure_session(
+    workspace: &Workspace,
+    session: &Session,
+    board: &ReasoningBoard,
+    until: Option<u64>,
+) -> Result<SessionMetrics, EngineError> {
+    let activity = measure_activity(workspace, session, until)?;
+    Ok(SessionMetrics { board: board.metrics(), activity })
+}
+
 /// Measures a session, up to the step numbered `until` if one is given. Checkpoints that the user made in the meantime count.
-pub fn measure_activity(
+fn measure_activity(
     workspace: &Workspace,
     session: &Session,
     until: Option<u64>,

@@ -30,7 +30,7 @@ mod recovery_steps;
 mod session;
 mod verify;
 
-pub use activity::{SessionActivity, measure_activity};
+pub use activity::{SessionActivity, SessionMetrics, measure_session};
 pub use command_history::{CommandFilter, CommandPage, command_history, list_commands};
 pub use commands::{CommandRun, CommandStatus};
 pub use error::BoardError;

@@ -188,8 +188,7 @@ impl Workspace {
         if let Some(branch) = &request.merge {
             return self.prepare_merge(branch, request.markers);
         }
-        let by_change = !request.changes.is_empty() || request.last.is_some() || request.all;
-        if by_change {
+        if !request.changes.is_empty() || request.last.is_some() || request.all {
             return self.prepare_take_back(request);
         }
         let Some(target) = &request.target else {

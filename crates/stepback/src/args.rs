@@ -115,8 +115,12 @@ pub enum Command {
         kinds: Vec<String>,
     },
     /// Draw steps and rewinds as a timeline, with the current position
-    #[command(after_help = "Examples:\n  stepback timeline")]
-    Timeline,
+    #[command(after_help = "Examples:\n  stepback timeline\n  stepback timeline --session 4f2a")]
+    Timeline {
+        /// Only checkpoints of this session, and yours while it was at work
+        #[arg(short, long, value_name = "SESSION")]
+        session: Option<String>,
+    },
     /// Show the current position and what changed since the last checkpoint
     #[command(
         after_help = "Examples:\n  stepback status\n  stepback status --excluded   what is not covered, and why"
@@ -467,6 +471,9 @@ pub enum CheckpointCommand {
         /// Only with this text in label, note or tags
         #[arg(long, value_name = "TEXT")]
         find: Option<String>,
+        /// Only checkpoints of this session, and yours while it was at work
+        #[arg(short, long, value_name = "SESSION")]
+        session: Option<String>,
         /// Include automatic checkpoints and rewinds
         #[arg(long)]
         all: bool,

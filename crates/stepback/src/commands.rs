@@ -67,7 +67,7 @@ pub fn run(arguments: Arguments) -> CommandResult {
         Command::Log { limit, session, kinds } => {
             history::log(&open_existing("")?, *limit, session.as_deref(), kinds)
         }
-        Command::Timeline => history::timeline(&open_existing("")?),
+        Command::Timeline { session } => history::timeline(&open_existing("")?, session.as_deref()),
         Command::Op(OpCommand::Log) => history::op_log(&open_existing("")?),
         Command::Status { excluded } => status::status(&open_existing("files scanned")?, *excluded),
         Command::Changes { point, paths, session, all } => {
@@ -175,8 +175,9 @@ fn run_checkpoint(arguments: &Arguments, command: &CheckpointCommand) -> Command
             let context = Context::open(arguments, CreateStore::Yes, "files scanned")?;
             checkpoint::create(&context, label.clone(), note.clone(), tags.clone())
         }
-        CheckpointCommand::List { tag, find, all } => {
-            checkpoint::list(&open_existing()?, tag.as_deref(), find.as_deref(), *all)
+        CheckpointCommand::List { tag, find, session, all } => {
+            let texts = (tag.as_deref(), find.as_deref());
+            checkpoint::list(&open_existing()?, texts, session.as_deref(), *all)
         }
         CheckpointCommand::Show { point } => checkpoint::show(&open_existing()?, point),
         CheckpointCommand::Annotate { point, note, label, tags } => {

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use axum::extract::State;
 use serde::Deserialize;
+use serde_json::json;
 use stepback_api::conversions::ItemDescriber;
 use stepback_api::page::Page;
 use stepback_api::reasoning::{
@@ -149,7 +150,11 @@ pub async fn get(
                 parts.push(BoardPartDocument { name: kind.plural().to_owned(), total, items, next_cursor });
             }
             let told = diff.changes.iter().zip(&changes).take(MAX_CHANGES);
+            let until =
+                (at != BoardMoment::Now).then(|| seen.step.as_ref().map_or(0, |stored| stored.step.number));
+            let metrics = stepback_board::measure_session(&workspace, &session, &seen.board, until)?;
             Ok(Json(BoardDocument {
+                metrics: json!(metrics),
                 session: session.id.to_string(),
                 step: seen.step.as_ref().map(ThoughtDocument::from_row),
                 against: before.step.as_ref().map(ThoughtDocument::from_row),

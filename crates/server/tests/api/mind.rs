@@ -64,6 +64,8 @@ fn the_board_of_a_moment_says_what_changed_and_where_everything_came_from() {
     place.checkpoint("before");
     place.call("s", "c1", "one", "1", false);
     let empty = place.get("/sessions/s/mind").with(200);
+    assert_eq!(empty["metrics"]["hypotheses"], 0);
+    assert!(empty["metrics"]["checkpoints"].is_u64(), "{empty}");
     assert_eq!((&empty["step"], &empty["summary"]), (&Value::Null, &json!("Nothing changed.")));
     assert_eq!(empty["parts"].as_array().unwrap().len(), ItemKind::ALL.len());
     let engine = place.engine();

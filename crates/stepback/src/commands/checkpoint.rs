@@ -70,8 +70,14 @@ fn choose_label(context: &Context, workspace: &Workspace) -> Result<Option<Strin
 }
 
 /// Runs `stepback checkpoint list`.
-pub fn list(context: &Context, tag: Option<&str>, find: Option<&str>, all: bool) -> CommandResult {
+pub fn list(
+    context: &Context,
+    (tag, find): (Option<&str>, Option<&str>),
+    session: Option<&str>,
+    all: bool,
+) -> CommandResult {
     let workspace = context.open_workspace()?;
+    let session = session.map(|text| workspace.find_session(text)).transpose()?;
     let wanted = find.map(str::to_lowercase);
     let mut listed = workspace.checkpoints()?;
     listed.retain(|stored| {
@@ -84,6 +90,9 @@ pub fn list(context: &Context, tag: Option<&str>, find: Option<&str>, all: bool)
                 .as_ref()
                 .is_none_or(|wanted| texts.into_iter().any(|text| text.to_lowercase().contains(wanted)))
     });
+    if let Some(session) = &session {
+        super::history::retain_of_session(&workspace, &mut listed, session, |stored| stored)?;
+    }
     if context.json {
         let items: Vec<_> = listed.iter().map(StepDocument::from_row).collect();
         output::print_document(&json!({ "items": items }));

@@ -2,17 +2,20 @@
 
 mod graph;
 
+use std::collections::{HashMap, HashSet};
+
 use serde_json::json;
 use stepback_api::steps::StepDocument;
-use stepback_engine::EngineError;
-use stepback_history::checkpoint_graph::checkpoint_graph;
+use stepback_engine::{EngineError, Workspace};
+use stepback_history::checkpoint_graph::{CheckpointNode, checkpoint_graph};
 use stepback_model::ids::StepId;
-use stepback_model::record::{OpStatus, StepKind};
+use stepback_model::record::{OpStatus, Session, StepKind};
 use stepback_store::port::{StepQuery, StepRow};
 
 use self::graph::{GraphStep, Lanes};
 use super::{CommandResult, DONE, documents, titles};
 use crate::context::Context;
+use crate::failure::CommandFailure;
 use crate::output::{self, Paint};
 
 /// Runs `stepback log`.
@@ -74,11 +77,56 @@ pub fn log(
     DONE
 }
 
+/// Keeps the items whose step belongs to a session: its own, and those of the user while it was at work.
+pub fn retain_of_session<T>(
+    workspace: &Workspace,
+    items: &mut Vec<T>,
+    session: &Session,
+    row: impl Fn(&T) -> &StepRow,
+) -> Result<(), CommandFailure> {
+    let mut kept = Vec::with_capacity(items.len());
+    for item in items.drain(..) {
+        let stored = row(&item);
+        let is_users = stored.step.session == workspace.session.id;
+        let belongs = stored.step.session == session.id
+            || is_users
+                && workspace.conversation_session(stored)?.is_some_and(|at_work| at_work.id == session.id);
+        if belongs {
+            kept.push(item);
+        }
+    }
+    *items = kept;
+    Ok(())
+}
+
+/// Leaves out of a graph the checkpoints that do not belong to a session. What followed one of them follows the nearest one before
+/// it that is left.
+fn retain_nodes_of_session(
+    workspace: &Workspace,
+    nodes: &mut Vec<CheckpointNode>,
+    session: &Session,
+) -> Result<(), CommandFailure> {
+    let before: HashMap<StepId, Option<(StepId, u64)>> =
+        nodes.iter().map(|node| (node.stored.step.id, node.follows)).collect();
+    retain_of_session(workspace, nodes, session, |node| &node.stored)?;
+    let left: HashSet<StepId> = nodes.iter().map(|node| node.stored.step.id).collect();
+    for node in nodes {
+        while let Some((id, _)) = node.follows.filter(|(id, _)| !left.contains(id)) {
+            node.follows = before.get(&id).copied().flatten();
+        }
+    }
+    Ok(())
+}
+
 /// Runs `stepback timeline`.
-pub fn timeline(context: &Context) -> CommandResult {
+pub fn timeline(context: &Context, session: Option<&str>) -> CommandResult {
     let workspace = context.open_workspace()?;
     let head = workspace.head()?.step.id;
-    let nodes = checkpoint_graph(&workspace)?;
+    let mut nodes = checkpoint_graph(&workspace)?;
+    if let Some(session) = session {
+        let session = workspace.find_session(session)?;
+        retain_nodes_of_session(&workspace, &mut nodes, &session)?;
+    }
     if context.json {
         let items: Vec<_> = nodes
             .iter()

@@ -58,15 +58,13 @@ pub fn rewind(context: &Context, arguments: &RewindArgs) -> CommandResult {
         ..MoveRequest::from_user(MoveAction::Rewind(Box::new(request)))
     };
     let mut planned = workspace.plan_move(&request)?;
-    if let Some(prepared) = &planned.files {
-        if prepared.plan.is_empty() && !arguments.both {
-            let answer = report_nothing_to_do(context, prepared, arguments.agree.dry_run);
-            drop(planned);
-            if let (Some(target), Some(session)) = (&target, &board) {
-                board::rewind_board(context, &workspace, target, session, arguments.agree.dry_run)?;
-            }
-            return answer;
+    if let Some(prepared) = planned.files.as_ref().filter(|files| files.plan.is_empty() && !arguments.both) {
+        let answer = report_nothing_to_do(context, prepared, arguments.agree.dry_run);
+        drop(planned);
+        if let (Some(target), Some(session)) = (&target, &board) {
+            board::rewind_board(context, &workspace, target, session, arguments.agree.dry_run)?;
         }
+        return answer;
     }
     add_rewind_warnings(&workspace, &mut planned)?;
     // Checked before anything is written: a conversation that cannot continue must not leave half a rewind.

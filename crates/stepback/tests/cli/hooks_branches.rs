@@ -73,6 +73,32 @@ fn branches_from_beginning_to_end() {
 }
 
 #[test]
+fn a_timeline_is_that_of_one_session_if_one_is_named() {
+    let world = shared();
+    world.ok(["checkpoint", "create", "by me"]);
+    let other = Talk::new(&world, "s2");
+    other.begin();
+    other.prompt("more");
+    other.write("w1", "c", "c\n");
+    other.stop();
+    world.ok(["checkpoint", "create", "by me, later"]);
+    let numbers = |words: &[&str]| -> Vec<u64> {
+        items(&world.json(words)).iter().map(|item| item["number"].as_u64().unwrap()).collect()
+    };
+    let all = numbers(&["timeline"]);
+    let (first, second) = (numbers(&["timeline", "-s", "s1"]), numbers(&["timeline", "--session", "s2"]));
+    assert!(first.iter().chain(&second).all(|number| all.contains(number)));
+    assert!(!first.is_empty() && !second.is_empty() && first.iter().all(|number| !second.contains(number)));
+    let labels = |session: &str| {
+        let listed = items(&world.json(["checkpoint", "list", "-s", session]));
+        listed.iter().map(|item| item["label"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!((labels("s1"), labels("s2")), (vec!["by me".into()], vec!["by me, later".into()]));
+    assert!(world.ok(["timeline", "-s", "s2"]).out.contains("you are here"));
+    world.run(["timeline", "-s", "nobody"]).exits(3);
+}
+
+#[test]
 fn branches_that_cannot_be() {
     let world = shared();
     world.ok(["branch", "create", "there"]);

@@ -104,6 +104,39 @@ fn an_agent_tries_something_out_on_a_branch_and_comes_back_with_what_it_found() 
 }
 
 #[test]
+fn an_agent_sets_branches_aside_and_lists_what_brings_it_back() {
+    let world = Sandbox::new();
+    world.write("file", "1\n");
+    let talk = Talk::new(&world, "s1");
+    talk.begin();
+    talk.prompt("go");
+    talk.write("w1", "file", "2\n");
+    world.ok(["checkpoint", "create", "A"]);
+    talk.write("w2", "file", "3\n");
+    world.ok(["checkpoint", "create", "B"]);
+    talk.write("w3", "other", "3\n");
+    let mut agent = Client::introduced(&world, "claude-code", &[]);
+    agent.call("branch", json!({ "name": "aside" }));
+    let listed = agent.call("branch", json!({ "name": "aside", "status": "abandoned" }));
+    assert_eq!(listed["branches"][0]["status"], "abandoned", "{listed:#}");
+    let listed = agent.call("branch", json!({ "name": "aside", "status": "archived" }));
+    assert_eq!(listed["branches"].as_array().unwrap().len(), 1, "archived ones are not listed: {listed:#}");
+    agent.refused("branch", json!({ "name": "main", "status": "archived" }));
+
+    let recovery = agent.call("recover", json!({ "steps": true }));
+    assert_eq!(recovery["steps"][0]["kind"], "restore-code", "{recovery:#}");
+    moved(&mut agent, "rewind_plan", json!({ "between": ["A", "B"] }));
+    assert_eq!((read(&world, "file").as_str(), read(&world, "other").as_str()), ("2\n", "3\n"));
+    assert!(agent.refused("rewind_plan", json!({ "between": ["B", "A"] })).contains("earlier point"));
+
+    agent.call("hypothesis", json!({ "do": "propose", "statement": "it is the cache" }));
+    agent.call("hypothesis", json!({ "do": "propose", "statement": "at night", "parents": ["H1"] }));
+    agent.call("hypothesis", json!({ "do": "edit", "hypothesis": "H1", "statement": "it is the disk" }));
+    let item = agent.call("mind", json!({ "item": "H1" }))["item"].clone();
+    assert_eq!(item["earlier"][0]["statement"], "it is the cache", "{item:#}");
+}
+
+#[test]
 fn an_agent_takes_nobody_along_to_another_branch() {
     let world = Sandbox::new();
     world.write("ours", "1\n");

@@ -123,6 +123,8 @@ fn each_thing_can_be_changed_and_the_first_difference_is_named() {
         ("model=other-model".to_string(), 1, "model"),
         ("system=Be brief.".to_string(), 1, "system"),
         ("prompt=do something else".to_string(), 1, "messages"),
+        ("messages[0].content=do something else".to_string(), 1, "messages"),
+        ("messages[1].content=I guess.".to_string(), 2, "messages"),
         ("memory.plan=long".to_string(), 1, "system"),
         (format!("#{read}.output=nothing at all"), 2, "messages"),
         (format!("#{shell}.output.text=nothing at all"), 4, "messages"),

@@ -6,6 +6,10 @@ use stepback_server::ServerConfig;
 use tonic::{Code, Status};
 use tonic_health::pb::health_client::HealthClient;
 use tonic_health::pb::{HealthCheckRequest, health_check_response::ServingStatus};
+use tonic_reflection::pb::v1::ServerReflectionRequest;
+use tonic_reflection::pb::v1::server_reflection_client::ServerReflectionClient;
+use tonic_reflection::pb::v1::server_reflection_request::MessageRequest;
+use tonic_reflection::pb::v1::server_reflection_response::MessageResponse;
 
 use super::connection::Connection;
 use crate::support::TestServer;
@@ -78,6 +82,38 @@ fn every_method_needs_the_token_but_health_and_reflection() {
     assert_eq!(
         grpc.wait(unknown.into_inner().message()).unwrap().unwrap().status(),
         ServingStatus::ServiceUnknown
+    );
+}
+
+#[test]
+fn reflection_describes_every_service_without_the_token() {
+    let server = TestServer::new();
+    let grpc = Connection::with_token(&server, None);
+    let mut client = ServerReflectionClient::new(grpc.channel.clone());
+    let mut ask = |what: MessageRequest| {
+        let request = ServerReflectionRequest { host: String::new(), message_request: Some(what) };
+        let call = client.server_reflection_info(futures_util::stream::iter([request]));
+        let answer = grpc.wait(async { call.await?.into_inner().message().await });
+        answer.unwrap().unwrap().message_response.unwrap()
+    };
+    let MessageResponse::ListServicesResponse(list) = ask(MessageRequest::ListServices(String::new())) else {
+        panic!("no list");
+    };
+    let names: Vec<&str> = list.service.iter().map(|service| service.name.as_str()).collect();
+    for method in stepback_grpc::operations() {
+        let service = method.rpc.split('/').nth(1).unwrap();
+        assert!(names.contains(&service), "{service} is not in {names:?}");
+    }
+    let symbol = MessageRequest::FileContainingSymbol("stepback.v1.Plans.ApplyRewindPlan".into());
+    assert!(
+        matches!(ask(symbol), MessageResponse::FileDescriptorResponse(file) if !file.file_descriptor_proto.is_empty())
+    );
+    let unknown = MessageRequest::FileContainingSymbol("stepback.v1.Nothing".into());
+    let request = ServerReflectionRequest { host: String::new(), message_request: Some(unknown) };
+    let call = client.server_reflection_info(futures_util::stream::iter([request]));
+    let answer = grpc.wait(async { call.await?.into_inner().message().await });
+    assert!(
+        !matches!(answer, Ok(Some(found)) if matches!(found.message_response, Some(MessageResponse::FileDescriptorResponse(_))))
     );
 }
 

@@ -2,13 +2,12 @@
 
 use std::time::Duration;
 
-use serde_json::{Value, json};
-use stepback_board::SessionActivity;
+use serde_json::json;
+use stepback_board::SessionMetrics;
 use stepback_engine::Workspace;
 use stepback_engine::board::BoardMoment;
 use stepback_model::quantity;
 use stepback_model::record::Session;
-use stepback_reasoning::ReasoningBoard;
 
 use super::{resolve_board_moment, with_board};
 use crate::args::board::{BoardSelector, BoardShowArgs};
@@ -37,8 +36,8 @@ fn print_board(
         document["session"] = json!(session.id);
         document["step"] = json!(step.map(|step| step.number));
         document["at"] = json!(step.map(|step| step.at));
-        let activity = stepback_board::measure_activity(workspace, session, step.map(|step| step.number))?;
-        document["metrics"] = metrics_document(&seen.board, activity);
+        let until = (moment != BoardMoment::Now).then(|| step.map_or(0, |step| step.number));
+        document["metrics"] = json!(stepback_board::measure_session(workspace, session, &seen.board, until)?);
         document["next"] = json!(seen.board.next_actions());
         output::print_document(&document);
         return DONE;
@@ -95,12 +94,12 @@ pub fn commands(context: &Context, limit: usize, board: &BoardSelector) -> Comma
 pub fn metrics(context: &Context, board: &BoardSelector) -> CommandResult {
     with_board(context, board, |workspace, session| {
         let board = workspace.board_at(session, &BoardMoment::Now)?.board;
-        let activity = stepback_board::measure_activity(workspace, session, None)?;
+        let metrics = stepback_board::measure_session(workspace, session, &board, None)?;
         if context.json {
-            output::print_document(&metrics_document(&board, activity));
+            output::print_document(&json!(metrics));
             return DONE;
         }
-        let m = &board.metrics();
+        let SessionMetrics { board: m, activity } = &metrics;
         output::print_line(format!("{} hypotheses, {} concluded", m.hypotheses, m.concluded));
         output::print_line(format!("{} pieces of evidence", m.evidence));
         output::print_line(format!("{} beliefs, {} contradictions open", m.beliefs, m.contradictions));
@@ -113,13 +112,4 @@ pub fn metrics(context: &Context, board: &BoardSelector) -> CommandResult {
         output::print_line(format!("{} checkpoints in {spent} of work{per_hour}", activity.checkpoints));
         DONE
     })
-}
-
-/// Returns the statistics of a board and of its session as one document.
-fn metrics_document(board: &ReasoningBoard, activity: SessionActivity) -> Value {
-    let mut document = json!(board.metrics());
-    document["checkpoints"] = json!(activity.checkpoints);
-    document["seconds_spent"] = json!(activity.seconds_spent);
-    document["checkpoints_per_hour"] = json!(activity.checkpoints_per_hour);
-    document
 }
