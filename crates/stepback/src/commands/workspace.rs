@@ -116,7 +116,7 @@ fn find(
         root == named.as_bytes()
             || [&absolute, &canonical].iter().any(|path| path.as_os_str().as_bytes() == root)
     };
-    if let Some(record) = records.iter().rev().find(by_path) {
+    if let Some(record) = records.iter().rev().find(|record| !named.is_empty() && by_path(record)) {
         return Ok(record.clone());
     }
     let wanted = named.to_ascii_lowercase();
