@@ -412,7 +412,7 @@ impl ModelRun {
         let is_gone = |step: &StepId| !left.iter().any(|stored| stored.step.id == *step);
         let shown = self.kept.iter().filter(|kept| kept.visible);
         let gone: Vec<StepId> = shown.map(|kept| kept.step).filter(is_gone).collect();
-        if self.workspace.head_id().map_err(text)?.is_some_and(|head| is_gone(&head)) {
+        if self.workspace.head_id().map_err(text)?.is_some_and(|head| gone.contains(&head)) {
             return Err("the pruning takes the head".into());
         }
         self.set_visible(&gone, false);
