@@ -30,8 +30,10 @@ use crate::workspace::Workspace;
 const START_PERCENT: u64 = 80;
 /// The shares of the budget that a pruning tries to reach, in percent: the first one that can be reached.
 const GOAL_PERCENTS: [u64; 3] = [70, 80, 95];
-/// How often a pruning removes more because the estimate was wrong.
-const MAX_ROUNDS: usize = 12;
+/// About how many bytes are freed at once: a sweep keeps out the processes that scan, and hooks do not wait long.
+const BYTES_AT_ONCE: u64 = 256_000_000;
+/// How often a pruning goes on, because more is to be freed than at once or because the estimate was wrong.
+const MAX_ROUNDS: usize = 100;
 
 /// The size at which a pruning begins.
 pub fn starts_at(budget: u64) -> u64 {
@@ -135,7 +137,7 @@ impl Engine {
             // A pruning frees what nothing needs before it removes anything.
             let collected = self.store.usage_after(&[], choice.estimate.needed())?.total_bytes;
             let from = if size_before < starts_at(budget) { starts_at(budget) } else { collected };
-            let plan = self.plan_removals(choice, budget, from)?;
+            let plan = self.plan_removals(choice, budget, from, u64::MAX)?;
             Ok(BudgetPlan { size_before, ..plan })
         })
     }
@@ -160,8 +162,15 @@ impl Engine {
         Ok(Choice { removals, expired, estimate })
     }
 
-    /// Plans for a store that has `from` bytes when the plan is carried out, without what nothing needs.
-    fn plan_removals(&self, choice: Choice, budget: u64, from: u64) -> Result<BudgetPlan, EngineError> {
+    /// Plans for a store that has `from` bytes when the plan is carried out, without what nothing needs, to free about
+    /// `at_once` bytes at most.
+    fn plan_removals(
+        &self,
+        choice: Choice,
+        budget: u64,
+        from: u64,
+        at_once: u64,
+    ) -> Result<BudgetPlan, EngineError> {
         let Choice { mut removals, expired, estimate } = choice;
         let size_after =
             |count| -> Result<u64, EngineError> { Ok(from.saturating_sub(estimate.freed(count)?)) };
@@ -175,6 +184,7 @@ impl Engine {
                 removals.partition_point(|removal| removal.stored.step.at < start)
             }
         };
+        let count = count.min(first_that(removals.len(), |count| Ok(estimate.freed(count)? >= at_once))?);
         let size_after = size_after(count)?;
         removals.truncate(count);
         let fits = goal.is_some();
@@ -232,8 +242,9 @@ impl Engine {
                     break;
                 }
                 let from = report.size_after;
-                let plan =
-                    self.plan_again_after_races(|| self.plan_removals(self.budget_choice()?, budget, from))?;
+                let plan = self.plan_again_after_races(|| {
+                    self.plan_removals(self.budget_choice()?, budget, from, BYTES_AT_ONCE)
+                })?;
                 goal = find_goal(budget, plan.smallest).unwrap_or(budget);
                 let (removed, purged) = self.apply_budget(plan)?;
                 report.checkpoints += removed;

@@ -1,6 +1,6 @@
 //! Random work on a directory, against a reference that copies the whole directory every time.
 //!
-//! Every case draws file operations, checkpoints, rewinds (whole and of one path), undos, redos and prunes. The reference
+//! Every case draws file operations, checkpoints, rewinds (whole and of one path), undos, redos, prunes, budgets. The reference
 //! knows nothing of objects, caches or journals: it keeps full copies and says, path by path, what must be there. After every
 //! operation of stepback the workspace must be exactly that, with modes and links. There are no pauses, so edits of the same
 //! size within one tick of the clock happen all the time.
@@ -194,6 +194,10 @@ impl ModelRun {
                 log.push(format!("prune, keep {:?}, now: {}", rules.keep_last, rules.now));
                 done.prunes += 1;
                 self.prune(&before, rules)?;
+            }
+            7 if self.files.draw.once_in(2) => {
+                log.push("prune for a budget".into());
+                self.prune_for_budget(&before)?;
             }
             _ => log.push(self.files.change()),
         }
@@ -395,6 +399,23 @@ impl ModelRun {
         if !hidden.is_empty() {
             self.operations.push(Operation { did: Did::Prune(hidden), undone: false });
         }
+        self.check_visible()
+    }
+
+    /// What it takes is gone for good, and undo passes over it; the head, and what a rewind or its undo went between, stay.
+    fn prune_for_budget(&mut self, now: &Copy) -> Result<(), String> {
+        let size = self.workspace.store().usage().unwrap().total_bytes;
+        let percent = 20 + self.files.draw.below(100) as u64;
+        self.workspace.engine.enforce_budget(size * percent / 100).map_err(text)?;
+        self.expect(now)?;
+        let left = self.workspace.checkpoints().map_err(text)?;
+        let is_gone = |step: &StepId| !left.iter().any(|stored| stored.step.id == *step);
+        let shown = self.kept.iter().filter(|kept| kept.visible);
+        let gone: Vec<StepId> = shown.map(|kept| kept.step).filter(is_gone).collect();
+        if self.workspace.head_id().map_err(text)?.is_some_and(|head| gone.contains(&head)) {
+            return Err("the pruning takes the head".into());
+        }
+        self.set_visible(&gone, false);
         self.check_visible()
     }
 

@@ -33,7 +33,8 @@ pub enum WorkspaceCommand {
     )]
     Create {
         /// The directory; by default the current one
-        directory: Option<PathBuf>,
+        #[arg(value_name = "DIRECTORY")]
+        place: Option<PathBuf>,
     },
     /// Tell that a workspace was moved or renamed; its history continues there
     #[command(
@@ -42,7 +43,8 @@ pub enum WorkspaceCommand {
     )]
     Move {
         /// The workspace: its old path, or its id
-        workspace: String,
+        #[arg(value_name = "WORKSPACE")]
+        named: String,
         /// The directory where it is now
         to: PathBuf,
         /// Move it although the old directory still exists
@@ -55,7 +57,8 @@ pub enum WorkspaceCommand {
     )]
     Forget {
         /// The workspace: its path, or its id
-        workspace: String,
+        #[arg(value_name = "WORKSPACE")]
+        named: String,
         /// Do not ask for confirmation
         #[arg(long, short = 'y')]
         yes: bool,
@@ -64,6 +67,7 @@ pub enum WorkspaceCommand {
     #[command(after_help = "Examples:\n  stepback workspace restore 4f2a")]
     Restore {
         /// The workspace: its former path, or its id
-        workspace: String,
+        #[arg(value_name = "WORKSPACE")]
+        named: String,
     },
 }

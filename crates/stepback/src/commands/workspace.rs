@@ -22,10 +22,10 @@ use crate::store_location::StoreLocation;
 pub fn run(context: &Context, command: &WorkspaceCommand) -> CommandResult {
     match command {
         WorkspaceCommand::List { forgotten } => list(context, *forgotten),
-        WorkspaceCommand::Create { directory } => create(context, directory.as_deref()),
-        WorkspaceCommand::Move { workspace, to, yes } => move_to(context, workspace, to, *yes),
-        WorkspaceCommand::Forget { workspace, yes } => forget(context, workspace, *yes),
-        WorkspaceCommand::Restore { workspace } => restore(context, workspace),
+        WorkspaceCommand::Create { place } => create(context, place.as_deref()),
+        WorkspaceCommand::Move { named, to, yes } => move_to(context, named, to, *yes),
+        WorkspaceCommand::Forget { named, yes } => forget(context, named, *yes),
+        WorkspaceCommand::Restore { named } => restore(context, named),
     }
 }
 
@@ -116,7 +116,7 @@ fn find(
         root == named.as_bytes()
             || [&absolute, &canonical].iter().any(|path| path.as_os_str().as_bytes() == root)
     };
-    if let Some(record) = records.iter().rev().find(by_path) {
+    if let Some(record) = records.iter().rev().find(|record| !named.is_empty() && by_path(record)) {
         return Ok(record.clone());
     }
     let wanted = named.to_ascii_lowercase();

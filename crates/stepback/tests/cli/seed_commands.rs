@@ -289,6 +289,7 @@ fn checkpoint_lines(seed: &mut SeedWorld) {
     assert!(long_ago.contains("a year ago"), "{long_ago}");
     let timeline = seed.ok("checkpoint timeline").out;
     assert!(timeline.contains("you are here") && timeline.contains("later"), "{timeline}");
+    seed.world.ok(["settings", "checkpoint.max-manual", "0"]);
     for number in 0..100 {
         seed.world.ok(["checkpoint", "create", &format!("number {number}")]);
     }

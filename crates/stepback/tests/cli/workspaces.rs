@@ -55,7 +55,7 @@ fn a_moved_directory_keeps_its_history_and_can_be_moved_back() {
     let refused = world.run(["workspace", "move", &id, other.to_str().unwrap()]).exits(9);
     assert!(refused.err.contains("still exists") && refused.err.contains("--yes"), "{}", refused.err);
     for wrong in ["nowhere", "ffffffff", ""] {
-        world.run(["workspace", "move", wrong, "."]).exits(3);
+        world.run(["workspace", "move", wrong, "."]).exits(4);
     }
     fs::rename(&new, &old).unwrap();
     world.work = old;
@@ -103,7 +103,7 @@ fn a_forgotten_workspace_comes_back_until_the_next_prune() {
     assert!(listed(&world, false).is_empty());
     assert_eq!(listed(&world, true)[0]["id"], json!(id));
     assert_eq!(world.json(["stats"])["items"], json!([]));
-    world.run(["log"]).exits(3);
+    world.run(["log"]).exits(4);
     world.ok(["workspace", "restore", &id]);
     assert_eq!(world.ok(["cat", "one", "file"]).out, "one\n");
     // Forgotten again; a hook that is still installed begins a new workspace, which stays when the old one is freed.
@@ -114,7 +114,7 @@ fn a_forgotten_workspace_comes_back_until_the_next_prune() {
     let taken = world.run(["workspace", "restore", &id]).exits(9);
     assert!(taken.err.contains("another workspace"), "{}", taken.err);
     world.ok(["prune"]);
-    let freed = world.run(["workspace", "restore", &id]).exits(3);
+    let freed = world.run(["workspace", "restore", &id]).exits(4);
     assert!(freed.err.contains("freed"), "{}", freed.err);
     assert_eq!(listed(&world, true)[0]["freed"], true);
     assert_eq!(fs::read_to_string(world.path("file")).unwrap(), "two\n", "no file was changed");
