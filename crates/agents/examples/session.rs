@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use stepback_agents::Agent;
 use stepback_agents::hook::Hook;
 use stepback_engine::Engine;
+use stepback_engine::recorder::settings::RecorderSettings;
 use stepback_model::conversation;
 use stepback_model::env::FrozenEnv;
 use stepback_model::hash::ObjectKind;
@@ -99,6 +100,8 @@ impl Desk {
             undo_hints: stepback_agents::hook::UndoHints::PerPrompt,
             clear_changes_on_commit: false,
             has_proxy: false,
+            recorder: &RecorderSettings::default(),
+            settings_problem: None,
             policy: None,
             find_launch_command: &|| None,
         };

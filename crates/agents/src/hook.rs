@@ -15,6 +15,7 @@ use std::time::{Duration, SystemTime};
 
 use serde_json::Value;
 use stepback_engine::control::{BreakSide, Control};
+use stepback_engine::recorder::settings::RecorderSettings;
 use stepback_engine::recorder::{RecordedStep, ScanPolicy, SessionMilestone};
 use stepback_engine::{Engine, EngineError, Workspace, workspace_index};
 use stepback_model::env::Env;
@@ -84,6 +85,10 @@ pub struct Hook<'a> {
     pub has_proxy: bool,
     /// What calls may do, if this is a rerun.
     pub policy: Option<&'a Policy>,
+    /// What is recorded of events; the engine has the same.
+    pub recorder: &'a RecorderSettings,
+    /// What is wrong with the settings, so that defaults are used instead.
+    pub settings_problem: Option<&'a str>,
     /// Finds out how the agent was started, as far as its processes show it.
     pub find_launch_command: &'a dyn Fn() -> Option<LaunchCommand>,
 }
@@ -108,10 +113,11 @@ impl Hook<'_> {
             }
         };
         stepback_redact::redact_value(&mut value);
+        self.recorder.redact.redact_value(&mut value);
         if let (Some(path), Some(fields)) = (self.transcript, value.as_object_mut()) {
             fields.entry("transcript_path").or_insert_with(|| path.to_string_lossy().into());
         }
-        let event = match payload::read(self.agent, &value) {
+        let mut event = match payload::read(self.agent, &value) {
             Ok(event)
                 if !self.scan_around_calls
                     && matches!(event.scan_policy, ScanPolicy::Before | ScanPolicy::After) =>
@@ -135,13 +141,20 @@ impl Hook<'_> {
         if event.is_ignored || is_recorded_by_proxy {
             return HookOutput::default();
         }
+        event.left_out = self.recorder.limit(&mut event.event, false);
         let directory = event.cwd.clone().unwrap_or_else(|| self.directory.to_path_buf());
         let directory = directory.canonicalize().unwrap_or(directory);
         let known = workspace_index::find(self.store, &directory);
+        if let (Some(problem), Some((_, dir)), HookPoint::Prompt) =
+            (self.settings_problem, &known, event.point)
+        {
+            // Once for each prompt: often enough to be seen, and not at every call.
+            self.leave_gap(dir, "the settings of stepback", problem, None);
+        }
         if let Some((_, dir)) = &known
             && self.can_defer(&event, dir)
         {
-            let note = self.build_note(&event, Some(payload::clip_long_texts(value)), None);
+            let note = self.build_note(&event, Some(payload::payload_for_inbox(value, &event)), None);
             return match inbox::append_note(dir, &note) {
                 Ok(()) => HookOutput::default(),
                 Err(error) => {
@@ -151,7 +164,6 @@ impl Hook<'_> {
             };
         }
         // A proxy records more about the launch. Without one, these events are enough to record it.
-        let mut event = event;
         if !self.has_proxy && (event.scan_policy == ScanPolicy::Before || event.point == HookPoint::Done) {
             event.update.started = (self.find_launch_command)();
         }
@@ -228,6 +240,7 @@ impl Hook<'_> {
             payload,
             transcript_len: transcript,
             gap,
+            left_out: event.left_out.clone(),
             ..InboxNote::new(self.env.now(), self.agent.name())
         }
     }

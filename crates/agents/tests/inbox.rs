@@ -11,6 +11,7 @@ use stepback_agents::Agent;
 use stepback_agents::hook::Hook;
 use stepback_agents::inbox::InboxNote;
 use stepback_agents::record;
+use stepback_engine::recorder::settings::RecorderSettings;
 use stepback_engine::workspace_index;
 use stepback_model::env::FrozenEnv;
 use stepback_model::record::{Session, StepKind};
@@ -60,6 +61,8 @@ impl HookedWorkspace {
             undo_hints: stepback_agents::hook::UndoHints::Off,
             clear_changes_on_commit: false,
             has_proxy: false,
+            recorder: &RecorderSettings::default(),
+            settings_problem: None,
             policy: None,
             find_launch_command: &|| None,
         };

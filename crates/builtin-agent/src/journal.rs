@@ -7,7 +7,9 @@ use stepback_agents::breakpoints::{GatedCall, StopDecision};
 use stepback_agents::payload::summary_line;
 use stepback_agents::record;
 use stepback_engine::control::{BreakSide, Control};
-use stepback_engine::recorder::{CallFacts, RecordedStep, ReportedEvent, ScanPolicy, SessionUpdate};
+use stepback_engine::recorder::{
+    CallFacts, ChangeScope, RecordedStep, ReportedEvent, ScanPolicy, SessionUpdate,
+};
 use stepback_engine::{EngineError, Workspace};
 use stepback_model::event::AgentEvent;
 use stepback_model::record::{Session, StepKind};
@@ -41,6 +43,8 @@ pub struct StepExtras<'a> {
     pub dialogue: Option<&'a Dialogue>,
     /// Paths that the call names.
     pub paths: Vec<String>,
+    /// What the call can change, even if the files are not scanned.
+    pub scope: ChangeScope,
     /// What the step says about the session.
     pub update: SessionUpdate,
 }
@@ -80,7 +84,8 @@ impl Journal<'_> {
         record::record_inbox_locked(self.workspace, &lock)?;
         let mut report = ReportedEvent {
             scan_policy: with.effect.unwrap_or(ScanPolicy::None),
-            call: CallFacts { paths: with.paths, ..CallFacts::default() },
+            call: CallFacts { paths: with.paths, scope: with.scope, ..CallFacts::default() },
+            is_exchange: matches!(kind, StepKind::ModelStart | StepKind::ModelEnd),
             update: with.update,
             ..ReportedEvent::new(event, self.now())
         };
@@ -115,6 +120,7 @@ impl Journal<'_> {
         let mut event = event.clone();
         // A stop is written to a file and shown to the user.
         record::redact_event(&mut event);
+        self.workspace.engine.recorder.redact.redact_event(&mut event);
         let passing = GatedCall {
             workspace: self.workspace,
             event: &event,

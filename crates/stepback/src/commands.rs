@@ -38,6 +38,7 @@ mod run;
 mod seal;
 mod serve;
 mod sessions;
+mod settings;
 mod share;
 mod status;
 mod store;
@@ -126,9 +127,7 @@ pub fn run(arguments: Arguments) -> CommandResult {
         Command::Board(wanted) => board::board(&open_or_create("")?, wanted),
         Command::BoardPart(command) => board::run_part_command(&open_or_create("")?, command),
         Command::Mcp(wanted) => mcp::mcp(&open_or_create("")?, wanted),
-        Command::Settings { key, value } => {
-            agents::settings(&open_or_create("")?, key.as_deref(), value.as_deref())
-        }
+        Command::Settings { key, values } => settings::settings(&open_or_create("")?, key.as_deref(), values),
         Command::Doctor(wanted) => doctor::doctor(&arguments, wanted),
         Command::Watcher { command: None } => watcher::show(&open_existing("")?),
         Command::Watcher { command: Some(store_args::WatcherCommand::Stop) } => {

@@ -1,10 +1,13 @@
-//! Settings of a store: a few numbers and switches, each with a default that most users never change.
+//! Settings of a store, each with a default that most users never change: numbers and switches, which this file lists, and
+//! those of the recorder, which the engine reads (`stepback_engine::recorder::settings`). All are in one file.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Value, json};
+use stepback_engine::recorder::settings::{RecorderSetting, RecorderSettings};
+use stepback_model::nearest::nearest_word;
 use stepback_store::new_file::{Durability, replace_file};
 
 use crate::failure::{CommandFailure, FailureKind};
@@ -65,6 +68,36 @@ pub const SETTINGS: [SettingSpec; 8] = [
     },
 ];
 
+/// Returns the description of a setting of the recorder.
+pub fn describe_recorder_setting(setting: RecorderSetting) -> &'static str {
+    match setting {
+        RecorderSetting::Capture => {
+            "what is recorded of events: all, none, or some of inputs, outputs, commands, conversation, memory, tasks, reasoning, model-bodies, environment (no-NAME leaves one out); files are always in checkpoints"
+        }
+        RecorderSetting::Kinds => {
+            "kinds of steps that are recorded: all, none, or a list such as tool-start,tool-end; calls that can change something, gaps and stepback's own steps always are"
+        }
+        RecorderSetting::Sample => {
+            "record one in so many calls that change nothing and other frequent events: 10, or 10,model-start=5 with another rate for a kind; the next step says how many were skipped"
+        }
+        RecorderSetting::InputBytes => {
+            "cut inputs of tools to so many bytes (64KiB, 1MB); full keeps everything; prompts and model calls are never cut"
+        }
+        RecorderSetting::OutputBytes => {
+            "cut outputs of tools to so many bytes (64KiB, 1MB); full keeps everything; the conversation and model calls are never cut"
+        }
+        RecorderSetting::Redact => {
+            "regular expressions of text that is replaced before anything is stored, besides secrets; each is a word of its own"
+        }
+    }
+}
+
+/// Returns the keys of all settings.
+pub fn setting_keys() -> impl Iterator<Item = &'static str> {
+    let recorder = RecorderSetting::ALL.into_iter().map(RecorderSetting::key);
+    SETTINGS.iter().map(|known| known.key).chain(recorder)
+}
+
 /// The values that the user has set.
 #[derive(Debug, Default)]
 pub struct Settings {
@@ -94,7 +127,7 @@ impl Settings {
 
     /// Returns the value of a setting, or its default.
     pub fn get(&self, key: &str) -> i64 {
-        let set = self.values.get(key).and_then(Value::as_i64);
+        let set = self.values.get(key).and_then(Value::as_i64).filter(|number| *number >= 0);
         let default = || SETTINGS.iter().find(|known| known.key == key).map_or(0, |known| known.default);
         set.unwrap_or_else(default)
     }
@@ -104,10 +137,39 @@ impl Settings {
         self.values.contains_key(key)
     }
 
+    /// Returns the recorder's settings, and what is wrong with those that are not used.
+    pub fn recorder(&self) -> (RecorderSettings, Vec<String>) {
+        RecorderSettings::read(&self.values)
+    }
+
+    /// Returns what is wrong with the values in the file. Defaults are used in place of those.
+    pub fn problems(&self) -> Vec<String> {
+        let number = |known: &SettingSpec| {
+            let value =
+                self.values.get(known.key).filter(|value| value.as_i64().is_none_or(|set| set < 0))?;
+            Some(format!("{}: {value} is not a number of 0 or more", known.key))
+        };
+        let unknown = |key: &String| {
+            if key.starts_with("record.") || SETTINGS.iter().any(|known| known.key == key) {
+                return None;
+            }
+            let nearest = nearest_word(key, setting_keys());
+            let hint = nearest.map_or_else(String::new, |nearest| format!("; did you mean \"{nearest}\"?"));
+            Some(format!("unknown setting {key}{hint}"))
+        };
+        let unknown = self.values.keys().filter_map(unknown);
+        SETTINGS.iter().filter_map(number).chain(unknown).chain(self.recorder().1).collect()
+    }
+
+    /// Returns the value that the user has set, as it is in the file.
+    pub fn value(&self, key: &str) -> Option<&Value> {
+        self.values.get(key)
+    }
+
     /// Sets a value, or resets it to the default.
-    pub fn set(&mut self, key: &str, value: Option<i64>) -> Result<(), CommandFailure> {
+    pub fn set(&mut self, key: &str, value: Option<Value>) -> Result<(), CommandFailure> {
         match value {
-            Some(value) => self.values.insert(key.to_string(), value.into()),
+            Some(value) => self.values.insert(key.to_string(), value),
             None => self.values.remove(key),
         };
         let text = serde_json::to_string_pretty(&self.values)
@@ -117,7 +179,7 @@ impl Settings {
 
     /// Returns how long a stopped agent waits.
     pub fn breakpoint_timeout(&self) -> Duration {
-        Duration::from_secs(self.get("breakpoint.seconds").max(0) as u64)
+        Duration::from_secs(self.get("breakpoint.seconds").unsigned_abs())
     }
 
     /// Returns the size in bytes that the store should stay within.
@@ -128,5 +190,18 @@ impl Settings {
     /// Returns a setting for which 0 means "never".
     pub fn get_positive(&self, key: &str) -> Option<u64> {
         u64::try_from(self.get(key)).ok().filter(|number| *number > 0)
+    }
+}
+
+/// Returns a setting of the recorder as a value of a settings file.
+pub fn recorder_value(settings: &RecorderSettings, setting: RecorderSetting) -> Value {
+    match setting {
+        RecorderSetting::InputBytes => settings.max_input.map_or_else(|| "full".into(), |bytes| json!(bytes)),
+        RecorderSetting::OutputBytes => {
+            settings.max_output.map_or_else(|| "full".into(), |bytes| json!(bytes))
+        }
+        RecorderSetting::Sample if settings.sample.is_empty() => json!(settings.sample_frequent),
+        RecorderSetting::Redact => settings.redact.sources().collect(),
+        _ => settings.text(setting).into(),
     }
 }

@@ -15,6 +15,7 @@ use stepback_store::StoreError;
 
 use super::at_point::{BoardAtPoint, BoardMoment};
 use crate::error::EngineError;
+use crate::recorder::settings::{CapturedPart, RedactionPatterns};
 use crate::recorder::{EventSource, RecordLock, RecordedStep, ReportedEvent, ScanPolicy, Thinking};
 use crate::session::last_event_time;
 use crate::workspace::Workspace;
@@ -114,7 +115,7 @@ impl<'w> BoardEditor<'w> {
 
     /// Applies a change and records it. If the change is refused, nothing changes.
     pub fn apply(&mut self, mutation: &BoardMutation) -> Result<BoardEdit, EngineError> {
-        let mutation = redact_mutation(mutation)?;
+        let mutation = redact_mutation(mutation, &self.workspace.engine.recorder.redact)?;
         let lock = self.workspace.lock_recording()?;
         let session = self.session()?;
         let (mut board, location) = self.current_board(&session)?;
@@ -134,7 +135,8 @@ impl<'w> BoardEditor<'w> {
 
     /// Returns the origin of a change that is made now: its time, a new step id, and the call that is running.
     pub(super) fn new_origin(&self, session: &Session) -> ItemOrigin {
-        let during = session.info.open.iter().rev().find(|open| !open.ended).map(|open| open.step);
+        let during =
+            session.info.open.iter().rev().find(|open| !open.ended && !open.unrecorded).map(|open| open.step);
         let step = StepId::from_bytes(self.workspace.engine.env.fresh_id());
         ItemOrigin { at: self.workspace.engine.env.now(), step, during }
     }
@@ -148,6 +150,9 @@ impl<'w> BoardEditor<'w> {
         origin: ItemOrigin,
         next: NextBoard<'_>,
     ) -> Result<(RecordedStep, Option<u64>), EngineError> {
+        if !self.workspace.engine.recorder.captures(CapturedPart::Reasoning) {
+            return Err(EngineError::NotCaptured { part: CapturedPart::Reasoning.as_str() });
+        }
         let checkpoint = self.create_checkpoint_if_due(lock, session, &origin, &next)?;
         let written_slot = Arc::new(Mutex::new(None));
         let mut report = self.build_report(session, StepKind::Reasoning, next.summary, origin.at);
@@ -213,10 +218,14 @@ impl<'w> BoardEditor<'w> {
 }
 
 /// Returns the change with secrets removed from its texts.
-fn redact_mutation(mutation: &BoardMutation) -> Result<BoardMutation, EngineError> {
+fn redact_mutation(
+    mutation: &BoardMutation,
+    patterns: &RedactionPatterns,
+) -> Result<BoardMutation, EngineError> {
     let original = json!(mutation);
     let mut document = original.clone();
     stepback_redact::redact_value(&mut document);
+    patterns.redact_value(&mut document);
     // If nothing was redacted, keep the original: a value that JSON cannot represent (NaN, say) must be refused for what it
     // is.
     if document == original {

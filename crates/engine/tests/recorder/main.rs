@@ -10,3 +10,4 @@ mod messages;
 mod pages;
 mod servers;
 mod session;
+mod settings;

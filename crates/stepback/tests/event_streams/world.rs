@@ -14,6 +14,7 @@ use std::time::{Duration, SystemTime};
 use serde_json::{Value, json};
 use stepback_agents::Agent;
 use stepback_agents::hook::Hook;
+use stepback_engine::recorder::settings::RecorderSettings;
 use stepback_engine::rewind::RewindRequest;
 use stepback_engine::undo::UndoDirection;
 use stepback_engine::{EngineError, Workspace};
@@ -110,6 +111,8 @@ impl StreamWorkspace {
             undo_hints: stepback_agents::hook::UndoHints::Off,
             clear_changes_on_commit: false,
             has_proxy: false,
+            recorder: &RecorderSettings::default(),
+            settings_problem: None,
             policy: None,
             find_launch_command: &|| None,
         };

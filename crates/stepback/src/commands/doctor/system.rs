@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::StatVfs;
 use stepback_agents::Agent;
+use stepback_engine::recorder::settings::RecorderSetting;
 use stepback_model::time::Timestamp;
 
 use super::Examination;
@@ -79,10 +80,17 @@ fn check_budget(examination: &Examination) -> Option<Finding> {
 /// Checks the settings file of the store.
 pub fn check_settings(examination: &Examination) -> Finding {
     match Settings::load(examination.location.local_dir()) {
+        Ok(settings) if !settings.problems().is_empty() => {
+            Finding::problem("settings", settings.problems().join("; "))
+                .with_hint("\"stepback settings KEY VALUE\" corrects one; until then, its default is used")
+        }
         Ok(settings) => {
-            let set: Vec<_> = SETTINGS.iter().filter(|known| settings.is_set(known.key)).collect();
-            let shown: Vec<_> =
-                set.iter().map(|known| format!("{} {}", known.key, settings.get(known.key))).collect();
+            let (recorder, _) = settings.recorder();
+            let numbers = SETTINGS.iter().filter(|known| settings.is_set(known.key));
+            let numbers = numbers.map(|known| format!("{} {}", known.key, settings.get(known.key)));
+            let others = RecorderSetting::ALL.into_iter().filter(|setting| settings.is_set(setting.key()));
+            let others = others.map(|setting| format!("{} {}", setting.key(), recorder.text(setting)));
+            let shown: Vec<_> = numbers.chain(others).collect();
             let text = if shown.is_empty() { "all defaults".to_owned() } else { shown.join(", ") };
             Finding::good("settings", text)
         }
