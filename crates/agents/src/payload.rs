@@ -261,7 +261,8 @@ impl PayloadFields<'_> {
             }
             "SessionEnd" => plain(StepKind::AgentStep, "session ended".into()),
             "PreCompact" | "PreCompress" | "session.compacting" => {
-                let keep = ScanPolicy::Checkpoint(Trigger::Automatic);
+                // Always a checkpoint: what the conversation loses now is in it.
+                let keep = ScanPolicy::Save(Trigger::Automatic);
                 step(
                     StepKind::StateChange,
                     HookPoint::Other,
@@ -270,7 +271,8 @@ impl PayloadFields<'_> {
                 )
             }
             "PostCompact" | "session.compacted" => {
-                plain(StepKind::StateChange, "the conversation was compacted".into())
+                let keep = ScanPolicy::Save(Trigger::Automatic);
+                step(StepKind::StateChange, HookPoint::Other, keep, "the conversation was compacted".into())
             }
             "StopFailure" | "session.error" => {
                 let what = self.error().map(|error| error.message);

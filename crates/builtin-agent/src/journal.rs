@@ -8,7 +8,7 @@ use stepback_agents::payload::summary_line;
 use stepback_agents::record;
 use stepback_engine::control::{BreakSide, Control};
 use stepback_engine::recorder::{
-    CallFacts, ChangeScope, RecordedStep, ReportedEvent, ScanPolicy, SessionUpdate,
+    CallFacts, ChangeScope, CheckpointSchedule, RecordedStep, ReportedEvent, ScanPolicy, SessionUpdate,
 };
 use stepback_engine::{EngineError, Workspace};
 use stepback_model::event::AgentEvent;
@@ -59,6 +59,8 @@ pub struct Journal<'a> {
     pub steps: u64,
     /// The kind of step and the number of steps after which the run ends; `None` for no limit.
     pub limits: (Option<StepKind>, Option<u64>),
+    /// When checkpoints are made by themselves.
+    pub schedule: CheckpointSchedule,
     /// The reason to end, once a limit was reached.
     pub reached: Option<ExitReason>,
 }
@@ -95,6 +97,7 @@ impl Journal<'_> {
             report.messages = Some(dialogue.new_messages(conversation.cursor(), call));
         }
         let recorded = step.record(&report)?;
+        self.workspace.checkpoint_if_due(&lock, &self.schedule, &report)?;
         drop(lock);
         self.steps += 1;
         let (until, most) = self.limits;

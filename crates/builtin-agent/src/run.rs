@@ -71,6 +71,7 @@ pub fn run(
             session: external.clone(),
             steps: 0,
             limits: (options.until, options.max_steps),
+            schedule: options.schedule,
             reached: None,
         },
         provider,

@@ -14,6 +14,7 @@ mod batch;
 mod conversation;
 mod detail_pages;
 mod report;
+mod schedule;
 pub mod settings;
 mod step_writer;
 mod task_context;
@@ -35,9 +36,10 @@ pub use self::report::{
     CallFacts, CallStatus, ChangeScope, EventSource, FinishedCalls, ReportedEvent, ScanPolicy,
     SessionMilestone, SessionUpdate, Thinking,
 };
+pub use self::schedule::CheckpointSchedule;
 use self::settings::CapturedPart;
 use self::settings::sampling::Admission;
-use self::step_writer::{DetailLocation, ObjectCache, PendingStep, RecordingBatch, SkippedParts};
+use self::step_writer::{DetailLocation, ObjectCache, PendingStep, RecordingBatch, ScanResult, SkippedParts};
 pub use self::task_context::TaskChange;
 use crate::authorship::Authors;
 use crate::calls;
@@ -313,6 +315,7 @@ impl OpenStep<'_> {
             let _lock = workspace.lock_shared()?;
             let (head, head_state) = workspace.head_state()?;
             let mut written = None;
+            let is_saved = matches!(report.scan_policy, ScanPolicy::Save(_));
             let mut present = workspace.scan_present_with(ScanMode::Hinted, &mut |batch, state| {
                 let unchanged = head_state
                     .as_ref()
@@ -323,10 +326,14 @@ impl OpenStep<'_> {
                 };
                 let arriving = RecordingBatch { cache: &objects, batch, pages: None };
                 let detail = pending.write_objects(&arriving, &mut session, state, authors.as_ref())?;
-                if unchanged {
+                let is_same = match report.scan_policy {
+                    ScanPolicy::CheckpointIfChanged => head_state.as_ref() == Some(&*state),
+                    _ => unchanged && !is_saved,
+                };
+                if is_same {
                     (state.files, state.git) = (None, None);
                 }
-                written = Some((detail, !unchanged));
+                written = Some((detail, !is_same));
                 Ok(())
             })?;
             let (detail, changed) = written.unwrap_or((None, false));
@@ -346,7 +353,8 @@ impl OpenStep<'_> {
                 set_head = Some(Mutation::SetRef { name: workspace.head_ref(), expected: head, value: step });
             }
             let batch = present.batch.take();
-            let record = pending.into_step(&mut session, present.hash, detail, head, true);
+            let scan = if changed { ScanResult::Checkpoint } else { ScanResult::Unchanged };
+            let record = pending.into_step(&mut session, present.hash, detail, head, scan);
             (record, Some(present), batch)
         } else {
             let batch = workspace.store().begin()?;
@@ -357,7 +365,7 @@ impl OpenStep<'_> {
         let is_checkpoint = set_head.is_some();
         let mut recorded = RecordedStep { is_checkpoint, ..uncommitted_step(&record) };
         let trigger = is_checkpoint.then_some(match report.scan_policy {
-            ScanPolicy::Checkpoint(trigger) => trigger,
+            ScanPolicy::Checkpoint(trigger) | ScanPolicy::Save(trigger) => trigger,
             _ => Trigger::Automatic,
         });
         let mut mutations = vec![session_mutation(session, is_new)];

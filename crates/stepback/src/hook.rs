@@ -106,8 +106,7 @@ fn run_hook(agent: Agent, strict: bool, place: &StoreLocation) -> ExitCode {
         transcript: transcript.as_deref(),
         answer_timeout: settings.breakpoint_timeout(),
         strict,
-        max_minutes_between_scans: settings.get_positive("checkpoint.minutes"),
-        max_turns_between_scans: settings.get_positive("checkpoint.iterations"),
+        schedule: settings.checkpoint_schedule(),
         scan_around_calls: settings.get("checkpoint.calls") != 0,
         undo_hints: match settings.get("notes") {
             0 => UndoHints::Off,

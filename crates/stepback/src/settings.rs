@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use stepback_engine::recorder::CheckpointSchedule;
 use stepback_engine::recorder::settings::{RecorderSetting, RecorderSettings};
 use stepback_model::nearest::nearest_word;
 use stepback_store::new_file::{Durability, replace_file};
@@ -25,7 +26,7 @@ pub struct SettingSpec {
 }
 
 /// All settings.
-pub const SETTINGS: [SettingSpec; 8] = [
+pub const SETTINGS: [SettingSpec; 9] = [
     SettingSpec {
         key: "checkpoint.calls",
         default: 1,
@@ -39,7 +40,12 @@ pub const SETTINGS: [SettingSpec; 8] = [
     SettingSpec {
         key: "checkpoint.iterations",
         default: 5,
-        description: "create a checkpoint when the agent finishes, after this many model turns without one; 0 turns this off",
+        description: "create a checkpoint after this many iterations (model turns) without one, also inside of a turn of the user; 0 turns this off",
+    },
+    SettingSpec {
+        key: "checkpoint.turn-minutes",
+        default: 5,
+        description: "create a checkpoint at the next prompt, call or end of a prompt after this many minutes without one; 0 turns this off",
     },
     SettingSpec {
         key: "breakpoint.seconds",
@@ -185,6 +191,15 @@ impl Settings {
     /// Returns the size in bytes that the store should stay within.
     pub fn disk_budget(&self) -> Option<u64> {
         self.get_positive("disk.megabytes").map(|megabytes| megabytes.saturating_mul(1_000_000))
+    }
+
+    /// Returns when checkpoints are made by themselves.
+    pub fn checkpoint_schedule(&self) -> CheckpointSchedule {
+        CheckpointSchedule {
+            iterations: self.get_positive("checkpoint.iterations"),
+            minutes: self.get_positive("checkpoint.minutes"),
+            turn_minutes: self.get_positive("checkpoint.turn-minutes"),
+        }
     }
 
     /// Returns a setting for which 0 means "never".

@@ -84,7 +84,9 @@ pub enum ScanPolicy {
     After,
     /// The event is worth a checkpoint by itself: the conversation is about to be compacted, or a timer expired.
     Checkpoint(Trigger),
-    /// The event is only recorded if files or git have changed.
+    /// The event is a checkpoint, whether or not files have changed: other parts of the state are worth it.
+    Save(Trigger),
+    /// The event is only recorded if some part of the state differs from that of the last checkpoint; then it is one.
     CheckpointIfChanged,
 }
 

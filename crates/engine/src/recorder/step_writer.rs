@@ -167,15 +167,14 @@ impl<'a> PendingStep<'a> {
         Ok(Some(DetailLocation::Stored(json::store_fields(arriving.batch, &fields)?.into())))
     }
 
-    /// Returns the step; everything it refers to must be written. Updates the session's counters. `scanned` says whether
-    /// the workspace was scanned for it.
+    /// Returns the step; everything it refers to must be written. Updates the session's counters.
     pub fn into_step(
         self,
         session: &mut Session,
         state: Hash,
         detail: Option<ValueRoot>,
         parent: Option<StepId>,
-        scanned: bool,
+        scan: ScanResult,
     ) -> Step {
         let turn = (self.begins_turn, self.turn().and_then(|turn| turn.id.clone()));
         let Self { report, step, counterpart, .. } = self;
@@ -185,9 +184,10 @@ impl<'a> PendingStep<'a> {
         if let (StepKind::ToolEnd, Some(start)) = (event.kind, counterpart) {
             calls::record_late_end(&mut session.info, start);
         }
-        if scanned {
-            session.info.looked = session.info.iteration;
-            session.info.scanned_at = Some(report.at);
+        if scan == ScanResult::Checkpoint {
+            let goes_on = matches!(event.kind, StepKind::ToolStart | StepKind::Checkpoint)
+                && session.info.open.iter().any(|open| !open.ended);
+            session.info.looked = session.info.iteration.saturating_sub(u64::from(goes_on));
         }
         session.info.skipped.pending.clear();
         let context = context_of(&mut session.info, report);
@@ -211,7 +211,7 @@ impl<'a> PendingStep<'a> {
                 context,
             },
         };
-        calls::close_call(&mut session.info, report, scanned);
+        calls::close_call(&mut session.info, report, scan != ScanResult::NotScanned);
         record
     }
 
@@ -253,8 +253,19 @@ impl<'a> PendingStep<'a> {
             None => (None, None),
         };
         let hash = arriving.write_state(&state)?;
-        Ok((self.into_step(session, hash, detail, parent, false), slip))
+        Ok((self.into_step(session, hash, detail, parent, ScanResult::NotScanned), slip))
     }
+}
+
+/// What a scan of the workspace for a step has found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum ScanResult {
+    /// There was none.
+    NotScanned,
+    /// The step is no checkpoint.
+    Unchanged,
+    /// The step is a checkpoint.
+    Checkpoint,
 }
 
 /// Whether the parts of the state that an event sets are written already.

@@ -8,6 +8,7 @@ mod lines;
 mod long;
 mod messages;
 mod pages;
+mod schedule;
 mod servers;
 mod session;
 mod settings;

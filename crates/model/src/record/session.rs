@@ -62,12 +62,9 @@ pub struct SessionInfo {
     /// The number of model turns so far.
     #[serde(skip_serializing_if = "is_default")]
     pub iteration: u64,
-    /// The turn at which files were last scanned.
+    /// The turn that had ended when the last checkpoint was made for this session.
     #[serde(skip_serializing_if = "is_default")]
     pub looked: u64,
-    /// When files were last scanned for a step of this session.
-    #[serde(skip_serializing_if = "is_default")]
-    pub scanned_at: Option<Timestamp>,
     /// Events that were not recorded as steps, because the settings leave them out.
     #[serde(skip_serializing_if = "is_default")]
     pub skipped: SkippedEvents,

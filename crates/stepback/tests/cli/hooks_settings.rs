@@ -75,8 +75,7 @@ fn what_is_skipped_is_counted_and_changes_are_kept() {
     assert!(kinds.iter().all(|kind| kind != "user-input"), "{kinds:?}");
     let reads = of_kind(&world, "tool-start").iter().filter(|step| step["tool"] == "Read").count();
     assert_eq!(reads, 3, "one in three");
-    let skipped: u64 = of_kind(&world, "tool-start")
-        .iter()
+    let skipped: u64 = (agent.steps().iter())
         .filter_map(|step| {
             world.json(["checkpoint", "show", &format!("#{}", step["number"])])["detail"]["skipped"]
                 .as_object()
@@ -152,4 +151,71 @@ fn settings_that_somebody_broke_stop_no_agent_and_are_reported() {
         assert!(findings.contains(&says.replace('"', "\\\"")), "{findings}");
     }
     assert!(!world.ok(["log"]).out.lines().next().unwrap().contains("HUSH"), "the valid pattern is used");
+}
+
+/// Reads a file in a turn of its own, as an agent with calls one after the other does.
+fn read_in_a_turn(agent: &Talk<'_>, call: &str) {
+    agent.pre(call, "Read", json!({ "file_path": "a.rs" }));
+    agent.post(call, "Read", json!({ "file_path": "a.rs" }));
+}
+
+#[test]
+fn every_fifth_iteration_inside_a_turn_has_a_checkpoint_and_the_other_hooks_stay_fast() {
+    for agent_name in ["claude", "codex", "gemini", "opencode"] {
+        let world = Sandbox::new();
+        world.write("file", "base\n");
+        let read = match agent_name {
+            "claude" => "Read",
+            "opencode" => "read",
+            _ => "read_file",
+        };
+        let (before, after, prompt, start) = match agent_name {
+            "gemini" => ("BeforeTool", "AfterTool", "BeforeAgent", "SessionStart"),
+            "opencode" => ("tool.execute.before", "tool.execute.after", "chat.message", "session.created"),
+            _ => ("PreToolUse", "PostToolUse", "UserPromptSubmit", "SessionStart"),
+        };
+        let agent = Talk { agent: agent_name, ..Talk::new(&world, "s1") };
+        agent.event(start, json!({ "source": "startup" }));
+        agent.event(prompt, json!({ "prompt": "go", "prompt_id": "p1" }));
+        let inbox = workspace_dir(&world).join("inbox.jsonl");
+        let mut opened = Vec::new();
+        for number in 1..=12 {
+            let call = json!({ "tool_name": read, "tool_use_id": format!("r{number}"),
+                "tool_input": { "file_path": format!("{number}.rs") } });
+            let waiting = inbox.exists();
+            agent.event(before, call.clone());
+            if waiting && !inbox.exists() {
+                opened.push(number);
+            }
+            let mut ended = call;
+            ended["tool_response"] = json!("text");
+            agent.event(after, ended);
+        }
+        assert_eq!(opened, [6, 11], "{agent_name}: every other hook only left a note");
+        let listed = items(&world.json(["checkpoint", "list"]));
+        let scheduled: Vec<_> = listed.iter().filter(|step| step["trigger"] == "scheduled").collect();
+        assert_eq!(scheduled.len(), 2, "{agent_name}: {listed:#?}");
+        assert_eq!(scheduled[0]["summary"], "5 iterations since the last checkpoint");
+        let shown = world.json(["checkpoint", "show", &format!("#{}", scheduled[0]["number"])]);
+        assert_eq!(shown["detail"]["metadata"]["cause"], "iterations");
+    }
+}
+
+#[test]
+fn checkpoints_in_between_are_settings() {
+    let world = Sandbox::new();
+    world.write("file", "base\n");
+    world.ok(["settings", "checkpoint.iterations", "2"]);
+    let agent = Talk::new(&world, "s1");
+    agent.begin();
+    agent.prompt("go");
+    (1..=3).for_each(|number| read_in_a_turn(&agent, &format!("r{number}")));
+    let scheduled = || {
+        let listed = items(&world.json(["checkpoint", "list"]));
+        listed.iter().filter(|step| step["trigger"] == "scheduled").count()
+    };
+    assert_eq!(scheduled(), 1);
+    world.ok(["settings", "checkpoint.iterations", "0"]);
+    (4..=20).for_each(|number| read_in_a_turn(&agent, &format!("r{number}")));
+    assert_eq!(scheduled(), 1, "turned off");
 }
