@@ -5,7 +5,7 @@
 //! through it. Nothing here decides whether files are scanned: a call that can change something has its checkpoints
 //! whatever the settings say.
 //!
-//! [`content`] leaves parts of an event out, cuts what is too large and redacts; [`sampling`] skips events.
+//! `content` leaves parts of an event out, cuts what is too large and redacts; `sampling` skips events.
 
 mod content;
 mod error;
