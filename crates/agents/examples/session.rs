@@ -13,6 +13,8 @@ use serde_json::{Value, json};
 use stepback_agents::Agent;
 use stepback_agents::hook::Hook;
 use stepback_engine::Engine;
+use stepback_engine::recorder::CheckpointSchedule;
+use stepback_engine::recorder::settings::RecorderSettings;
 use stepback_model::conversation;
 use stepback_model::env::FrozenEnv;
 use stepback_model::hash::ObjectKind;
@@ -93,12 +95,13 @@ impl Desk {
             transcript: None,
             answer_timeout: Duration::ZERO,
             strict: false,
-            max_minutes_between_scans: None,
-            max_turns_between_scans: None,
+            schedule: CheckpointSchedule::default(),
             scan_around_calls: true,
             undo_hints: stepback_agents::hook::UndoHints::PerPrompt,
             clear_changes_on_commit: false,
             has_proxy: false,
+            recorder: &RecorderSettings::default(),
+            settings_problem: None,
             policy: None,
             find_launch_command: &|| None,
             variable_names: &Vec::new,

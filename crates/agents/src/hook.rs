@@ -15,9 +15,13 @@ use std::time::{Duration, SystemTime};
 
 use serde_json::{Value, json};
 use stepback_engine::control::{BreakSide, Control};
-use stepback_engine::recorder::{RecordedStep, ScanPolicy, SessionMilestone};
+use stepback_engine::recorder::settings::RecorderSettings;
+use stepback_engine::recorder::{
+    CheckpointSchedule, RecordLock, RecordedStep, ReportedEvent, ScanPolicy, SessionMilestone, SessionUpdate,
+};
 use stepback_engine::{Engine, EngineError, Workspace, workspace_index};
 use stepback_model::env::Env;
+use stepback_model::event::AgentEvent;
 use stepback_model::record::{LaunchCommand, Session, StepKind, Trigger};
 use stepback_store::StoreError;
 
@@ -28,11 +32,12 @@ use crate::inbox::{self, InboxNote};
 use crate::payload::{self, HookEvent, HookPoint};
 use crate::policy::{self, Policy};
 use crate::record;
+use crate::turn_counter::TurnCounter;
 
 /// Largest payload that is read, in bytes; a larger one leaves a gap.
 pub const MAX_PAYLOAD_BYTES: usize = 64 << 20;
 
-/// File in the workspace's cache directory whose modification time is that of the last scheduled scan.
+/// File in the workspace's cache directory whose modification time is that of the last scheduled checkpoint.
 const LAST_SCAN_FILE: &str = "looked";
 
 /// Opens the store on demand: most events do not need it.
@@ -70,10 +75,8 @@ pub struct Hook<'a> {
     pub answer_timeout: Duration,
     /// Whether a failure to record blocks the agent instead of leaving a gap.
     pub strict: bool,
-    /// Minutes without a checkpoint after which the next event makes one; `None` for no limit.
-    pub max_minutes_between_scans: Option<u64>,
-    /// Model turns without a checkpoint after which one is made when the agent is done; `None` for no limit.
-    pub max_turns_between_scans: Option<u64>,
+    /// When checkpoints are made by themselves.
+    pub schedule: CheckpointSchedule,
     /// Whether files are scanned before and after calls that can change something.
     pub scan_around_calls: bool,
     /// When to tell the user how to take back what the agent changed.
@@ -84,6 +87,10 @@ pub struct Hook<'a> {
     pub has_proxy: bool,
     /// What calls may do, if this is a rerun.
     pub policy: Option<&'a Policy>,
+    /// What is recorded of events; the engine has the same.
+    pub recorder: &'a RecorderSettings,
+    /// What is wrong with the settings, so that defaults are used instead.
+    pub settings_problem: Option<&'a str>,
     /// Finds out how the agent was started, as far as its processes show it.
     pub find_launch_command: &'a dyn Fn() -> Option<LaunchCommand>,
     /// Returns the names of the environment variables that the agent has, never their values.
@@ -110,10 +117,11 @@ impl Hook<'_> {
             }
         };
         stepback_redact::redact_value(&mut value);
+        self.recorder.redact.redact_value(&mut value);
         if let (Some(path), Some(fields)) = (self.transcript, value.as_object_mut()) {
             fields.entry("transcript_path").or_insert_with(|| path.to_string_lossy().into());
         }
-        let event = match payload::read(self.agent, &value) {
+        let mut event = match payload::read(self.agent, &value) {
             Ok(event)
                 if !self.scan_around_calls
                     && matches!(event.scan_policy, ScanPolicy::Before | ScanPolicy::After) =>
@@ -137,15 +145,22 @@ impl Hook<'_> {
         if event.is_ignored || is_recorded_by_proxy {
             return HookOutput::default();
         }
+        event.left_out = self.recorder.limit(&mut event.event, false);
         let directory = event.cwd.clone().unwrap_or_else(|| self.directory.to_path_buf());
         let directory = directory.canonicalize().unwrap_or(directory);
         let known = workspace_index::find(self.store, &directory);
+        if let Some((_, dir)) = &known {
+            self.report_settings_problem(dir, event.point);
+        }
         if let Some((_, dir)) = &known
             && self.can_defer(&event, dir)
         {
-            let note = self.build_note(&event, Some(payload::clip_long_texts(value)), None);
+            let note = self.build_note(&event, Some(payload::payload_for_inbox(value, &event)), None);
             return match inbox::append_note(dir, &note) {
-                Ok(()) => HookOutput::default(),
+                Ok(()) => {
+                    self.count_call(&event, dir);
+                    HookOutput::default()
+                }
                 Err(error) => {
                     let what = format!("cannot write to the inbox: {error}");
                     self.report_failure(Some(dir), event.point, &event.name, &what, None)
@@ -153,7 +168,6 @@ impl Hook<'_> {
             };
         }
         // A proxy records more about the launch. Without one, these events are enough to record it.
-        let mut event = event;
         if !self.has_proxy && (event.scan_policy == ScanPolicy::Before || event.point == HookPoint::Done) {
             event.update.started = (self.find_launch_command)();
         }
@@ -198,6 +212,13 @@ impl Hook<'_> {
         }
     }
 
+    /// Leaves a gap if the settings cannot be used: once for each prompt, often enough to be seen and not at every call.
+    fn report_settings_problem(&self, dir: &Path, point: HookPoint) {
+        if let (Some(problem), HookPoint::Prompt) = (self.settings_problem, point) {
+            self.leave_gap(dir, "the settings of stepback", problem, None);
+        }
+    }
+
     /// Whether the event can wait in the inbox until another process opens the store.
     fn can_defer(&self, event: &HookEvent, dir: &Path) -> bool {
         event.scan_policy == ScanPolicy::None
@@ -205,25 +226,53 @@ impl Hook<'_> {
             && event.update.milestone != Some(SessionMilestone::Ended)
             && !Control::new(dir).is_armed()
             && !self.policy.is_some_and(|policy| policy.has_recorded_reply(&event.event, event.point, dir))
-            && !self.is_overdue(dir)
+            && !self.may_be_due(event, dir)
     }
 
-    /// Whether the last checkpoint is older than the user's limit.
-    fn is_overdue(&self, dir: &Path) -> bool {
-        let Some(minutes) = self.max_minutes_between_scans else { return false };
-        // The stat cache is written by scans that found a change, the other file by scheduled scans.
-        let modified = |name: &str| std::fs::metadata(dir.join(name)).and_then(|file| file.modified()).ok();
-        let last_scan = modified("statcache").max(modified(LAST_SCAN_FILE));
-        let age = last_scan.and_then(|last_scan| last_scan.elapsed().ok());
-        age.is_some_and(|age| age > Duration::from_secs(minutes * 60))
+    /// Counts a call that waits in the inbox. If that fails, a checkpoint comes later than it should.
+    fn count_call(&self, event: &HookEvent, dir: &Path) {
+        if event.event.kind == StepKind::ToolStart && self.schedule.iterations.is_some() {
+            let _ = TurnCounter::new(dir, &event.event.session).add();
+        }
     }
 
-    /// Whether as many model turns as the user allows passed without a scan of the files.
-    fn is_turn_limit_reached(&self, workspace: &Workspace, event: &HookEvent) -> Result<bool, EngineError> {
-        let Some(turns) = self.max_turns_between_scans else { return Ok(false) };
-        let id = Session::id_of(workspace.record.id, &event.event.agent, &event.event.session);
-        let session = workspace.store().session(id)?;
-        Ok(session.is_some_and(|session| session.info.iteration + 1 >= session.info.looked + turns))
+    /// Whether a checkpoint may be due at this event, as far as files tell.
+    fn may_be_due(&self, event: &HookEvent, dir: &Path) -> bool {
+        let turns = || TurnCounter::new(dir, &event.event.session).most();
+        let turns = self.schedule.iterations.map_or(0, |_| turns());
+        self.schedule.may_be_due(event.event.kind, turns, minutes_since_checkpoint(dir))
+    }
+
+    /// Makes a checkpoint if one is due after an event that was just recorded, and notes how far it is to the next one.
+    fn keep_schedule(
+        &self,
+        workspace: &Workspace,
+        lock: &RecordLock,
+        event: &HookEvent,
+    ) -> Result<(), EngineError> {
+        let AgentEvent { agent, session, kind, worker, at, .. } = &event.event;
+        let at = at.unwrap_or_else(|| self.env.now());
+        let known = AgentEvent { worker: worker.clone(), ..AgentEvent::new(agent, session, *kind, "") };
+        let update = SessionUpdate { milestone: event.update.milestone, ..SessionUpdate::default() };
+        let report = ReportedEvent { update, ..ReportedEvent::new(known, at) };
+        let (begun, checkpoint) = workspace.checkpoint_if_due(lock, &self.schedule, &report)?;
+        let Some(dir) = workspace.cache_dir()? else { return Ok(()) };
+        let counter = TurnCounter::new(&dir, session);
+        if event.update.milestone == Some(SessionMilestone::Ended) {
+            counter.remove();
+        } else if self.schedule.iterations.is_some() {
+            // Without it, the next calls open the store although nothing is due, or one comes late.
+            let _ = counter.set(begun);
+        }
+        let minutes = minutes_since_checkpoint(&dir);
+        if checkpoint.is_some() || self.schedule.may_be_due(*kind, 0, minutes) {
+            // Without this, every later event would open the store until a file changes.
+            let mut options = OpenOptions::new();
+            options.write(true).create(true).truncate(false).mode(0o600);
+            let file = options.open(dir.join(LAST_SCAN_FILE));
+            let _ = file.and_then(|file| file.set_modified(SystemTime::now()));
+        }
+        Ok(())
     }
 
     fn build_note(&self, event: &HookEvent, payload: Option<Value>, gap: Option<String>) -> InboxNote {
@@ -234,6 +283,7 @@ impl Hook<'_> {
             payload,
             transcript_len: transcript,
             gap,
+            left_out: event.left_out.clone(),
             ..InboxNote::new(self.env.now(), self.agent.name())
         }
     }
@@ -253,18 +303,7 @@ impl Hook<'_> {
         }
         let recorded = record::record_hook_event(workspace, &lock, &event, self.env.now(), None)?;
         is_recorded.set(true);
-        if let (ScanPolicy::Checkpoint(Trigger::Scheduled), Some(dir)) =
-            (event.scan_policy, workspace.cache_dir()?)
-        {
-            // Without this, every later event would be overdue until a file changes.
-            let file = OpenOptions::new()
-                .write(true)
-                .create(true)
-                .truncate(false)
-                .mode(0o600)
-                .open(dir.join(LAST_SCAN_FILE));
-            let _ = file.and_then(|file| file.set_modified(SystemTime::now()));
-        }
+        self.keep_schedule(workspace, &lock, &event)?;
         drop(lock);
         let repeated = self.repeat_recorded_reply(workspace, &event)?;
         if event.point == HookPoint::Before && repeated.refusal_reason(self.agent).is_some() {
@@ -298,10 +337,6 @@ impl Hook<'_> {
         workspace: &Workspace,
         event: &HookEvent,
     ) -> Result<Option<Trigger>, EngineError> {
-        let is_overdue = workspace.cache_dir()?.is_some_and(|dir| self.is_overdue(&dir));
-        if is_overdue || (event.point == HookPoint::Done && self.is_turn_limit_reached(workspace, event)?) {
-            return Ok(Some(Trigger::Scheduled));
-        }
         // There was no scan yet: without one, there would be nothing to rewind to.
         if workspace.head_id()?.is_none() {
             return Ok(Some(Trigger::Automatic));
@@ -449,6 +484,15 @@ impl Hook<'_> {
         let reason = format!("stepback could not save a checkpoint first, and --strict is set: {what}");
         HookAnswer { deny: Some(reason), ..HookAnswer::default() }.render(self.agent, event, point)
     }
+}
+
+/// Returns how many minutes ago the last checkpoint was made, as far as files tell; 0 if that is unknown.
+fn minutes_since_checkpoint(dir: &Path) -> u64 {
+    // The stat cache is written by scans that found a change, the other file when a scheduled checkpoint is made.
+    let modified = |name: &str| std::fs::metadata(dir.join(name)).and_then(|file| file.modified()).ok();
+    let last = modified("statcache").max(modified(LAST_SCAN_FILE));
+    let age = last.and_then(|last| last.elapsed().ok());
+    age.map_or(0, |age| age.as_secs() / 60)
 }
 
 /// Guesses the event name and hook point of a payload that does not parse.

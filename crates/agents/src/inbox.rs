@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use stepback_engine::recorder::settings::LeftOut;
 use stepback_model::time::Timestamp;
 
 const FILE: &str = "inbox.jsonl";
@@ -35,6 +36,9 @@ pub struct InboxNote {
     /// Why the event could not be recorded; `None` if nothing failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gap: Option<String>,
+    /// What was cut from the event.
+    #[serde(default, skip_serializing_if = "LeftOut::is_empty")]
+    pub left_out: LeftOut,
     /// Name of the file with a model call that a proxy forwarded; see [`crate::model_call_inbox`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub carried: Option<String>,
@@ -43,7 +47,15 @@ pub struct InboxNote {
 impl InboxNote {
     /// Returns a note without content.
     pub fn new(at: Timestamp, agent: &str) -> Self {
-        Self { at, agent: agent.to_owned(), payload: None, transcript_len: None, gap: None, carried: None }
+        Self {
+            at,
+            agent: agent.to_owned(),
+            payload: None,
+            transcript_len: None,
+            gap: None,
+            left_out: LeftOut::default(),
+            carried: None,
+        }
     }
 }
 

@@ -9,7 +9,8 @@
 //!
 //! Live:
 //!
-//! - [`hook`]: from an agent's event to its answer. Start here, at [`hook::Hook::handle`].
+//! - [`hook`], `turn_counter`: from an agent's event to its answer; how long a hook need not open the store. Start here, at
+//!   [`hook::Hook::handle`].
 //! - [`payload`], [`tools`], [`tasks`], [`messages`], `workspace_paths`, [`outside_paths`], [`rewind_warnings`] and `gemini`: a hook's input as
 //!   our types; which tools only read, and which paths a call names, in the workspace and outside; the task it is about;
 //!   what agents say to each other; what Gemini CLI's hooks do not report.
@@ -64,6 +65,7 @@ pub mod session_states;
 pub mod tasks;
 pub mod tools;
 pub mod transcript;
+mod turn_counter;
 mod workspace_paths;
 
 pub use agent::Agent;

@@ -9,10 +9,12 @@ use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use stepback_engine::recorder::settings::{CapturedPart, RecorderSettings, RedactionPatterns};
 use stepback_llm_wire::edit;
 use stepback_llm_wire::prices::Prices;
 use stepback_llm_wire::semantics::{self, ContentPart, ResponseSummary};
@@ -105,6 +107,8 @@ pub struct ModelCallWriter {
     pub since: Timestamp,
     /// Prices of models.
     pub prices: Prices,
+    /// What is recorded of the calls.
+    pub recorder: Arc<RecorderSettings>,
 }
 
 impl ModelCallWriter {
@@ -124,6 +128,7 @@ impl ModelCallWriter {
         }
         let mut input = json!(request);
         stepback_redact::redact_value(&mut input);
+        self.recorder.redact.redact_value(&mut input);
         let event = AgentEvent {
             input: Some(input),
             ..self.new_event(id, at, StepKind::ModelStart, caller, &summary)
@@ -155,7 +160,7 @@ impl ModelCallWriter {
         if response.is_replayed() {
             metadata["replayed"] = json!(true);
         }
-        let output = json!(redact_response(exchange));
+        let output = json!(redact_response(exchange, &self.recorder.redact));
         let event = AgentEvent {
             output: Some(output),
             error,
@@ -188,7 +193,11 @@ impl ModelCallWriter {
         }
     }
 
-    fn write_call(&self, event: AgentEvent, cost: u64, at: Timestamp) -> io::Result<()> {
+    fn write_call(&self, mut event: AgentEvent, cost: u64, at: Timestamp) -> io::Result<()> {
+        if !self.recorder.captures(CapturedPart::ModelBodies) {
+            // The engine would leave them out too; there is no reason to write them at all.
+            (event.input, event.output) = (event.input.map(|_| json!({})), event.output.map(|_| json!({})));
+        }
         let side = if event.kind == StepKind::ModelStart { "asked" } else { "answered" };
         let name = format!("{}-{side}.json", event.call.as_deref().unwrap_or_default());
         let agent = event.agent.clone();
@@ -215,11 +224,12 @@ impl ModelCallWriter {
 const UNREDACTED_FIELDS: [&str; 6] =
     ["signature", "thoughtSignature", "thought_signature", "encrypted_content", "data", "obfuscation"];
 
-/// Returns the response with secrets redacted, including those split over several chunks.
-fn redact_response(exchange: &Exchange) -> Response {
+/// Returns the response with secrets and the user's own patterns redacted, including those split over several chunks.
+pub fn redact_response(exchange: &Exchange, patterns: &RedactionPatterns) -> Response {
     let Exchange { request, response, .. } = exchange;
     let clean = |text: &str| -> Option<String> {
         let clean = stepback_redact::redact(text);
+        let clean = patterns.redact(&clean);
         (*clean != *text).then(|| clean.into_owned())
     };
     let redacted = request.wire.and_then(|wire| edit::answer(wire, response, &mut |_, text| clean(text)));
@@ -336,6 +346,7 @@ mod tests {
             started: None,
             since: Timestamp::from_micros(0),
             prices: Prices::built_in(),
+            recorder: Arc::default(),
         };
         let usage = json!({ "input_tokens": 1_000_000, "output_tokens": 1_000_000 });
         let body = json!({ "type": "message", "model": "claude-sonnet-4-5", "content": [], "usage": usage });

@@ -6,6 +6,7 @@
 use std::path::PathBuf;
 
 use serde_json::{Map, Value, json};
+use stepback_engine::recorder::settings::LeftOut;
 use stepback_engine::recorder::{
     CallFacts, CallStatus, ChangeScope, FinishedCalls, ScanPolicy, SessionMilestone, SessionUpdate,
 };
@@ -18,8 +19,14 @@ use stepback_model::record::{StepKind, Trigger};
 use crate::agent::Agent;
 use crate::{gemini, tasks, tools};
 
-/// Longest text kept of an input or output, in bytes; the conversation has the rest.
+/// Longest text kept of an error, or of a field that no other part of the event has, in bytes. Inputs and outputs have
+/// limits that the user sets.
 const MAX_TEXT_BYTES: usize = 64 << 10;
+/// Where a payload has the input of its event.
+const INPUT_FIELDS: [&str; 1] = ["tool_input"];
+/// Where a payload has the output of its event, in order of preference.
+const OUTPUT_FIELDS: [&str; 4] =
+    ["tool_response", "last_assistant_message", "prompt_response", "compact_summary"];
 /// Longest summary, in characters.
 const SUMMARY: usize = 100;
 
@@ -59,6 +66,8 @@ pub struct HookEvent {
     pub update: SessionUpdate,
     /// Whether the event is not worth a step.
     pub is_ignored: bool,
+    /// What was cut from the event.
+    pub left_out: LeftOut,
 }
 
 /// Why a payload cannot be used.
@@ -147,11 +156,8 @@ pub fn read(agent: Agent, payload: &Value) -> Result<HookEvent, PayloadError> {
         tool: tool.clone(),
         worker,
         summary,
-        input: input
-            .clone()
-            .or_else(|| prompt.as_ref().map(|prompt| json!({ "prompt": prompt })))
-            .map(clip_long_texts),
-        output: whole.output().map(clip_long_texts),
+        input: input.clone().or_else(|| prompt.as_ref().map(|prompt| json!({ "prompt": prompt }))),
+        output: whole.output(),
         error,
         duration: fields.get("duration_ms").and_then(Value::as_f64).map(|ms| (ms * 1000.0) as u64),
         message: None,
@@ -170,6 +176,7 @@ pub fn read(agent: Agent, payload: &Value) -> Result<HookEvent, PayloadError> {
         call,
         update,
         is_ignored: gemini::is_compaction_check(agent, &name, text("trigger")),
+        left_out: LeftOut::default(),
     })
 }
 
@@ -254,7 +261,8 @@ impl PayloadFields<'_> {
             }
             "SessionEnd" => plain(StepKind::AgentStep, "session ended".into()),
             "PreCompact" | "PreCompress" | "session.compacting" => {
-                let keep = ScanPolicy::Checkpoint(Trigger::Automatic);
+                // Always a checkpoint: what the conversation loses now is in it.
+                let keep = ScanPolicy::Save(Trigger::Automatic);
                 step(
                     StepKind::StateChange,
                     HookPoint::Other,
@@ -263,7 +271,8 @@ impl PayloadFields<'_> {
                 )
             }
             "PostCompact" | "session.compacted" => {
-                plain(StepKind::StateChange, "the conversation was compacted".into())
+                let keep = ScanPolicy::Save(Trigger::Automatic);
+                step(StepKind::StateChange, HookPoint::Other, keep, "the conversation was compacted".into())
             }
             "StopFailure" | "session.error" => {
                 let what = self.error().map(|error| error.message);
@@ -317,8 +326,8 @@ impl PayloadFields<'_> {
     }
 
     fn output(&self) -> Option<Value> {
-        let named = ["tool_response", "last_assistant_message", "prompt_response", "compact_summary"];
-        named.iter().find_map(|name| self.fields.get(*name)).filter(|value| !value.is_null()).cloned()
+        let named = OUTPUT_FIELDS.iter().find_map(|name| self.fields.get(*name));
+        named.filter(|value| !value.is_null()).cloned()
     }
 
     fn error(&self) -> Option<ReportedError> {
@@ -412,6 +421,24 @@ fn model_usage(fields: &Map<String, Value>) -> Option<Value> {
 pub fn summary_line(text: &str) -> String {
     let line = text.trim().lines().next().unwrap_or_default().trim();
     safe(&clip::first(line, SUMMARY))
+}
+
+/// Returns a payload as it waits in the inbox: its input and output as `event` has them, which is cut to the limits, and no
+/// other long text except the prompt.
+pub fn payload_for_inbox(mut payload: Value, event: &HookEvent) -> Value {
+    if let Value::Object(fields) = &mut payload {
+        let output = OUTPUT_FIELDS.iter().find(|name| fields.contains_key(**name));
+        for (name, field) in fields.iter_mut() {
+            let name = name.as_str();
+            match (&event.event.input, &event.event.output) {
+                (Some(input), _) if INPUT_FIELDS.contains(&name) => field.clone_from(input),
+                (_, Some(cut)) if output == Some(&name) => field.clone_from(cut),
+                _ if matches!(name, "prompt" | "parts") => {}
+                _ => drop(clip::value(field, MAX_TEXT_BYTES)),
+            }
+        }
+    }
+    payload
 }
 
 /// Shortens the long texts in a value and marks the cut. Clipping a value again changes nothing.

@@ -11,6 +11,8 @@ use stepback_agents::Agent;
 use stepback_agents::hook::Hook;
 use stepback_agents::inbox::InboxNote;
 use stepback_agents::record;
+use stepback_engine::recorder::CheckpointSchedule;
+use stepback_engine::recorder::settings::RecorderSettings;
 use stepback_engine::workspace_index;
 use stepback_model::env::FrozenEnv;
 use stepback_model::record::{Session, StepKind};
@@ -54,12 +56,13 @@ impl HookedWorkspace {
             transcript: None,
             answer_timeout: Duration::ZERO,
             strict: false,
-            max_minutes_between_scans: None,
-            max_turns_between_scans: None,
+            schedule: CheckpointSchedule::default(),
             scan_around_calls: true,
             undo_hints: stepback_agents::hook::UndoHints::Off,
             clear_changes_on_commit: false,
             has_proxy: false,
+            recorder: &RecorderSettings::default(),
+            settings_problem: None,
             policy: None,
             find_launch_command: &|| None,
             variable_names: &Vec::new,

@@ -154,7 +154,10 @@ pub struct IngestReportDocument {
     pub accepted: u64,
     /// Events that were rejected.
     pub rejected: u64,
-    /// The step number of each event, in order; none if it was rejected.
+    /// Events that updated the session and are no steps, because the recorder's settings leave them out.
+    #[serde(default)]
+    pub skipped: u64,
+    /// The step number of each event, in order; none if it was rejected or skipped.
     pub steps: Vec<Option<u64>>,
     /// Why events were rejected, one entry for each.
     pub errors: Vec<RejectedEventDocument>,

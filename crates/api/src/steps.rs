@@ -120,6 +120,17 @@ pub struct StepDetailDocument {
     /// Tokens, cost, trace ids and the like.
     #[schema(value_type = Option<Object>)]
     pub metadata: Option<Value>,
+    /// Which of input and output were cut, each with the size of the whole in `bytes`; none if both are whole.
+    #[schema(value_type = Option<Object>)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub truncated: Option<Value>,
+    /// The parts of the event that the recorder's settings leave out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub not_recorded: Vec<String>,
+    /// How many events of the session were skipped before this step, by kind; none if there was none.
+    #[schema(value_type = Option<Object>)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub skipped: Option<Value>,
     /// Where the step is in its session; only where one step is requested.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub position: Option<StepPositionDocument>,
@@ -153,6 +164,12 @@ impl StepDetailDocument {
             error: fields.remove("error"),
             message: fields.remove("message").and_then(|message| serde_json::from_value(message).ok()),
             metadata: fields.remove("metadata"),
+            truncated: fields.remove("truncated"),
+            not_recorded: fields
+                .remove("not_recorded")
+                .and_then(|parts| serde_json::from_value(parts).ok())
+                .unwrap_or_default(),
+            skipped: fields.remove("skipped"),
             position: None,
         }
     }

@@ -12,6 +12,7 @@ use stepback_engine::{EngineError, Workspace};
 use stepback_model::conversation;
 use stepback_model::ids::{SessionId, StepId};
 use stepback_model::record::Session;
+use stepback_model::shell::command_line;
 use stepback_model::time::Timestamp;
 use stepback_store::port::StepRow;
 
@@ -143,13 +144,13 @@ impl<'a> CommandReader<'a> {
         let Some(detail) = self.workspace.load_detail(step)? else { return Ok((None, None)) };
         let start_id: Option<StepId> =
             detail.get("start").and_then(|id| serde_json::from_value(id.clone()).ok());
-        let own = detail.get("input").and_then(extract_command);
+        let own = detail.get("input").and_then(command_line);
         let start = start_id.map(|start| self.workspace.store().step(start)).transpose()?.flatten();
         let began = match &start {
             Some(start) => self.workspace.load_detail(&start.step)?.unwrap_or_default(),
             None => Value::Null,
         };
-        let Some(command) = own.or_else(|| began.get("input").and_then(extract_command)) else {
+        let Some(command) = own.or_else(|| began.get("input").and_then(command_line)) else {
             return Ok((start_id, None));
         };
         let output = detail.get("output").unwrap_or(&Value::Null);
@@ -180,7 +181,7 @@ impl<'a> CommandReader<'a> {
     /// Returns the command that begins with this step; its status is unknown.
     pub fn read_start(&mut self, stored: &StepRow) -> Result<Option<CommandRun>, EngineError> {
         let Some(detail) = self.workspace.load_detail(&stored.step)? else { return Ok(None) };
-        let Some(command) = detail.get("input").and_then(extract_command) else { return Ok(None) };
+        let Some(command) = detail.get("input").and_then(command_line) else { return Ok(None) };
         let run = self.describe(stored, command, CommandStatus::Unknown, &[&detail])?;
         Ok(Some(CommandRun { start: Some(stored.step.number), ..run }))
     }
@@ -288,24 +289,6 @@ fn collect_endings(value: &Value, depth: usize, told: &mut HashMap<String, Comma
     }
 }
 
-/// Returns the command in the input of a call. A patch does not count, although some agents send it as a command.
-fn extract_command(input: &Value) -> Option<String> {
-    let value =
-        ["/command", "/cmd", "/script", "/action/command"].iter().find_map(|place| input.pointer(place))?;
-    let text = match value {
-        Value::String(text) => text.clone(),
-        Value::Array(words) => {
-            let words: Vec<&str> = words.iter().filter_map(Value::as_str).collect();
-            match words.as_slice() {
-                [_, "-c" | "-lc", script] => (*script).to_owned(),
-                words => words.join(" "),
-            }
-        }
-        _ => return None,
-    };
-    (!text.trim().is_empty() && !text.trim_start().starts_with("*** Begin Patch")).then_some(text)
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -333,7 +316,7 @@ mod tests {
 
     #[test]
     fn commands_are_found_in_inputs_and_patches_are_none() {
-        let of = |input: Value| extract_command(&input);
+        let of = |input: Value| command_line(&input);
         assert_eq!(of(json!({ "command": "ls" })).as_deref(), Some("ls"));
         assert_eq!(of(json!({ "cmd": "ls" })).as_deref(), Some("ls"));
         assert_eq!(of(json!({ "command": ["bash", "-lc", "ls | wc"] })).as_deref(), Some("ls | wc"));

@@ -7,7 +7,9 @@ use stepback_agents::breakpoints::{GatedCall, StopDecision};
 use stepback_agents::payload::summary_line;
 use stepback_agents::record;
 use stepback_engine::control::{BreakSide, Control};
-use stepback_engine::recorder::{CallFacts, RecordedStep, ReportedEvent, ScanPolicy, SessionUpdate};
+use stepback_engine::recorder::{
+    CallFacts, ChangeScope, CheckpointSchedule, RecordedStep, ReportedEvent, ScanPolicy, SessionUpdate,
+};
 use stepback_engine::{EngineError, Workspace};
 use stepback_model::event::AgentEvent;
 use stepback_model::record::{Session, StepKind};
@@ -41,6 +43,8 @@ pub struct StepExtras<'a> {
     pub dialogue: Option<&'a Dialogue>,
     /// Paths that the call names.
     pub paths: Vec<String>,
+    /// What the call can change, even if the files are not scanned.
+    pub scope: ChangeScope,
     /// What the step says about the session.
     pub update: SessionUpdate,
 }
@@ -55,6 +59,8 @@ pub struct Journal<'a> {
     pub steps: u64,
     /// The kind of step and the number of steps after which the run ends; `None` for no limit.
     pub limits: (Option<StepKind>, Option<u64>),
+    /// When checkpoints are made by themselves.
+    pub schedule: CheckpointSchedule,
     /// The reason to end, once a limit was reached.
     pub reached: Option<ExitReason>,
 }
@@ -80,7 +86,8 @@ impl Journal<'_> {
         record::record_inbox_locked(self.workspace, &lock)?;
         let mut report = ReportedEvent {
             scan_policy: with.effect.unwrap_or(ScanPolicy::None),
-            call: CallFacts { paths: with.paths, ..CallFacts::default() },
+            call: CallFacts { paths: with.paths, scope: with.scope, ..CallFacts::default() },
+            is_exchange: matches!(kind, StepKind::ModelStart | StepKind::ModelEnd),
             update: with.update,
             ..ReportedEvent::new(event, self.now())
         };
@@ -90,6 +97,7 @@ impl Journal<'_> {
             report.messages = Some(dialogue.new_messages(conversation.cursor(), call));
         }
         let recorded = step.record(&report)?;
+        self.workspace.checkpoint_if_due(&lock, &self.schedule, &report)?;
         drop(lock);
         self.steps += 1;
         let (until, most) = self.limits;
@@ -115,6 +123,7 @@ impl Journal<'_> {
         let mut event = event.clone();
         // A stop is written to a file and shown to the user.
         record::redact_event(&mut event);
+        self.workspace.engine.recorder.redact.redact_event(&mut event);
         let passing = GatedCall {
             workspace: self.workspace,
             event: &event,

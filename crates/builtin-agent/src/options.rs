@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 use stepback_agents::decisions::DecidedCalls;
+use stepback_engine::recorder::CheckpointSchedule;
 use stepback_llm_wire::semantics::TokenUsage;
 use stepback_model::event::ReportedError;
 use stepback_model::ids::SessionId;
@@ -89,6 +90,8 @@ pub struct RunOptions<'a> {
     pub session: Option<String>,
     /// Whether files are scanned before and after calls that can change something.
     pub looks: bool,
+    /// When checkpoints are made by themselves.
+    pub schedule: CheckpointSchedule,
     /// The user's decisions about calls in the recorded session, to be repeated.
     pub decided: DecidedCalls,
     /// The user's messages to the running agent in the recorded session: the id of the model call that gets the message, and
@@ -128,6 +131,7 @@ impl<'a> RunOptions<'a> {
             environment: Map::new(),
             session: None,
             looks: true,
+            schedule: CheckpointSchedule::default(),
             decided: DecidedCalls::default(),
             told: Vec::new(),
             tools: ToolPolicy::Real,

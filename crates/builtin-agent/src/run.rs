@@ -6,10 +6,11 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value, json};
 use stepback_agents::decisions::RepeatedCall;
+use stepback_agents::model_call_inbox::redact_response;
 use stepback_agents::record::MESSAGE_PREFIX;
 use stepback_engine::recorder::{FinishedCalls, ScanPolicy, SessionMilestone, SessionUpdate};
 use stepback_engine::{EngineError, Workspace};
-use stepback_llm_wire::Response;
+use stepback_llm_wire::{Exchange, ModelRequest, Response};
 use stepback_model::event::{AgentEvent, ReportedError};
 use stepback_model::record::{Session, StepKind, Trigger};
 
@@ -70,6 +71,7 @@ pub fn run(
             session: external.clone(),
             steps: 0,
             limits: (options.until, options.max_steps),
+            schedule: options.schedule,
             reached: None,
         },
         provider,
@@ -314,7 +316,8 @@ impl Agent<'_, '_> {
         let took = u64::try_from(self.journal.now().as_micros() - begun.as_micros()).ok();
         let busy = response.as_ref().is_ok_and(|response| response.status == 429 || response.status >= 500);
         let answered = response.as_ref().map_err(Clone::clone).and_then(request::read);
-        let (end, cost) = self.model_end(start, response.ok().as_ref(), &answered, took);
+        let recordable = response.ok().map(|response| self.redact_own_patterns(&start, &request, response));
+        let (end, cost) = self.model_end(start, recordable.as_ref(), &answered, took);
         if answered.is_ok() {
             self.turns += 1;
         }
@@ -322,6 +325,21 @@ impl Agent<'_, '_> {
         let update = SessionUpdate { cost, ..SessionUpdate::default() };
         self.journal.record(&end, StepExtras { dialogue, update, ..StepExtras::default() })?;
         Ok((answered, busy))
+    }
+
+    /// Returns an answer without what the user's own patterns match.
+    fn redact_own_patterns(
+        &self,
+        start: &AgentEvent,
+        request: &ModelRequest,
+        response: Response,
+    ) -> Response {
+        let patterns = &self.journal.workspace.engine.recorder.redact;
+        if patterns.is_empty() {
+            return response;
+        }
+        let id = start.call.clone().unwrap_or_default();
+        redact_response(&Exchange { id, request: request.clone(), response }, patterns)
     }
 
     /// Returns the event that ends a model call, and the cost of the answer.

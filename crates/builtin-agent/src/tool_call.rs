@@ -11,7 +11,7 @@ use stepback_agents::import::describe_call;
 use stepback_agents::record;
 use stepback_engine::EngineError;
 use stepback_engine::control::BreakSide;
-use stepback_engine::recorder::{RecordedStep, ScanPolicy, SessionUpdate};
+use stepback_engine::recorder::{ChangeScope, RecordedStep, ScanPolicy, SessionUpdate};
 use stepback_model::event::{AgentEvent, ReportedError};
 use stepback_model::message::AgentMessage;
 use stepback_model::record::{StepContext, StepKind};
@@ -45,7 +45,9 @@ impl Agent<'_, '_> {
         let root = self.journal.workspace.root.clone();
         let worker = party.worker.as_deref();
         let summary = summarize_call(call);
-        let changes = self.options.looks && tools::can_change(&call.tool);
+        let can_change = tools::can_change(&call.tool);
+        let changes = self.options.looks && can_change;
+        let scope = if can_change { ChangeScope::Anything } else { ChangeScope::Nothing };
         let paths = tools::named_paths(&root, &call.tool, &call.input);
         let start = AgentEvent {
             key: Some(call.id.clone()),
@@ -56,8 +58,13 @@ impl Agent<'_, '_> {
             ..self.journal.event(StepKind::ToolStart, &summary)
         };
         let effect = changes.then_some(ScanPolicy::Before);
-        let with =
-            StepExtras { effect, dialogue: main_only(party), paths: paths.clone(), ..StepExtras::default() };
+        let with = StepExtras {
+            effect,
+            dialogue: main_only(party),
+            paths: paths.clone(),
+            scope,
+            ..StepExtras::default()
+        };
         let recorded = self.journal.record(&start, with)?;
         self.check()?;
         (self.options.watch)(RunEvent::Calls { worker, summary: &start.summary });
@@ -98,7 +105,7 @@ impl Agent<'_, '_> {
             ..start
         };
         let effect = changes.then_some(ScanPolicy::After);
-        let with = StepExtras { effect, dialogue: main_only(party), paths: paths.clone(), update };
+        let with = StepExtras { effect, dialogue: main_only(party), paths: paths.clone(), scope, update };
         let recorded = self.journal.record(&end, with)?;
         (self.options.watch)(RunEvent::Called { worker, tool: &call.tool, result: &result });
         let verdict = self.decide(&end, BreakSide::End, &paths, &recorded)?;

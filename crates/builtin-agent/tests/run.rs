@@ -14,11 +14,13 @@ use stepback_builtin_agent::provider::Scripted;
 use stepback_builtin_agent::{
     ExitReason, NAME, Provider, RunEvent, RunOptions, RunOutcome, ToolPolicy, ToolResult, run,
 };
-use stepback_engine::Workspace;
+use stepback_engine::recorder::CheckpointSchedule;
+use stepback_engine::recorder::settings::RecorderSettings;
+use stepback_engine::{Engine, Workspace};
 use stepback_llm_wire::matching::{MatchResult, Places, Recording};
 use stepback_llm_wire::{AnswerEnd, Chunks, Exchange, ModelRequest, Response};
 use stepback_model::event::ReportedError;
-use stepback_model::record::StepKind;
+use stepback_model::record::{StepKind, Trigger};
 use stepback_model::state::WorkspaceState;
 use stepback_model::{conversation, json as stored_json};
 use stepback_store::port::{StepQuery, StepRow};
@@ -472,4 +474,44 @@ fn a_recorded_run_is_run_once_more_from_its_record() {
         first.kinds(&recorded)
     );
     assert!(!second.root.join("log").exists(), "nothing was run");
+}
+
+#[test]
+fn settings_and_scheduled_checkpoints_apply_to_it_as_to_every_agent() {
+    let place = AgentWorkspace::new();
+    place.write("long.txt", &"for ACME-7\n".repeat(500));
+    let values = [
+        ("record.capture", json!("no-model-bodies")),
+        ("record.output-bytes", json!(300)),
+        ("record.redact", json!(["ACME-[0-9]+"])),
+    ];
+    let values = values.map(|(key, value)| (key.to_owned(), value)).into();
+    let (recorder, problems) = RecorderSettings::read(&values);
+    assert_eq!(problems, Vec::<String>::new());
+    let engine = Engine { recorder: Arc::new(recorder), ..place.engine() };
+    let workspace = engine.open_workspace_root(&place.root).unwrap();
+    let mut turns = vec![json!({ "calls": [{ "tool": "read", "input": { "path": "long.txt" } }] }); 6];
+    turns.push(json!({ "text": "finished" }));
+    let mut provider = Scripted::parse(&json!({ "turns": turns }).to_string(), Arc::default()).unwrap();
+    let mut watch = |_: RunEvent<'_>| ();
+    let schedule = CheckpointSchedule { iterations: Some(5), ..CheckpointSchedule::default() };
+    let options =
+        RunOptions { prompt: Some("go".into()), schedule, ..RunOptions::new("scripted-1", &mut watch) };
+    let outcome = run(&workspace, &mut provider, options).unwrap();
+    let steps = place.steps(&outcome);
+    let scheduled: Vec<&StepRow> =
+        steps.iter().filter(|stored| stored.trigger == Some(Trigger::Scheduled)).collect();
+    assert_eq!(scheduled.len(), 1);
+    assert_eq!(scheduled[0].step.summary, "5 iterations since the last checkpoint");
+    let of = |kind: StepKind| steps.iter().find(|stored| stored.step.kind == kind).unwrap();
+    let read = place.detail(of(StepKind::ToolEnd));
+    assert!(read["truncated"]["output"]["bytes"].as_u64().unwrap() > 5000, "{read}");
+    assert!(read["output"].to_string().len() < 500 && !read.to_string().contains("ACME"), "{read}");
+    let answer = place.detail(of(StepKind::ModelEnd));
+    assert_eq!((answer.get("output"), &answer["not_recorded"]), (None, &json!(["model-bodies"])));
+    let last = steps.last().unwrap();
+    let state = WorkspaceState::load(workspace.store(), last.step.state).unwrap();
+    let texts = conversation::texts(workspace.store(), state.conversation).unwrap();
+    assert!(texts.iter().any(|text| text.len() > 5000), "the conversation is whole");
+    assert!(texts.iter().all(|text| !text.contains("ACME")), "and redacted");
 }

@@ -192,6 +192,7 @@ pub(crate) fn advance_session(
                     edited: false,
                     ended: false,
                     cut_short: false,
+                    unrecorded: false,
                     waited: 0,
                 });
             }

@@ -21,6 +21,7 @@ use stepback_worktree::scan::hints::ScanHints;
 use stepback_worktree::vault::Vault;
 
 use crate::error::EngineError;
+use crate::recorder::settings::RecorderSettings;
 use crate::system_env::SystemEnv;
 use crate::workspace::{PATIENCE, Workspace, WorkspaceLock, wait_for_lock};
 
@@ -47,6 +48,8 @@ pub struct Engine {
     pub progress: Option<Arc<AtomicU64>>,
     /// A file watcher that may know what changed since the last scan.
     pub watcher: Option<Arc<dyn ScanHints>>,
+    /// What is recorded of what agents report.
+    pub recorder: Arc<RecorderSettings>,
 }
 
 impl Engine {
@@ -69,6 +72,7 @@ impl Engine {
             max_manual: Some(MAX_MANUAL),
             progress: None,
             watcher: None,
+            recorder: Arc::default(),
         }
     }
 

@@ -150,6 +150,12 @@ pub enum EngineError {
         /// The number of the step.
         number: u64,
     },
+    /// The settings leave out what was to be changed.
+    #[error("the {part} is not recorded: the setting record.capture leaves it out")]
+    NotCaptured {
+        /// The name of the part.
+        part: &'static str,
+    },
     /// A change of a board is not valid any more after its secrets were removed.
     #[error("with secrets removed, the change is invalid: {0}")]
     InvalidWhenRedacted(serde_json::Error),

@@ -14,6 +14,8 @@ mod batch;
 mod conversation;
 mod detail_pages;
 mod report;
+mod schedule;
+pub mod settings;
 mod step_writer;
 mod task_context;
 
@@ -34,7 +36,10 @@ pub use self::report::{
     CallFacts, CallStatus, ChangeScope, EventSource, FinishedCalls, ReportedEvent, ScanPolicy,
     SessionMilestone, SessionUpdate, Thinking,
 };
-use self::step_writer::{DetailLocation, ObjectCache, PendingStep, RecordingBatch};
+pub use self::schedule::CheckpointSchedule;
+use self::settings::CapturedPart;
+use self::settings::sampling::Admission;
+use self::step_writer::{DetailLocation, ObjectCache, PendingStep, RecordingBatch, ScanResult, SkippedParts};
 pub use self::task_context::TaskChange;
 use crate::authorship::Authors;
 use crate::calls;
@@ -268,12 +273,16 @@ impl OpenStep<'_> {
     /// Returns the conversation that the event continues; `None` if the event is already recorded.
     pub fn conversation(&self) -> Option<RecordedConversation<'_>> {
         let info = self.session.as_ref().map(|session| &session.info);
-        matches!(self.slot, StepSlot::New(_)).then_some(RecordedConversation { objects: &self.objects, info })
+        let is_kept = self.workspace.engine.recorder.captures(CapturedPart::Conversation);
+        let conversation = RecordedConversation { objects: &self.objects, info, is_kept };
+        matches!(self.slot, StepSlot::New(_)).then_some(conversation)
     }
 
     /// Records the event, which must be the one that the step was opened for.
     pub fn record(self, report: &ReportedEvent) -> Result<RecordedStep, EngineError> {
         let workspace = self.workspace;
+        let shaped = workspace.engine.recorder.shape(report);
+        let report = &*shaped;
         let mut first = Some(self);
         retry("record the event", is_race_or_exists, || {
             first.take().map_or_else(|| workspace.find_step(report), Ok)?.try_record(report)
@@ -288,13 +297,25 @@ impl OpenStep<'_> {
         };
         let is_new = known.is_none();
         let mut session = known.unwrap_or_else(|| workspace.new_session(report));
+        let settings = &workspace.engine.recorder;
+        let admission = settings.admit(&mut session.info.skipped, report);
         let counterpart = workspace.find_counterpart(&session, report, step)?;
-        let pending = PendingStep::new(report, &mut session, step).with_counterpart(counterpart);
+        let pending = PendingStep::new(report, &mut session, step, settings).with_counterpart(counterpart);
+        if admission == Admission::Skip {
+            let batch = workspace.store().begin()?;
+            let arriving = RecordingBatch { cache: &objects, batch: &*batch, pages: None };
+            pending.skip(&arriving, &mut session, SkippedParts::NotWritten)?;
+            let skipped = unrecorded_step(step, &session);
+            let batch = batch.finish()?;
+            workspace.store().commit(Some(batch), &[session_mutation(session, is_new)])?;
+            return Ok(skipped);
+        }
         let mut set_head = None;
         let (record, present, batch) = if report.scan_policy != ScanPolicy::None {
             let _lock = workspace.lock_shared()?;
             let (head, head_state) = workspace.head_state()?;
             let mut written = None;
+            let is_saved = matches!(report.scan_policy, ScanPolicy::Save(_));
             let mut present = workspace.scan_present_with(ScanMode::Hinted, &mut |batch, state| {
                 let unchanged = head_state
                     .as_ref()
@@ -305,28 +326,35 @@ impl OpenStep<'_> {
                 };
                 let arriving = RecordingBatch { cache: &objects, batch, pages: None };
                 let detail = pending.write_objects(&arriving, &mut session, state, authors.as_ref())?;
-                if unchanged {
+                let is_same = match report.scan_policy {
+                    ScanPolicy::CheckpointIfChanged => head_state.as_ref() == Some(&*state),
+                    _ => unchanged && !is_saved,
+                };
+                if is_same {
                     (state.files, state.git) = (None, None);
                 }
-                written = Some((detail, !unchanged));
+                written = Some((detail, !is_same));
                 Ok(())
             })?;
             let (detail, changed) = written.unwrap_or((None, false));
             let detail = detail.and_then(DetailLocation::into_stored);
             if !changed && report.scan_policy == ScanPolicy::CheckpointIfChanged {
-                return Ok(RecordedStep {
-                    id: step,
-                    number: 0,
-                    session: session.id,
-                    iteration: 0,
-                    is_checkpoint: false,
-                });
+                return Ok(RecordedStep { iteration: 0, ..unrecorded_step(step, &session) });
+            }
+            if !changed && admission == Admission::IfChanged {
+                let batch = workspace.store().begin()?;
+                let arriving = RecordingBatch { cache: &objects, batch: &*batch, pages: None };
+                pending.skip(&arriving, &mut session, SkippedParts::Written)?;
+                let skipped = unrecorded_step(step, &session);
+                workspace.store().commit(present.batch.take(), &[session_mutation(session, is_new)])?;
+                return Ok(skipped);
             }
             if changed {
                 set_head = Some(Mutation::SetRef { name: workspace.head_ref(), expected: head, value: step });
             }
             let batch = present.batch.take();
-            let record = pending.into_step(&mut session, present.hash, detail, head, true);
+            let scan = if changed { ScanResult::Checkpoint } else { ScanResult::Unchanged };
+            let record = pending.into_step(&mut session, present.hash, detail, head, scan);
             (record, Some(present), batch)
         } else {
             let batch = workspace.store().begin()?;
@@ -337,7 +365,7 @@ impl OpenStep<'_> {
         let is_checkpoint = set_head.is_some();
         let mut recorded = RecordedStep { is_checkpoint, ..uncommitted_step(&record) };
         let trigger = is_checkpoint.then_some(match report.scan_policy {
-            ScanPolicy::Checkpoint(trigger) => trigger,
+            ScanPolicy::Checkpoint(trigger) | ScanPolicy::Save(trigger) => trigger,
             _ => Trigger::Automatic,
         });
         let mut mutations = vec![session_mutation(session, is_new)];
@@ -367,6 +395,12 @@ fn session_mutation(session: Session, is_new: bool) -> Mutation {
         true => Mutation::AddSession(session),
         false => Mutation::SetSessionInfo { session: session.id, info: Box::new(session.info) },
     }
+}
+
+/// Returns what is known of an event that did not become a step.
+fn unrecorded_step(id: StepId, session: &Session) -> RecordedStep {
+    let iteration = session.info.iteration;
+    RecordedStep { id, number: 0, session: session.id, iteration, is_checkpoint: false }
 }
 
 /// Returns what is known of a step before it is committed; its number is 0 until then.

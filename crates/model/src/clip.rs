@@ -16,8 +16,8 @@ pub fn text(text: &mut String, max_bytes: usize) -> u64 {
     }
     let head = text.floor_char_boundary(max_bytes * 3 / 4 - MARK_BYTES);
     let tail = text.ceil_char_boundary(text.len() - max_bytes / 4);
-    let left_out = tail - head;
-    *text = format!("{}\n[… {left_out} bytes left out …]\n{}", &text[..head], &text[tail..]);
+    let (left_out, whole) = (tail - head, text.len());
+    *text = format!("{}\n[… {left_out} of {whole} bytes left out …]\n{}", &text[..head], &text[tail..]);
     left_out as u64
 }
 
@@ -50,7 +50,7 @@ mod tests {
             let mut cut = long.clone();
             let left_out = text(&mut cut, most);
             assert!(cut.len() <= most.max(LEAST), "{} > {most}", cut.len());
-            assert!(cut.contains(&format!("[… {left_out} bytes left out …]")));
+            assert!(cut.contains(&format!("[… {left_out} of {} bytes left out …]", long.len())));
             let (first, last) = (cut.split('\n').next().unwrap(), cut.split('\n').next_back().unwrap());
             assert!(long.starts_with(first) && long.ends_with(last));
             assert_eq!(first.len() + last.len() + left_out as usize, long.len());

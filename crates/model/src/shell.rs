@@ -1,4 +1,6 @@
-//! Quoting for a POSIX shell, in commands that users copy and agents run.
+//! Commands of a POSIX shell: quoting for those that users copy, and reading those that agents run.
+
+use serde_json::Value;
 
 /// Quotes `text` as one word.
 pub fn quote_word(text: &str) -> String {
@@ -12,6 +14,24 @@ pub fn quote_word(text: &str) -> String {
 /// Quotes every word, with spaces between them.
 pub fn quote_words(words: &[String]) -> String {
     words.iter().map(|word| quote_word(word)).collect::<Vec<_>>().join(" ")
+}
+
+/// Returns the command in the input of a call. A patch does not count, although some agents send it as a command.
+pub fn command_line(input: &Value) -> Option<String> {
+    let value =
+        ["/command", "/cmd", "/script", "/action/command"].iter().find_map(|place| input.pointer(place))?;
+    let text = match value {
+        Value::String(text) => text.clone(),
+        Value::Array(words) => {
+            let words: Vec<&str> = words.iter().filter_map(Value::as_str).collect();
+            match words.as_slice() {
+                [_, "-c" | "-lc", script] => (*script).to_owned(),
+                words => words.join(" "),
+            }
+        }
+        _ => return None,
+    };
+    (!text.trim().is_empty() && !text.trim_start().starts_with("*** Begin Patch")).then_some(text)
 }
 
 #[cfg(test)]

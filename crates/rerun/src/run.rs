@@ -171,6 +171,7 @@ pub(crate) fn run_agent(
         started: None,
         since: run_env.scratch.engine.env.now(),
         prices: run_env.host.prices.clone(),
+        recorder: run_env.scratch.engine.recorder.clone(),
     };
     let (recorder, notes) = ModelCallSink::new(writer);
     let sink: Arc<dyn Sink> = if records { Arc::new(recorder) } else { Arc::new(DiscardingSink) };

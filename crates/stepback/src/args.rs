@@ -347,13 +347,14 @@ pub enum Command {
     Mcp(mcp::McpArgs),
     /// Show or change settings
     #[command(
-        after_help = "Examples:\n  stepback settings\n  stepback settings checkpoint.minutes 5\n  stepback settings checkpoint.minutes default"
+        after_help = "The settings that begin with \"record.\" say what of an agent's events is recorded: by hooks, the proxy, the built-in agent, OpenTelemetry, a server's clients and imports alike. Whatever they say, calls that can change something have their checkpoints.\n\nExamples:\n  stepback settings\n  stepback settings checkpoint.minutes 5\n  stepback settings checkpoint.minutes default\n  stepback settings record.capture no-outputs,no-commands\n  stepback settings record.output-bytes full\n  stepback settings record.redact 'ACME-[0-9]+' 'Project (Hush|Quiet)'"
     )]
     Settings {
         /// The setting
         key: Option<String>,
-        /// Its new value; "default" resets it
-        value: Option<String>,
+        /// Its new value, or the words of a list; "default" resets it
+        #[arg(value_name = "VALUE")]
+        values: Vec<String>,
     },
     /// Check this installation and workspace for problems
     #[command(after_help = store::DOCTOR)]

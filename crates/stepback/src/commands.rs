@@ -41,6 +41,7 @@ mod seal;
 mod serve;
 mod session_parts;
 mod sessions;
+mod settings;
 mod share;
 mod status;
 mod store;
@@ -132,12 +133,7 @@ pub fn run(arguments: Arguments) -> CommandResult {
         Command::Board(wanted) => board::board(&open_or_create("")?, wanted),
         Command::BoardPart(command) => board::run_part_command(&open_or_create("")?, command),
         Command::Mcp(wanted) => mcp::mcp(&open_or_create("")?, wanted),
-        Command::Settings { key: Some(key), value } if key == crate::disk_budget::setting::KEY => {
-            budget::set(&open_or_create("")?, value.as_deref())
-        }
-        Command::Settings { key, value } => {
-            agents::settings(&open_or_create("")?, key.as_deref(), value.as_deref())
-        }
+        Command::Settings { key, values } => settings::settings(&open_or_create("")?, key.as_deref(), values),
         Command::Doctor(wanted) => doctor::doctor(&arguments, wanted),
         Command::Watcher { command: None } => watcher::show(&open_existing("")?),
         Command::Watcher { command: Some(store_args::WatcherCommand::Stop) } => {

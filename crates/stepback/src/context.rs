@@ -92,6 +92,7 @@ impl Context {
             max_manual: settings.max_manual_checkpoints(),
             progress: Some(progress.counter()),
             watcher: watcher.map(|watcher| Arc::new(watcher) as Arc<dyn ScanHints>),
+            recorder: Arc::new(settings.recorder().0),
             ..Engine::new(store, crate::system::environment())
         };
         Ok(Self {

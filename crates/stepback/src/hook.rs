@@ -14,6 +14,7 @@ use std::time::Duration;
 use stepback_agents::hook::{Hook, MAX_PAYLOAD_BYTES, UndoHints};
 use stepback_agents::policy::{self, Policy};
 use stepback_agents::{Agent, install};
+use stepback_engine::recorder::settings::RecorderSettings;
 use stepback_engine::{Engine, EngineError};
 use stepback_model::env::Env;
 use stepback_model::record::LaunchCommand;
@@ -82,7 +83,15 @@ fn run_hook(agent: Agent, strict: bool, place: &StoreLocation) -> ExitCode {
     }
     let directory = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
     let env = system::environment();
-    let settings = Settings::load_or_default(store);
+    let (settings, unreadable) = match Settings::load(store) {
+        Ok(settings) => (settings, None),
+        Err(failure) => (Settings::default(), Some(failure.message().to_owned())),
+    };
+    let (recorder, mut problems) = settings.recorder();
+    problems.extend(unreadable);
+    let problem = (!problems.is_empty())
+        .then(|| format!("defaults are used: {}; \"stepback doctor\" has more", problems.join("; ")));
+    let recorder = Arc::new(recorder);
     let transcript =
         (agent == Agent::Opencode).then(|| context::agents_home().map(|home| home.opencode_db())).flatten();
     let watcher = watcher::create_client(place, &settings, true).map(Arc::new);
@@ -92,13 +101,12 @@ fn run_hook(agent: Agent, strict: bool, place: &StoreLocation) -> ExitCode {
         store,
         directory: &directory,
         env: &*env,
-        with_engine: &|work| with_engine(place, &env, watcher.as_ref(), work),
+        with_engine: &|work| with_engine(place, &env, (watcher.as_ref(), &recorder), work),
         new_root: &|directory| context::new_root(directory),
         transcript: transcript.as_deref(),
         answer_timeout: settings.breakpoint_timeout(),
         strict,
-        max_minutes_between_scans: settings.get_positive("checkpoint.minutes"),
-        max_turns_between_scans: settings.get_positive("checkpoint.iterations"),
+        schedule: settings.checkpoint_schedule(),
         scan_around_calls: settings.get("checkpoint.calls") != 0,
         undo_hints: match settings.get("notes") {
             0 => UndoHints::Off,
@@ -106,6 +114,8 @@ fn run_hook(agent: Agent, strict: bool, place: &StoreLocation) -> ExitCode {
             _ => UndoHints::PerPrompt,
         },
         clear_changes_on_commit: settings.get("changes.clear-on-commit") != 0,
+        recorder: &recorder,
+        settings_problem: problem.as_deref(),
         policy: policy.as_ref(),
         find_launch_command: &|| find_launch_command(agent),
         variable_names: &system::variable_names,
@@ -162,12 +172,12 @@ fn find_launch_command(agent: Agent) -> Option<LaunchCommand> {
 fn with_engine(
     place: &StoreLocation,
     env: &Arc<dyn Env>,
-    watcher: Option<&Arc<WatcherClient>>,
+    (watcher, recorder): (Option<&Arc<WatcherClient>>, &Arc<RecorderSettings>),
     work: &mut dyn FnMut(&Engine) -> Result<(), EngineError>,
 ) -> Result<(), EngineError> {
     let store = place.open_with_timeout(STORE_TIMEOUT)?;
     let watcher = watcher.map(|watcher| watcher.clone() as Arc<dyn ScanHints>);
-    work(&Engine { watcher, ..Engine::new(store, env.clone()) })
+    work(&Engine { watcher, recorder: recorder.clone(), ..Engine::new(store, env.clone()) })
 }
 
 /// Prints to the agent's log, which agents show when a hook misbehaves and ignore otherwise.

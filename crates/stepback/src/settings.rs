@@ -1,11 +1,15 @@
-//! Settings of a store: a few numbers and switches, each with a default that most users never change.
+//! Settings of a store, each with a default that most users never change: numbers and switches, which this file lists, and
+//! those of the recorder, which the engine reads (`stepback_engine::recorder::settings`). All are in one file.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use stepback_engine::engine::MAX_MANUAL;
+use stepback_engine::recorder::CheckpointSchedule;
+use stepback_engine::recorder::settings::{RecorderSetting, RecorderSettings};
+use stepback_model::nearest::nearest_word;
 use stepback_store::new_file::{Durability, replace_file};
 
 use crate::disk_budget::setting::{self, BudgetSetting};
@@ -24,7 +28,7 @@ pub struct SettingSpec {
 }
 
 /// All settings.
-pub const SETTINGS: [SettingSpec; 8] = [
+pub const SETTINGS: [SettingSpec; 9] = [
     SettingSpec {
         key: "checkpoint.calls",
         default: 1,
@@ -38,7 +42,12 @@ pub const SETTINGS: [SettingSpec; 8] = [
     SettingSpec {
         key: "checkpoint.iterations",
         default: 5,
-        description: "create a checkpoint when the agent finishes, after this many model turns without one; 0 turns this off",
+        description: "create a checkpoint after this many iterations (model turns) without one, also inside of a turn of the user; 0 turns this off",
+    },
+    SettingSpec {
+        key: "checkpoint.turn-minutes",
+        default: 5,
+        description: "create a checkpoint at the next prompt, call or end of a prompt after this many minutes without one; 0 turns this off",
     },
     SettingSpec {
         key: "checkpoint.max-manual",
@@ -66,6 +75,36 @@ pub const SETTINGS: [SettingSpec; 8] = [
         description: "start a process that watches a workspace if a scan takes more than 15 ms; 0 turns this off",
     },
 ];
+
+/// Returns the description of a setting of the recorder.
+pub fn describe_recorder_setting(setting: RecorderSetting) -> &'static str {
+    match setting {
+        RecorderSetting::Capture => {
+            "what is recorded of events: all, none, or some of inputs, outputs, commands, conversation, memory, tasks, reasoning, model-bodies, environment (no-NAME leaves one out); files are always in checkpoints"
+        }
+        RecorderSetting::Kinds => {
+            "kinds of steps that are recorded: all, none, or a list such as tool-start,tool-end; calls that can change something, gaps and stepback's own steps always are"
+        }
+        RecorderSetting::Sample => {
+            "record one in so many calls that change nothing and other frequent events: 10, or 10,model-start=5 with another rate for a kind; the next step says how many were skipped"
+        }
+        RecorderSetting::InputBytes => {
+            "cut inputs of tools to so many bytes (64KiB, 1MB); full keeps everything; prompts and model calls are never cut"
+        }
+        RecorderSetting::OutputBytes => {
+            "cut outputs of tools to so many bytes (64KiB, 1MB); full keeps everything; the conversation and model calls are never cut"
+        }
+        RecorderSetting::Redact => {
+            "regular expressions of text that is replaced before anything is stored, besides secrets; each is a word of its own"
+        }
+    }
+}
+
+/// Returns the keys of all settings.
+pub fn setting_keys() -> impl Iterator<Item = &'static str> {
+    let recorder = RecorderSetting::ALL.into_iter().map(RecorderSetting::key);
+    SETTINGS.iter().map(|known| known.key).chain([setting::KEY]).chain(recorder)
+}
 
 /// The values that the user has set.
 #[derive(Debug, Default)]
@@ -96,7 +135,7 @@ impl Settings {
 
     /// Returns the value of a setting, or its default.
     pub fn get(&self, key: &str) -> i64 {
-        let set = self.values.get(key).and_then(Value::as_i64);
+        let set = self.values.get(key).and_then(Value::as_i64).filter(|number| *number >= 0);
         let default = || SETTINGS.iter().find(|known| known.key == key).map_or(0, |known| known.default);
         set.unwrap_or_else(default)
     }
@@ -106,10 +145,45 @@ impl Settings {
         self.values.contains_key(key)
     }
 
+    /// Returns the recorder's settings, and what is wrong with those that are not used.
+    pub fn recorder(&self) -> (RecorderSettings, Vec<String>) {
+        RecorderSettings::read(&self.values)
+    }
+
+    /// Returns what is wrong with the values in the file. Defaults are used in place of those.
+    pub fn problems(&self) -> Vec<String> {
+        let number = |known: &SettingSpec| {
+            let value =
+                self.values.get(known.key).filter(|value| value.as_i64().is_none_or(|set| set < 0))?;
+            Some(format!("{}: {value} is not a number of 0 or more", known.key))
+        };
+        let unknown = |key: &String| {
+            if key.starts_with("record.")
+                || key == setting::KEY
+                || SETTINGS.iter().any(|known| known.key == key)
+            {
+                return None;
+            }
+            let nearest = nearest_word(key, setting_keys());
+            let hint = nearest.map_or_else(String::new, |nearest| format!("; did you mean \"{nearest}\"?"));
+            Some(format!("unknown setting {key}{hint}"))
+        };
+        let unknown = self.values.keys().filter_map(unknown);
+        let budget = BudgetSetting::check(self.values.get(setting::KEY)).err();
+        let budget =
+            budget.map(|problem| format!("{}: {problem}; nothing is pruned by itself", setting::KEY));
+        SETTINGS.iter().filter_map(number).chain(budget).chain(unknown).chain(self.recorder().1).collect()
+    }
+
+    /// Returns the value that the user has set, as it is in the file.
+    pub fn value(&self, key: &str) -> Option<&Value> {
+        self.values.get(key)
+    }
+
     /// Sets a value, or resets it to the default.
-    pub fn set(&mut self, key: &str, value: Option<i64>) -> Result<(), CommandFailure> {
+    pub fn set(&mut self, key: &str, value: Option<Value>) -> Result<(), CommandFailure> {
         match value {
-            Some(value) => self.values.insert(key.to_string(), value.into()),
+            Some(value) => self.values.insert(key.to_string(), value),
             None => self.values.remove(key),
         };
         let text = serde_json::to_string_pretty(&self.values)
@@ -119,7 +193,7 @@ impl Settings {
 
     /// Returns how long a stopped agent waits.
     pub fn breakpoint_timeout(&self) -> Duration {
-        Duration::from_secs(self.get("breakpoint.seconds").max(0) as u64)
+        Duration::from_secs(self.get("breakpoint.seconds").unsigned_abs())
     }
 
     /// Returns how many manual checkpoints a session may have; `None` for any number.
@@ -132,24 +206,30 @@ impl Settings {
         BudgetSetting::from_value(self.values.get(setting::KEY))
     }
 
-    /// Sets how large the store may become, as the user writes it.
-    pub fn set_disk_budget(&mut self, text: &str) -> Result<BudgetSetting, CommandFailure> {
-        let budget = BudgetSetting::parse(text).map_err(|reason| {
-            CommandFailure::new(FailureKind::Usage, format!("\"{text}\" is not a budget: {reason}"))
-                .with_hint("use a size (2GB), a share of the file system (10%), off, or default")
-        })?;
-        match budget {
-            BudgetSetting::Default => self.values.remove(setting::KEY),
-            _ => self.values.insert(setting::KEY.to_owned(), text.trim().to_ascii_lowercase().into()),
-        };
-        let text = serde_json::to_string_pretty(&self.values)
-            .map_err(|error| CommandFailure::new(FailureKind::Internal, error.to_string()))?;
-        replace_file(&self.path, text.as_bytes(), 0o600, Durability::Synced)?;
-        Ok(budget)
+    /// Returns when checkpoints are made by themselves.
+    pub fn checkpoint_schedule(&self) -> CheckpointSchedule {
+        CheckpointSchedule {
+            iterations: self.get_positive("checkpoint.iterations"),
+            minutes: self.get_positive("checkpoint.minutes"),
+            turn_minutes: self.get_positive("checkpoint.turn-minutes"),
+        }
     }
 
     /// Returns a setting for which 0 means "never".
     pub fn get_positive(&self, key: &str) -> Option<u64> {
         u64::try_from(self.get(key)).ok().filter(|number| *number > 0)
+    }
+}
+
+/// Returns a setting of the recorder as a value of a settings file.
+pub fn recorder_value(settings: &RecorderSettings, setting: RecorderSetting) -> Value {
+    match setting {
+        RecorderSetting::InputBytes => settings.max_input.map_or_else(|| "full".into(), |bytes| json!(bytes)),
+        RecorderSetting::OutputBytes => {
+            settings.max_output.map_or_else(|| "full".into(), |bytes| json!(bytes))
+        }
+        RecorderSetting::Sample if settings.sample.is_empty() => json!(settings.sample_frequent),
+        RecorderSetting::Redact => settings.redact.sources().collect(),
+        _ => settings.text(setting).into(),
     }
 }

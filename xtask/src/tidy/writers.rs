@@ -36,10 +36,11 @@ const MARKS: [&str; 20] = [
 const FREE: [&str; 8] = ["worktree", "store", "postgres", "bench", "faults", "powerloss", "testkit", "xtask"];
 
 /// The other modules that write, and where.
-const WRITERS: [(&str, &str); 41] = [
+const WRITERS: [(&str, &str); 42] = [
     ("crates/agents/src/fork/run.rs", "conversations of agents, in the user's home"),
     ("crates/agents/src/hook.rs", "the store's directory"),
     ("crates/agents/src/inbox.rs", "the store's directory"),
+    ("crates/agents/src/turn_counter.rs", "the store's directory"),
     ("crates/agents/src/install/write.rs", "settings of the user; those of a workspace through worktree"),
     ("crates/agents/src/model_call_inbox.rs", "the store's directory"),
     ("crates/agents/src/policy.rs", "the private directory of a rerun, beside its files"),

@@ -97,7 +97,13 @@ pub(super) fn report_hook_event(
     let call = CallFacts { paths: relative_call_paths(workspace, hook_event), ..hook_event.call.clone() };
     let at = event.at.unwrap_or(at);
     (
-        ReportedEvent { scan_policy: hook_event.scan_policy, call, update, ..ReportedEvent::new(event, at) },
+        ReportedEvent {
+            scan_policy: hook_event.scan_policy,
+            call,
+            update,
+            left_out: hook_event.left_out.clone(),
+            ..ReportedEvent::new(event, at)
+        },
         transcript,
     )
 }

@@ -138,6 +138,7 @@ fn report_note(
         }
         // The time to scan the files for this event is over.
         event.scan_policy = ScanPolicy::None;
+        event.left_out.clone_from(&note.left_out);
         // An event without a key gets one from its time, so that recording the note twice adds one step.
         let key = event.event.key.take().unwrap_or_else(|| format!("{} {}", event.name, note.at.as_micros()));
         let is_recorded = note.gap.is_some() && {
@@ -190,7 +191,7 @@ fn model_call_report(
     }
     let update = SessionUpdate { model: event.tool.clone(), cost, started, ..SessionUpdate::default() };
     let at = event.at.unwrap_or(at);
-    Ok(ReportedEvent { update, ..ReportedEvent::new(event, at) })
+    Ok(ReportedEvent { update, is_exchange: true, ..ReportedEvent::new(event, at) })
 }
 
 fn step_id(workspace: &Workspace, event: &AgentEvent, key: &str) -> StepId {

@@ -95,6 +95,9 @@ pub fn classify_engine_error(error: &EngineError) -> (FailureKind, Option<&'stat
         EngineError::NotABoardChange { .. } => {
             (FailureKind::Usage, Some("\"stepback log --kind reasoning\" lists them"))
         }
+        EngineError::NotCaptured { .. } => {
+            (FailureKind::Refused, Some("\"stepback settings record.capture all\" records everything again"))
+        }
         EngineError::ScanInBatch => (FailureKind::Internal, None),
         EngineError::Io { error, .. } => classify_io_error(error),
         EngineError::RetriesExhausted { .. } => (

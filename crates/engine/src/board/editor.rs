@@ -15,6 +15,7 @@ use stepback_store::StoreError;
 
 use super::at_point::{BoardAtPoint, BoardMoment};
 use crate::error::EngineError;
+use crate::recorder::settings::{CapturedPart, RedactionPatterns};
 use crate::recorder::{EventSource, RecordLock, RecordedStep, ReportedEvent, ScanPolicy, Thinking};
 use crate::session::last_event_time;
 use crate::workspace::Workspace;
@@ -48,8 +49,11 @@ pub struct BoardEdit {
     pub id: StepId,
     /// The session whose board was changed.
     pub session: SessionId,
-    /// The number of the checkpoint that was made before it; `None` if none was due or no file had changed.
+    /// The number of the checkpoint that was made before it; `None` if none was due, or if nothing had changed since the
+    /// last one.
     pub checkpoint: Option<u64>,
+    /// The number of the checkpoint that was made after it; `None` if none was due.
+    pub checkpoint_after: Option<u64>,
 }
 
 /// A board that is about to be recorded.
@@ -61,6 +65,16 @@ pub(super) struct NextBoard<'a> {
     pub output: Value,
     /// Why it is worth a checkpoint; empty if it is not. These become the tags of the checkpoint.
     pub causes: Vec<&'static str>,
+}
+
+/// A board that was recorded.
+pub(super) struct RecordedBoard {
+    /// The step of the change.
+    pub step: RecordedStep,
+    /// The number of the checkpoint before it, if one was made.
+    pub before: Option<u64>,
+    /// The number of the checkpoint after it, if one was made.
+    pub after: Option<u64>,
 }
 
 impl<'w> BoardEditor<'w> {
@@ -114,7 +128,7 @@ impl<'w> BoardEditor<'w> {
 
     /// Applies a change and records it. If the change is refused, nothing changes.
     pub fn apply(&mut self, mutation: &BoardMutation) -> Result<BoardEdit, EngineError> {
-        let mutation = redact_mutation(mutation)?;
+        let mutation = redact_mutation(mutation, &self.workspace.engine.recorder.redact)?;
         let lock = self.workspace.lock_recording()?;
         let session = self.session()?;
         let (mut board, location) = self.current_board(&session)?;
@@ -128,18 +142,26 @@ impl<'w> BoardEditor<'w> {
             output: json!({ "item": effect.item, "said": effect.messages }),
             causes: effect.causes.iter().map(|cause| cause.as_str()).collect(),
         };
-        let (recorded, checkpoint) = self.record(&lock, &session, location, origin, next)?;
-        Ok(BoardEdit { effect, step: recorded.number, id: recorded.id, session: session.id, checkpoint })
+        let RecordedBoard { step, before, after } = self.record(&lock, &session, location, origin, next)?;
+        Ok(BoardEdit {
+            effect,
+            step: step.number,
+            id: step.id,
+            session: session.id,
+            checkpoint: before,
+            checkpoint_after: after,
+        })
     }
 
     /// Returns the origin of a change that is made now: its time, a new step id, and the call that is running.
     pub(super) fn new_origin(&self, session: &Session) -> ItemOrigin {
-        let during = session.info.open.iter().rev().find(|open| !open.ended).map(|open| open.step);
+        let during =
+            session.info.open.iter().rev().find(|open| !open.ended && !open.unrecorded).map(|open| open.step);
         let step = StepId::from_bytes(self.workspace.engine.env.fresh_id());
         ItemOrigin { at: self.workspace.engine.env.now(), step, during }
     }
 
-    /// Records a new board, with a checkpoint before it if one is due.
+    /// Records a new board, with checkpoints before and after it if they are due.
     pub(super) fn record(
         &mut self,
         lock: &RecordLock,
@@ -147,8 +169,12 @@ impl<'w> BoardEditor<'w> {
         previous_location: Option<BoardLocation>,
         origin: ItemOrigin,
         next: NextBoard<'_>,
-    ) -> Result<(RecordedStep, Option<u64>), EngineError> {
-        let checkpoint = self.create_checkpoint_if_due(lock, session, &origin, &next)?;
+    ) -> Result<RecordedBoard, EngineError> {
+        if !self.workspace.engine.recorder.captures(CapturedPart::Reasoning) {
+            return Err(EngineError::NotCaptured { part: CapturedPart::Reasoning.as_str() });
+        }
+        let before = self.create_checkpoint_before(lock, session, &origin, &next)?;
+        let summary = format!("after: {}", next.summary);
         let written_slot = Arc::new(Mutex::new(None));
         let mut report = self.build_report(session, StepKind::Reasoning, next.summary, origin.at);
         report.event.tool = Some(next.noun.to_owned());
@@ -172,13 +198,18 @@ impl<'w> BoardEditor<'w> {
                 place: Some(written_board.place),
             }
         });
-        Ok((recorded, checkpoint))
+        // A checkpoint of its own: when pruning takes it, the step that has the board stays.
+        let after = match next.causes.is_empty() {
+            true => None,
+            false => self.create_checkpoint(lock, session, origin.at, (summary, tags(&next.causes)))?,
+        };
+        Ok(RecordedBoard { step: recorded, before, after })
     }
 
-    /// Makes a checkpoint of the files before the board changes, and returns its number. It is due if the board change has a
-    /// cause for one, or if the session was silent for [`RESCAN_AFTER_MICROS`]; it is made only if files have changed, and
-    /// never for a workspace on another machine, whose files are not here.
-    fn create_checkpoint_if_due(
+    /// Makes a checkpoint before the board changes, and returns its number. It is due if the board change has a cause for
+    /// one, or if the session was silent for [`RESCAN_AFTER_MICROS`]; it is made only if something has changed since the last
+    /// checkpoint, and never for a workspace on another machine, whose files are not here.
+    fn create_checkpoint_before(
         &self,
         lock: &RecordLock,
         session: &Session,
@@ -186,16 +217,27 @@ impl<'w> BoardEditor<'w> {
         next: &NextBoard<'_>,
     ) -> Result<Option<u64>, EngineError> {
         let was_silent = origin.at.as_micros() - last_event_time(session).as_micros() > RESCAN_AFTER_MICROS;
-        if self.workspace.record.remote_name().is_some() || (next.causes.is_empty() && !was_silent) {
+        if next.causes.is_empty() && !was_silent {
             return Ok(None);
         }
-        let summary = format!("before: {}", next.summary);
-        let mut report = self.build_report(session, StepKind::Checkpoint, summary, origin.at);
+        let tags = if next.causes.is_empty() { vec!["time-passed".to_owned()] } else { tags(&next.causes) };
+        self.create_checkpoint(lock, session, origin.at, (format!("before: {}", next.summary), tags))
+    }
+
+    /// Makes a checkpoint with a description and tags, if something has changed since the last one. Returns its number.
+    fn create_checkpoint(
+        &self,
+        lock: &RecordLock,
+        session: &Session,
+        at: Timestamp,
+        (summary, tags): (String, Vec<String>),
+    ) -> Result<Option<u64>, EngineError> {
+        if self.workspace.record.remote_name().is_some() {
+            return Ok(None);
+        }
+        let mut report = self.build_report(session, StepKind::Checkpoint, summary, at);
         report.scan_policy = ScanPolicy::CheckpointIfChanged;
-        report.tags = match next.causes.is_empty() {
-            true => vec!["time-passed".to_owned()],
-            false => next.causes.iter().map(ToString::to_string).collect(),
-        };
+        report.tags = tags;
         let recorded = self.workspace.record(lock, &report)?;
         Ok(recorded.is_checkpoint.then_some(recorded.number))
     }
@@ -212,11 +254,20 @@ impl<'w> BoardEditor<'w> {
     }
 }
 
+/// The tags of a checkpoint that has these causes.
+fn tags(causes: &[&str]) -> Vec<String> {
+    causes.iter().map(ToString::to_string).collect()
+}
+
 /// Returns the change with secrets removed from its texts.
-fn redact_mutation(mutation: &BoardMutation) -> Result<BoardMutation, EngineError> {
+fn redact_mutation(
+    mutation: &BoardMutation,
+    patterns: &RedactionPatterns,
+) -> Result<BoardMutation, EngineError> {
     let original = json!(mutation);
     let mut document = original.clone();
     stepback_redact::redact_value(&mut document);
+    patterns.redact_value(&mut document);
     // If nothing was redacted, keep the original: a value that JSON cannot represent (NaN, say) must be refused for what it
     // is.
     if document == original {

@@ -134,7 +134,7 @@ impl BoardEditor<'_> {
             input,
             causes: vec!["board-replaced"],
         };
-        let (recorded, _) = self.record(&lock, &session, location, origin, next)?;
+        let recorded = self.record(&lock, &session, location, origin, next)?.step;
         replacement.step = Some(recorded.number);
         Ok(replacement)
     }

@@ -17,10 +17,12 @@ use stepback_store::port::Questions;
 use stepback_store::{Mutation, ObjectBatch, Store};
 
 use super::detail_pages::{DetailPages, PageRef};
-use super::step_writer::{ObjectCache, PendingStep, RecordingBatch};
+use super::settings::CapturedPart;
+use super::settings::sampling::Admission;
+use super::step_writer::{ObjectCache, PendingStep, RecordingBatch, SkippedParts};
 use super::{
     RecordLock, RecordedConversation, RecordedStep, ReportedEvent, ScanPolicy, StepSlot, session_mutation,
-    uncommitted_step,
+    uncommitted_step, unrecorded_step,
 };
 use crate::engine::Engine;
 use crate::error::EngineError;
@@ -106,7 +108,7 @@ impl Engine {
         let mut results = self.store.look(&questions)?;
         let sessions = std::mem::take(&mut results.sessions).into_iter();
         let sessions = sessions
-            .map(|session| BatchSession { is_new: session.is_none(), session, has_steps: false })
+            .map(|session| BatchSession { is_new: session.is_none(), session, is_changed: false })
             .collect();
         let batch = match mode {
             ReadMode::Compared => self.store.begin_on(&results)?,
@@ -185,7 +187,8 @@ impl OpenBatch<'_> {
         let id = self.writer.session_ids[0][self.reports.len()];
         let slot = self.next.insert(self.writer.find_slot(self.workspace, id, next)?);
         let info = self.writer.session(id).map(|session| &session.info);
-        let conversation = RecordedConversation { objects: &self.writer.objects, info };
+        let is_kept = self.workspace.engine.recorder.captures(CapturedPart::Conversation);
+        let conversation = RecordedConversation { objects: &self.writer.objects, info, is_kept };
         Ok(matches!(slot, StepSlot::New(_)).then_some(conversation))
     }
 
@@ -209,8 +212,8 @@ struct BatchSession {
     /// `None` until a new one is created.
     session: Option<Session>,
     is_new: bool,
-    /// Whether one of the new steps belongs to it.
-    has_steps: bool,
+    /// Whether an event of the batch belongs to it that was not recorded before.
+    is_changed: bool,
 }
 
 /// A batch that is being written.
@@ -275,10 +278,19 @@ impl BatchWriter<'_> {
             }
         };
         let entry = &mut self.sessions[self.session_index[&id]];
-        entry.has_steps = true;
+        entry.is_changed = true;
         let session = entry.session.get_or_insert_with(|| workspace.new_session(report));
-        let pending = PendingStep::new(report, session, step);
+        let settings = &workspace.engine.recorder;
+        let shaped = settings.shape(report);
+        let report = &*shaped;
+        let admission = settings.admit(&mut session.info.skipped, report);
+        let pending = PendingStep::new(report, session, step, settings);
         let arriving = RecordingBatch { cache: &self.objects, batch: &*self.batch, pages: Some(&self.pages) };
+        if admission == Admission::Skip {
+            pending.skip(&arriving, session, SkippedParts::NotWritten)?;
+            self.recorded[workspace_index].push((unrecorded_step(step, session), None));
+            return Ok(());
+        }
         let (record, slip) = pending.write_light_step(&arriving, session, self.heads[workspace_index])?;
         let index = self.steps.len();
         self.recorded[workspace_index].push((uncommitted_step(&record), Some(index)));
@@ -291,12 +303,12 @@ impl BatchWriter<'_> {
     /// Commits the new steps and returns all of them, by workspace.
     fn commit(self) -> Result<Vec<Vec<RecordedStep>>, EngineError> {
         let Self { store, batch, pages, sessions, mut steps, page_refs: slips, mut recorded, .. } = self;
-        if !steps.is_empty() {
+        if sessions.iter().any(|entry| entry.is_changed) {
             let pages = pages.into_inner().store(&*batch)?;
             for (step_position, page_ref) in slips {
                 steps[step_position].meta.detail = pages.locate(page_ref);
             }
-            let changed = sessions.into_iter().filter(|entry| entry.has_steps);
+            let changed = sessions.into_iter().filter(|entry| entry.is_changed);
             let mut mutations: Vec<Mutation> =
                 changed.filter_map(|entry| Some(session_mutation(entry.session?, entry.is_new))).collect();
             mutations.extend(steps.into_iter().map(|step| Mutation::AppendStep {

@@ -4,7 +4,7 @@
 //! before the event is recorded, from where it was read the last time: [`RecordedConversation`] is what it continues, and
 //! [`NewMessages`] is what it found.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use stepback_model::conversation;
 use stepback_model::hash::Hash;
 use stepback_model::record::SessionInfo;
@@ -38,9 +38,17 @@ pub struct ModelTurn {
 
 impl NewMessages {
     /// Whether the messages follow the recorded ones. They do not if another process has recorded the conversation since it
-    /// was read; then the reader of the next event finds them again.
-    pub(super) fn can_append_to(&self, info: &SessionInfo) -> bool {
-        self.cursor.is_none() || self.start_cursor == info.cursor
+    /// was read; then the reader of the next event finds them again. `is_kept` says whether conversations are recorded.
+    pub(super) fn can_append_to(&self, info: &SessionInfo, is_kept: bool) -> bool {
+        self.cursor.is_none() || self.start_cursor.as_ref() == cursor_to_read_from(info, is_kept)
+    }
+
+    /// Returns what remains if conversations are not recorded: how far this one was read, and the turn that requested a
+    /// call. `None` if the messages were reported and not read.
+    pub(super) fn without_lines(self) -> Option<Self> {
+        let cursor = self.cursor.map(|cursor| json!({ NOT_RECORDED: cursor }))?;
+        let turn = self.turn.map(|turn| ModelTurn { before: 0, ..turn });
+        Some(Self { keep: None, lines: Vec::new(), cursor: Some(cursor), turn, ..self })
     }
 
     /// Writes the messages and returns the last message of the conversation, which ended in `tip`.
@@ -56,17 +64,33 @@ impl NewMessages {
     }
 }
 
+/// The name around the cursor of a conversation that was read and not recorded.
+const NOT_RECORDED: &str = "not_recorded";
+
+/// Returns where reading a conversation goes on. One that was read and not recorded is read from the beginning as soon as
+/// conversations are recorded again, so that it has no hole.
+fn cursor_to_read_from(info: &SessionInfo, is_kept: bool) -> Option<&Value> {
+    let cursor = info.cursor.as_ref()?;
+    match cursor.get(NOT_RECORDED) {
+        Some(_) if is_kept => None,
+        Some(inner) => Some(inner),
+        None => Some(cursor),
+    }
+}
+
 /// A conversation as it is recorded before an event.
 pub struct RecordedConversation<'a> {
     pub(super) objects: &'a ObjectCache<'a>,
     /// `None` if the event is the first of its session.
     pub(super) info: Option<&'a SessionInfo>,
+    /// Whether conversations are recorded.
+    pub(super) is_kept: bool,
 }
 
 impl RecordedConversation<'_> {
     /// Returns how far the conversation was read, in the format of its reader; `None` if it was not read yet.
     pub fn cursor(&self) -> Option<&Value> {
-        self.info?.cursor.as_ref()
+        cursor_to_read_from(self.info?, self.is_kept)
     }
 
     /// Returns how many messages are recorded.
@@ -85,6 +109,6 @@ impl RecordedConversation<'_> {
     }
 
     fn tip(&self) -> Option<Hash> {
-        self.info?.tip
+        self.info?.tip.filter(|_| self.is_kept)
     }
 }

@@ -13,6 +13,7 @@ use stepback_reasoning::ReasoningBoard;
 use stepback_reasoning::store::{BoardLocation, WrittenBoard};
 use stepback_store::ObjectBatch;
 
+use super::settings::LeftOut;
 use super::{NewMessages, TaskChange};
 use crate::error::EngineError;
 
@@ -35,6 +36,10 @@ pub struct ReportedEvent {
     pub update: SessionUpdate,
     /// Tags for the checkpoint, if the step becomes one.
     pub tags: Vec<String>,
+    /// Whether input and output are the bodies of a model call, which a rerun replays.
+    pub is_exchange: bool,
+    /// What the reporter has already left out.
+    pub left_out: LeftOut,
 }
 
 impl ReportedEvent {
@@ -49,6 +54,8 @@ impl ReportedEvent {
             messages: None,
             update: SessionUpdate::default(),
             tags: Vec::new(),
+            is_exchange: false,
+            left_out: LeftOut::default(),
         }
     }
 }
@@ -77,7 +84,9 @@ pub enum ScanPolicy {
     After,
     /// The event is worth a checkpoint by itself: the conversation is about to be compacted, or a timer expired.
     Checkpoint(Trigger),
-    /// The event is only recorded if files or git have changed.
+    /// The event is a checkpoint, whether or not files have changed: other parts of the state are worth it.
+    Save(Trigger),
+    /// The event is only recorded if some part of the state differs from that of the last checkpoint; then it is one.
     CheckpointIfChanged,
 }
 

@@ -16,6 +16,8 @@ use stepback_model::state::WorkspaceState;
 use stepback_store::{ObjectBatch, Store};
 
 use super::detail_pages::{DetailPages, PageRef};
+use super::settings::sampling::count_skipped;
+use super::settings::{CapturedPart, RecorderSettings};
 use super::task_context::context_of;
 use super::{FinishedCalls, ModelTurn, NewMessages, ReportedEvent, SessionMilestone};
 use crate::authorship::Authors;
@@ -38,10 +40,18 @@ pub(super) struct PendingStep<'a> {
 
 impl<'a> PendingStep<'a> {
     /// Updates the session with what the event says about it.
-    pub fn new(report: &'a ReportedEvent, session: &mut Session, step: StepId) -> Self {
+    pub fn new(
+        report: &'a ReportedEvent,
+        session: &mut Session,
+        step: StepId,
+        settings: &RecorderSettings,
+    ) -> Self {
+        settings.forget_left_out(&mut session.info);
         update_session(&mut session.info, report);
         calls::add_wait_time(&mut session.info, report);
-        let messages = report.messages.as_ref().filter(|messages| messages.can_append_to(&session.info));
+        let is_kept = settings.captures(CapturedPart::Conversation);
+        let messages = report.messages.as_ref();
+        let messages = messages.filter(|messages| messages.can_append_to(&session.info, is_kept));
         let turn = messages.and_then(|messages| messages.turn.as_ref());
         let turn_id = turn.and_then(|turn| turn.id.as_deref());
         let begins_turn = calls::abandon_finished_calls(&mut session.info, report, turn_id);
@@ -66,6 +76,17 @@ impl<'a> PendingStep<'a> {
         state: &mut WorkspaceState,
         authors: Option<&Authors>,
     ) -> Result<Option<DetailLocation>, EngineError> {
+        self.write_state_parts(arriving, session, state)?;
+        self.write_detail(arriving, session, authors)
+    }
+
+    /// Writes the parts of the state that do not come from the workspace.
+    fn write_state_parts(
+        &self,
+        arriving: &RecordingBatch<'_>,
+        session: &mut Session,
+        state: &mut WorkspaceState,
+    ) -> Result<(), EngineError> {
         let info = &mut session.info;
         if let Some(messages) = self.messages {
             info.tip = messages.append_to(arriving, info.tip)?;
@@ -94,7 +115,7 @@ impl<'a> PendingStep<'a> {
         state.task = info.slots.task;
         state.env = info.slots.env;
         state.reasoning = info.slots.reasoning;
-        self.write_detail(arriving, session, authors)
+        Ok(())
     }
 
     /// Writes the step's detail: the fields of the event that are not part of the step's row.
@@ -111,11 +132,16 @@ impl<'a> PendingStep<'a> {
         let open = &session.info.open;
         let late = self.counterpart.filter(|_| event.kind == StepKind::ToolEnd);
         let start = calls::find_ending_call(open, self.report)
+            .filter(|index| !open[*index].unrecorded)
             .map(|index| open[index].step)
             .or(late)
             .map(|step| json!(step));
         let prompt = session.info.prompt.map(|prompt| json!(prompt));
         let message = event.message.as_ref().map(|message| json!(message));
+        let (truncated, not_recorded) =
+            (self.report.left_out.truncated(), self.report.left_out.not_recorded());
+        let skipped = &session.info.skipped.pending;
+        let skipped = (!skipped.is_empty()).then(|| json!(skipped));
         let candidates = [
             ("input", &event.input),
             ("output", &event.output),
@@ -126,6 +152,9 @@ impl<'a> PendingStep<'a> {
             ("authors", &authors),
             ("start", &start),
             ("prompt", &prompt),
+            ("truncated", &truncated),
+            ("not_recorded", &not_recorded),
+            ("skipped", &skipped),
         ];
         let fields: Vec<(&str, &Value)> =
             candidates.into_iter().filter_map(|(name, value)| Some((name, value.as_ref()?))).collect();
@@ -140,15 +169,14 @@ impl<'a> PendingStep<'a> {
         Ok(Some(DetailLocation::Stored(json::store_fields(arriving.batch, &fields)?.into())))
     }
 
-    /// Returns the step; everything it refers to must be written. Updates the session's counters. `scanned` says whether
-    /// the workspace was scanned for it.
+    /// Returns the step; everything it refers to must be written. Updates the session's counters.
     pub fn into_step(
         self,
         session: &mut Session,
         state: Hash,
         detail: Option<ValueRoot>,
         parent: Option<StepId>,
-        scanned: bool,
+        scan: ScanResult,
     ) -> Step {
         let turn = (self.begins_turn, self.turn().and_then(|turn| turn.id.clone()));
         let Self { report, step, counterpart, .. } = self;
@@ -158,9 +186,12 @@ impl<'a> PendingStep<'a> {
         if let (StepKind::ToolEnd, Some(start)) = (event.kind, counterpart) {
             calls::record_late_end(&mut session.info, start);
         }
-        if scanned {
-            session.info.looked = session.info.iteration;
+        if scan == ScanResult::Checkpoint {
+            let goes_on = matches!(event.kind, StepKind::ToolStart | StepKind::Checkpoint)
+                && session.info.open.iter().any(|open| !open.ended);
+            session.info.looked = session.info.iteration.saturating_sub(u64::from(goes_on));
         }
+        session.info.skipped.pending.clear();
         let context = context_of(&mut session.info, report);
         let record = Step {
             id: step,
@@ -182,8 +213,32 @@ impl<'a> PendingStep<'a> {
                 context,
             },
         };
-        calls::close_call(&mut session.info, report, scanned);
+        calls::close_call(&mut session.info, report, scan != ScanResult::NotScanned);
         record
+    }
+
+    /// Updates the session with an event that does not become a step: every later state is as if it had.
+    pub fn skip(
+        self,
+        arriving: &RecordingBatch<'_>,
+        session: &mut Session,
+        parts: SkippedParts,
+    ) -> Result<(), EngineError> {
+        if parts == SkippedParts::NotWritten {
+            self.write_state_parts(arriving, session, &mut WorkspaceState::default())?;
+        }
+        let turn = (self.begins_turn, self.turn().and_then(|turn| turn.id.clone()));
+        let Self { report, step, .. } = self;
+        let info = &mut session.info;
+        calls::advance_session(info, report, step, turn, false);
+        info.open.iter_mut().filter(|open| open.step == step).for_each(|open| open.unrecorded = true);
+        if info.prompt == Some(step) {
+            info.prompt = None;
+        }
+        context_of(info, report);
+        calls::close_call(info, report, false);
+        count_skipped(&mut info.skipped, report.event.kind);
+        Ok(())
     }
 
     /// Writes a step for which the workspace was not scanned. If its detail went on a page, the step does not refer to it yet.
@@ -200,8 +255,28 @@ impl<'a> PendingStep<'a> {
             None => (None, None),
         };
         let hash = arriving.write_state(&state)?;
-        Ok((self.into_step(session, hash, detail, parent, false), slip))
+        Ok((self.into_step(session, hash, detail, parent, ScanResult::NotScanned), slip))
     }
+}
+
+/// What a scan of the workspace for a step has found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum ScanResult {
+    /// There was none.
+    NotScanned,
+    /// The step is no checkpoint.
+    Unchanged,
+    /// The step is a checkpoint.
+    Checkpoint,
+}
+
+/// Whether the parts of the state that an event sets are written already.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum SkippedParts {
+    /// Not yet.
+    NotWritten,
+    /// While the workspace was scanned.
+    Written,
 }
 
 /// Where the detail of a step went.
@@ -248,7 +323,8 @@ fn update_session(info: &mut SessionInfo, report: &ReportedEvent) {
         // answers late, nor a note about a session that has ended.
         info.ended_at = None;
     }
-    if info.title.is_none() && report.event.kind == StepKind::UserInput {
+    let is_told = !report.left_out.parts.contains(&CapturedPart::Conversation);
+    if info.title.is_none() && is_told && report.event.kind == StepKind::UserInput {
         info.title = Some(report.event.summary.clone());
     }
 }

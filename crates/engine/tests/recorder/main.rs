@@ -9,5 +9,7 @@ mod long;
 mod messages;
 mod pages;
 mod parts;
+mod schedule;
 mod servers;
 mod session;
+mod settings;

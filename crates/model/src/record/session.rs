@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::first_half;
+use super::{StepKind, first_half};
 use crate::hash::{Hash, ObjectKind};
 use crate::ids::{SessionId, StepId, WorkspaceId};
 use crate::time::Timestamp;
@@ -62,9 +62,12 @@ pub struct SessionInfo {
     /// The number of model turns so far.
     #[serde(skip_serializing_if = "is_default")]
     pub iteration: u64,
-    /// The turn at which files were last scanned.
+    /// The turn that had ended when the last checkpoint was made for this session.
     #[serde(skip_serializing_if = "is_default")]
     pub looked: u64,
+    /// Events that were not recorded as steps, because the settings leave them out.
+    #[serde(skip_serializing_if = "is_default")]
+    pub skipped: SkippedEvents,
     /// The agent's id of the current turn, if it has one.
     #[serde(skip_serializing_if = "is_default")]
     pub turn: Option<String>,
@@ -101,9 +104,34 @@ pub struct SessionInfo {
     pub cost: u64,
 }
 
+impl SessionInfo {
+    /// The number of events that were skipped and that no step names yet.
+    pub fn pending_skipped(&self) -> u64 {
+        self.skipped.pending.values().sum()
+    }
+}
+
 /// Whether a field can be left out: a missing field reads as its default.
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
+}
+
+/// Events of a session that were not recorded as steps, because the recorder's settings leave them out.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SkippedEvents {
+    /// How many there were, by kind, since the last step that says so.
+    #[serde(skip_serializing_if = "is_default")]
+    pub pending: BTreeMap<StepKind, u64>,
+    /// How many there were in all.
+    #[serde(skip_serializing_if = "is_default")]
+    pub total: u64,
+    /// How many events of each sampled kind were reported: one in so many of them is recorded.
+    #[serde(skip_serializing_if = "is_default")]
+    pub sampled: BTreeMap<StepKind, u64>,
+    /// Ids of calls whose start was skipped, the newest last: their ends are skipped too.
+    #[serde(skip_serializing_if = "is_default")]
+    pub calls: Vec<String>,
 }
 
 /// The command that started an agent, with its surroundings.
@@ -167,6 +195,9 @@ pub struct OpenCall {
     /// Whether it was closed without a reported end: it may have been refused, interrupted or killed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub cut_short: bool,
+    /// Whether `step` does not exist, because the settings leave it out.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unrecorded: bool,
     /// How long it waited at a breakpoint before it ran, in microseconds.
     #[serde(default, skip_serializing_if = "is_default")]
     pub waited: u64,

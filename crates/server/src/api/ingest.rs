@@ -153,13 +153,17 @@ fn parse_batch(
         rejected: 0,
         steps: Vec::with_capacity(parts.events.len()),
         errors: Vec::new(),
+        skipped: 0,
         left_out_bytes: 0,
     };
     let mut reports = Vec::with_capacity(parts.events.len());
     for (index, json) in parts.events.into_iter().enumerate() {
         match reported::parse_event(json, index, around) {
-            Ok(one) => {
-                taken.left_out_bytes += one.clipped_bytes;
+            Ok(mut one) => {
+                // Cutting could leave a part of what the user's patterns match, so these come first.
+                engine.recorder.redact.redact_event(&mut one.report.event);
+                one.report.left_out = engine.recorder.limit(&mut one.report.event, false);
+                taken.left_out_bytes += one.clipped_bytes + one.report.left_out.bytes;
                 // The number is not known yet; every event in `reports` gets one, or the whole batch fails.
                 taken.steps.push(Some(0));
                 reports.push(one.report);
@@ -199,10 +203,14 @@ async fn wait_for_commit(batch: QueuedBatch) -> Result<IngestReportDocument, Pro
     let answer = answered.await.map_err(|_| recording_failed())??;
     drop(room);
     taken.workspace = Some(answer.workspace.to_string());
-    taken.accepted = answer.steps.len() as u64;
-    let numbers = answer.steps.into_iter().map(|recorded| recorded.number);
-    for (slot, number) in taken.steps.iter_mut().flatten().zip(numbers) {
-        *slot = number;
+    let accepted = taken.steps.iter_mut().filter(|slot| slot.is_some());
+    for (slot, recorded) in accepted.zip(answer.steps) {
+        // An event that the settings leave out has no number.
+        *slot = Some(recorded.number).filter(|number| *number > 0);
+        match slot {
+            Some(_) => taken.accepted += 1,
+            None => taken.skipped += 1,
+        }
     }
     Ok(taken)
 }

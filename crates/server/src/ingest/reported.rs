@@ -13,7 +13,8 @@ use stepback_model::time::Timestamp;
 
 /// Longest name (of an agent, a session, a call, …), in bytes.
 const LONGEST_NAME: usize = 1000;
-/// Longest text in an input or output, in bytes; the rest is cut, with a note in its place.
+/// Longest text in an error, a message or the metadata, in bytes; the rest is cut, with a note in its place. Inputs and
+/// outputs have the limits of the settings, and the parts of a state are never cut.
 const MAX_TEXT_BYTES: usize = 64 << 10;
 /// Most bytes of one event, as JSON.
 const LARGEST: usize = 4 << 20;
@@ -104,7 +105,7 @@ fn prepare_event(new: NewStep, index: usize, context: IngestContext<'_>) -> Resu
     };
     redact_event(&mut event);
     let mut left_out = 0;
-    for value in [&mut event.input, &mut event.output, &mut event.metadata].into_iter().flatten() {
+    if let Some(value) = &mut event.metadata {
         left_out += clip::value(value, MAX_TEXT_BYTES);
     }
     if let Some(error) = &mut event.error {
@@ -129,14 +130,12 @@ fn prepare_event(new: NewStep, index: usize, context: IngestContext<'_>) -> Resu
     ] {
         *slot = value.map(|mut value| {
             stepback_redact::redact_value(&mut value);
-            left_out += clip::value(&mut value, MAX_TEXT_BYTES);
             value
         });
     }
     let mut lines = Vec::new();
     for mut message in new.messages {
         stepback_redact::redact_value(&mut message);
-        left_out += clip::value(&mut message, MAX_TEXT_BYTES);
         lines.push(message.to_string());
     }
     // Earlier messages are kept: there is no transcript to read them from again.
@@ -266,12 +265,12 @@ mod tests {
         let secret = concat!("ghp_", "0123456789abcdefghijABCDEFGHIJ012345");
         let ready = parse_test_event(&json!({
             "session": "s", "kind": "tool-end", "tool": "sh", "input": { "command": format!("curl -H {secret}") },
-            "output": "x".repeat(200_000), "memory": { "token": secret }, "messages": [{ "role": "user", "content": secret }],
+            "metadata": { "note": "x".repeat(200_000) }, "memory": { "token": secret }, "messages": [{ "role": "user", "content": secret }],
         }))
         .unwrap();
         let all = format!("{:?} {:?}", ready.report.event, ready.report.update.memory);
         assert!(!all.contains(secret) && !ready.report.messages.unwrap().lines[0].contains(secret));
         assert!(ready.clipped_bytes > 100_000);
-        assert!(ready.report.event.output.unwrap().as_str().unwrap().contains("bytes left out"));
+        assert!(ready.report.event.metadata.unwrap().to_string().contains("bytes left out"));
     }
 }

@@ -77,6 +77,7 @@ pub fn agent(context: &Context, arguments: &AgentArgs) -> CommandResult {
         max_turns: arguments.max_turns,
         patience: settings.breakpoint_timeout(),
         looks: settings.get("checkpoint.calls") != 0,
+        schedule: settings.checkpoint_schedule(),
         stop,
         price: &|model, usage| prices.cost(model, usage),
         ..RunOptions::new(model, &mut watch)

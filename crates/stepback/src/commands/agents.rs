@@ -8,14 +8,13 @@ use stepback_agents::transcript::{self, TranscriptCursor};
 use stepback_agents::{Agent, import};
 
 use super::share::ImportFormat;
-use super::{CommandResult, DONE, budget, mirror};
+use super::{CommandResult, DONE, mirror};
 use crate::args::Arguments;
 use crate::args::live::InitArgs;
 use crate::context::{self, Context};
 use crate::failure::{CommandFailure, FailureKind};
 use crate::output::{self, Paint};
 use crate::protection::{ProtectionLevel, describe_protection};
-use crate::settings::{SETTINGS, Settings};
 use crate::store_location::StoreLocation;
 
 fn parse_agent(name: &str) -> Result<Agent, CommandFailure> {
@@ -234,67 +233,5 @@ pub fn import(context: &Context, path: &Path, agent: Option<&str>) -> CommandRes
         sum("new")
     ));
     output::print_status(Paint::stderr().dim("\"stepback sessions\" lists them."));
-    DONE
-}
-
-/// Runs `stepback settings`.
-pub fn settings(context: &Context, key: Option<&str>, value: Option<&str>) -> CommandResult {
-    let mut settings = Settings::load(context.store_location().local_dir())?;
-    let known = |key: &str| {
-        SETTINGS.iter().find(|known| known.key == key).ok_or_else(|| {
-            let names = SETTINGS.iter().map(|known| known.key);
-            let names: Vec<&str> = names.chain([crate::disk_budget::setting::KEY]).collect();
-            CommandFailure::new(FailureKind::Usage, format!("unknown setting {key}"))
-                .with_hint(format!("known settings are {}", names.join(", ")))
-        })
-    };
-    if let Some(key) = key {
-        known(key)?;
-    }
-    if let (Some(key), Some(value)) = (key, value) {
-        let number = match value {
-            "default" => None,
-            text => Some(text.parse::<i64>().ok().filter(|number| *number >= 0).ok_or_else(|| {
-                CommandFailure::new(FailureKind::Usage, format!("\"{text}\" is not a number"))
-                    .with_hint("use a non-negative number, or \"default\"")
-            })?),
-        };
-        settings.set(key, number)?;
-        if key == crate::watcher::SETTING && number == Some(0) {
-            // A running watcher ends too; if it cannot be reached, it ends when it gets no more requests.
-            let _ = super::watcher::stop_watcher(context.store_location().local_dir());
-        }
-    }
-    let shown = SETTINGS.iter().filter(|known| key.is_none_or(|key| key == known.key));
-    if context.json {
-        let items: Vec<_> = shown
-            .map(|known| {
-                json!({
-                    "id": known.key,
-                    "value": settings.get(known.key),
-                    "default": known.default,
-                    "set": settings.is_set(known.key),
-                    "meaning": known.description,
-                })
-            })
-            .chain(key.is_none().then(|| budget::setting_document(&settings)))
-            .collect();
-        output::print_document(&json!({ "items": items }));
-        return DONE;
-    }
-    if key.is_none() {
-        budget::print_setting(&settings);
-    }
-    let paint = Paint::stdout();
-    for known in shown {
-        let mark = if settings.is_set(known.key) { "" } else { " (default)" };
-        output::print_line(format!(
-            "{:<22} {:>6}{}  {}",
-            paint.strong(known.key),
-            settings.get(known.key),
-            paint.dim(mark),
-            paint.dim(known.description)
-        ));
-    }
     DONE
 }

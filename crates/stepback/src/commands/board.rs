@@ -93,10 +93,11 @@ fn print_edit(context: &Context, edit: &BoardEdit) {
         return;
     }
     edit.effect.messages.iter().for_each(output::print_line);
-    if let Some(number) = edit.checkpoint {
-        output::print_status(
-            Paint::stderr().dim(format!("Checkpoint #{number} was created, because files had changed.")),
-        );
+    for (number, when) in [(edit.checkpoint, "before"), (edit.checkpoint_after, "after")] {
+        if let Some(number) = number {
+            let text = format!("Checkpoint #{number} was created {when} this change.");
+            output::print_status(Paint::stderr().dim(text));
+        }
     }
     output::print_status(Paint::stderr().dim(format!("\"{undo}\" undoes this.")));
 }

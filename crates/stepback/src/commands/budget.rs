@@ -8,28 +8,16 @@ use stepback_model::path::display_bytes;
 
 use super::{CommandResult, DONE, titles};
 use crate::context::Context;
-use crate::disk_budget::setting::{self, BudgetSetting};
+use crate::disk_budget::setting;
 use crate::disk_budget::{self, LastPruning};
 use crate::failure::{CommandFailure, FailureKind};
 use crate::output::{self, Paint};
-use crate::settings::Settings;
 use crate::store_location::StoreLocation;
 
-/// Runs `stepback settings disk.budget [VALUE]`.
-pub fn set(context: &Context, value: Option<&str>) -> CommandResult {
-    let dir = context.store_location().local_dir();
-    let mut settings = Settings::load(dir)?;
-    if let Some(text) = value {
-        settings.set_disk_budget(text)?;
-        disk_budget::measure_soon(dir);
-    }
-    if context.json {
-        output::print_document(&json!({ "items": [setting_document(&settings)] }));
-    } else {
-        print_setting(&settings);
-    }
-    let budget = disk_budget::of_location(context.store_location());
-    if let (Some(budget), true, false) = (budget, value.is_some(), context.json) {
+/// Prints what a new budget means for the store.
+pub fn print_effect(context: &Context) -> CommandResult {
+    disk_budget::measure_soon(context.store_location().local_dir());
+    if let Some(budget) = disk_budget::of_location(context.store_location()) {
         let used = context.store().usage()?.total_bytes;
         if used >= stepback_engine::budget::starts_at(budget) {
             output::print_status(format!(
@@ -40,33 +28,6 @@ pub fn set(context: &Context, value: Option<&str>) -> CommandResult {
         }
     }
     DONE
-}
-
-/// The setting as an item of `settings --json`.
-pub fn setting_document(settings: &Settings) -> Value {
-    json!({
-        "id": setting::KEY,
-        "value": settings.disk_budget().to_string(),
-        "default": BudgetSetting::Default.to_string(),
-        "set": settings.is_set(setting::KEY),
-        "meaning": setting::DESCRIPTION,
-    })
-}
-
-/// Prints the setting as a line of `settings`.
-pub fn print_setting(settings: &Settings) {
-    let paint = Paint::stdout();
-    let mark = if settings.is_set(setting::KEY) { "" } else { " (default)" };
-    let value = match settings.disk_budget() {
-        BudgetSetting::Default => "auto".to_owned(),
-        set => set.to_string(),
-    };
-    output::print_line(format!(
-        "{:<22} {value:>6}{}  {}",
-        paint.strong(setting::KEY),
-        paint.dim(mark),
-        paint.dim(setting::DESCRIPTION)
-    ));
 }
 
 /// Runs `stepback prune --budget`.

@@ -83,7 +83,12 @@ pub fn list(
     listed.retain(|stored| {
         let annotation = &stored.annotation;
         let texts = annotation.label.iter().chain(&annotation.note).chain(&annotation.tags);
-        let kept = stored.step.kind == StepKind::Checkpoint && stored.trigger != Some(Trigger::Automatic);
+        // Without `--all`, those that are made for their own sake: not before and after every call.
+        let kept = match stored.step.kind {
+            StepKind::Checkpoint => stored.trigger != Some(Trigger::Automatic) || !annotation.tags.is_empty(),
+            StepKind::Reasoning | StepKind::StateChange => true,
+            _ => false,
+        };
         (all || kept)
             && tag.is_none_or(|tag| annotation.tags.iter().any(|known| known == tag))
             && wanted

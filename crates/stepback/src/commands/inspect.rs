@@ -177,6 +177,23 @@ fn show_step(workspace: &Workspace, stored: &StepRow) -> Result<(), CommandFailu
         output::print_line(format!("  took     {:.1} ms", micros as f64 / 1000.0));
     }
     let detail = workspace.load_detail(step)?.unwrap_or_default();
+    for name in ["input", "output"] {
+        if let Some(bytes) = detail.pointer(&format!("/truncated/{name}/bytes")).and_then(Value::as_u64) {
+            output::print_line(format!(
+                "  cut      the {name}; the whole has {}",
+                output::count(bytes, "byte")
+            ));
+        }
+    }
+    let parts = detail.get("not_recorded").and_then(Value::as_array).into_iter().flatten();
+    let parts: Vec<&str> = parts.filter_map(Value::as_str).collect();
+    if !parts.is_empty() {
+        output::print_line(format!("  left out {} (the setting record.capture)", parts.join(", ")));
+    }
+    if let Some(skipped) = detail.get("skipped").and_then(Value::as_object) {
+        let kinds: Vec<String> = skipped.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
+        output::print_line(format!("  skipped  before this step: {} (settings)", kinds.join(", ")));
+    }
     for name in ["message", "input", "output", "error"] {
         let Some(value) = detail.get(name) else { continue };
         let text = match value {

@@ -47,6 +47,7 @@ pub fn proxy(context: &Context, arguments: &ProxyArgs) -> CommandResult {
         started: None,
         since: context.now(),
         prices: context.load_prices()?,
+        recorder: workspace.engine.recorder.clone(),
     };
     let (recorder, taken) = ModelCallSink::new(writer);
     let recorder = Arc::new(recorder);

@@ -171,6 +171,7 @@ fn create_recorder(
         started: Some(started),
         since: context.now(),
         prices: context.load_prices()?,
+        recorder: workspace.engine.recorder.clone(),
     };
     Ok(ModelCallSink::new(writer))
 }

@@ -50,15 +50,19 @@ impl BudgetSetting {
 
     /// Reads the value in a settings file. With one that makes no sense nothing is pruned.
     pub fn from_value(value: Option<&Value>) -> Self {
+        Self::check(value).unwrap_or(Self::Off)
+    }
+
+    /// Reads the value in a settings file, or says what is wrong with it.
+    pub fn check(value: Option<&Value>) -> Result<Self, String> {
         match value {
-            None => Self::Default,
-            Some(Value::String(text)) => Self::parse(text).unwrap_or(Self::Off),
-            Some(Value::Number(bytes)) => match bytes.as_u64() {
-                Some(0) => Self::Off,
-                Some(bytes) => Self::Bytes(bytes),
-                None => Self::Off,
+            None => Ok(Self::Default),
+            Some(Value::String(text)) => Self::parse(text),
+            Some(Value::Number(bytes)) if bytes.is_u64() => match bytes.as_u64() {
+                Some(bytes @ 1..) => Ok(Self::Bytes(bytes)),
+                _ => Ok(Self::Off),
             },
-            _ => Self::Off,
+            Some(other) => Err(format!("{other} is not a size")),
         }
     }
 

@@ -31,6 +31,7 @@ mod hooks_merge;
 mod hooks_ranges;
 mod hooks_secrets;
 mod hooks_session;
+mod hooks_settings;
 mod hostile;
 mod hostile_git;
 mod hostile_store;

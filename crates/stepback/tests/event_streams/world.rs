@@ -14,6 +14,8 @@ use std::time::{Duration, SystemTime};
 use serde_json::{Value, json};
 use stepback_agents::Agent;
 use stepback_agents::hook::Hook;
+use stepback_engine::recorder::CheckpointSchedule;
+use stepback_engine::recorder::settings::RecorderSettings;
 use stepback_engine::rewind::RewindRequest;
 use stepback_engine::undo::UndoDirection;
 use stepback_engine::{EngineError, Workspace};
@@ -104,12 +106,13 @@ impl StreamWorkspace {
             transcript: None,
             answer_timeout: Duration::ZERO,
             strict: false,
-            max_minutes_between_scans: None,
-            max_turns_between_scans: None,
+            schedule: CheckpointSchedule::default(),
             scan_around_calls: true,
             undo_hints: stepback_agents::hook::UndoHints::Off,
             clear_changes_on_commit: false,
             has_proxy: false,
+            recorder: &RecorderSettings::default(),
+            settings_problem: None,
             policy: None,
             find_launch_command: &|| None,
             variable_names: &Vec::new,

@@ -98,6 +98,7 @@ pub fn sessions_with_open_calls_are_working(store: &dyn Store) {
         edited: false,
         ended: false,
         cut_short: false,
+        unrecorded: false,
         waited: 0,
     };
     let working = |session: &Session| {
@@ -143,6 +144,7 @@ pub fn what_is_known_about_a_session_grows(store: &dyn Store) {
             edited: false,
             ended: false,
             cut_short: false,
+            unrecorded: false,
             waited: 0,
         }],
         ..SessionInfo::default()

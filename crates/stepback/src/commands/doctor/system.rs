@@ -5,12 +5,14 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::StatVfs;
 use stepback_agents::Agent;
+use stepback_engine::recorder::settings::RecorderSetting;
 use stepback_model::time::Timestamp;
 
 use super::Examination;
 use super::report::Finding;
 use crate::commands::watcher::WatcherState;
 use crate::context;
+use crate::disk_budget::setting::KEY as BUDGET_KEY;
 use crate::output;
 use crate::settings::{SETTINGS, Settings};
 
@@ -80,13 +82,19 @@ fn check_budget(examination: &Examination) -> Option<Finding> {
 /// Checks the settings file of the store.
 pub fn check_settings(examination: &Examination) -> Finding {
     match Settings::load(examination.location.local_dir()) {
+        Ok(settings) if !settings.problems().is_empty() => {
+            Finding::problem("settings", settings.problems().join("; "))
+                .with_hint("\"stepback settings KEY VALUE\" corrects one; until then, its default is used")
+        }
         Ok(settings) => {
-            let set: Vec<_> = SETTINGS.iter().filter(|known| settings.is_set(known.key)).collect();
-            let mut shown: Vec<_> =
-                set.iter().map(|known| format!("{} {}", known.key, settings.get(known.key))).collect();
-            if settings.is_set(crate::disk_budget::setting::KEY) {
-                shown.push(format!("{} {}", crate::disk_budget::setting::KEY, settings.disk_budget()));
-            }
+            let (recorder, _) = settings.recorder();
+            let numbers = SETTINGS.iter().filter(|known| settings.is_set(known.key));
+            let numbers = numbers.map(|known| format!("{} {}", known.key, settings.get(known.key)));
+            let budget =
+                settings.is_set(BUDGET_KEY).then(|| format!("{BUDGET_KEY} {}", settings.disk_budget()));
+            let others = RecorderSetting::ALL.into_iter().filter(|setting| settings.is_set(setting.key()));
+            let others = others.map(|setting| format!("{} {}", setting.key(), recorder.text(setting)));
+            let shown: Vec<_> = numbers.chain(budget).chain(others).collect();
             let text = if shown.is_empty() { "all defaults".to_owned() } else { shown.join(", ") };
             Finding::good("settings", text)
         }
