@@ -145,15 +145,18 @@ fn git_goes_back_alone_or_with_the_files() {
     world.init_git();
     world.ok(["checkpoint", "create", "before refactor"]);
     let first = world.git(&["rev-parse", "HEAD"]);
-    world.write("file", "two\n");
+    world.write("file", "two, and longer\n");
     world.git(&["commit", "--quiet", "--all", "-m", "two"]);
     let second = world.git(&["rev-parse", "HEAD"]);
     let ran = world.ok(["rewind", "before refactor", "--git", "--yes"]);
     assert!(ran.err.contains("Rewind git to #1"), "{}", ran.err);
-    assert_eq!((world.git(&["rev-parse", "HEAD"]), file(&world)), (first.clone(), "two\n".into()));
+    assert_eq!(
+        (world.git(&["rev-parse", "HEAD"]), file(&world)),
+        (first.clone(), "two, and longer\n".into())
+    );
     assert_eq!(world.git(&["status", "--short"]), " M file\n");
     world.ok(["undo", "--yes"]);
-    assert_eq!((world.git(&["rev-parse", "HEAD"]), file(&world)), (second, "two\n".into()));
+    assert_eq!((world.git(&["rev-parse", "HEAD"]), file(&world)), (second, "two, and longer\n".into()));
     world.ok(["rewind", "before refactor", "--files", "--git", "--yes"]);
     assert_eq!((world.git(&["rev-parse", "HEAD"]), file(&world)), (first, "one\n".into()));
     assert_eq!(world.git(&["status", "--short"]), "");
