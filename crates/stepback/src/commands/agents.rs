@@ -239,6 +239,9 @@ pub fn import(context: &Context, path: &Path, agent: Option<&str>) -> CommandRes
 
 /// Runs `stepback settings`.
 pub fn settings(context: &Context, key: Option<&str>, value: Option<&str>) -> CommandResult {
+    if key == Some(crate::disk_budget::setting::KEY) {
+        return budget::set(context, value);
+    }
     let mut settings = Settings::load(context.store_location().local_dir())?;
     let known = |key: &str| {
         SETTINGS.iter().find(|known| known.key == key).ok_or_else(|| {
