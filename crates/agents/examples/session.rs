@@ -101,6 +101,7 @@ impl Desk {
             has_proxy: false,
             policy: None,
             find_launch_command: &|| None,
+            variable_names: &Vec::new,
         };
         match hook.handle(payload.to_string().as_bytes()).error {
             Some(trouble) => Err(trouble.into()),

@@ -8,10 +8,10 @@ use serde_json::Value;
 use stepback_engine::{EngineError, Workspace};
 use stepback_model::conversation;
 use stepback_model::ids::SessionId;
-use stepback_model::record::StepKind;
+use stepback_model::record::{Session, StepKind};
 use stepback_store::port::StepQuery;
 
-use crate::transcript::{MessageUsage, parse_agent_messages};
+use crate::transcript::{MessageUsage, TranscriptMessage, parse_agent_messages};
 
 /// How many of the last messages are searched for the last answer: between two answers are the results of their calls.
 const SEARCHED_MESSAGES: usize = 200;
@@ -21,7 +21,17 @@ pub fn context_tokens(workspace: &Workspace, session: SessionId) -> Result<u64, 
     let Some(session) = workspace.store().session(session)? else { return Ok(0) };
     let tail = conversation::tail(workspace.store(), session.info.tip, SEARCHED_MESSAGES)?;
     let lines: Vec<String> = tail.into_iter().map(|(_, message)| message.text).collect();
-    let messages = parse_agent_messages(&session.agent, &lines);
+    tokens_at(workspace, &session, &parse_agent_messages(&session.agent, &lines), None)
+}
+
+/// Returns the number of tokens in the context after these messages; without counts in them, what the last model call reported,
+/// of those up to the step numbered `until`. 0 if none was reported.
+pub(crate) fn tokens_at(
+    workspace: &Workspace,
+    session: &Session,
+    messages: &[TranscriptMessage],
+    until: Option<u64>,
+) -> Result<u64, EngineError> {
     // A sub-agent has a context of its own.
     let own = messages.iter().rev().filter(|message| message.worker.is_none());
     if let Some(usage) = own.filter_map(|message| message.usage).find(|usage| total_tokens(usage) > 0) {
@@ -30,6 +40,7 @@ pub fn context_tokens(workspace: &Workspace, session: SessionId) -> Result<u64, 
     let query = StepQuery {
         session: Some(session.id),
         kinds: vec![StepKind::ModelEnd],
+        before: until.map(|until| until.saturating_add(1)),
         limit: Some(1),
         ..StepQuery::default()
     };

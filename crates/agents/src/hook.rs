@@ -13,7 +13,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use stepback_engine::control::{BreakSide, Control};
 use stepback_engine::recorder::{RecordedStep, ScanPolicy, SessionMilestone};
 use stepback_engine::{Engine, EngineError, Workspace, workspace_index};
@@ -86,6 +86,8 @@ pub struct Hook<'a> {
     pub policy: Option<&'a Policy>,
     /// Finds out how the agent was started, as far as its processes show it.
     pub find_launch_command: &'a dyn Fn() -> Option<LaunchCommand>,
+    /// Returns the names of the environment variables that the agent has, never their values.
+    pub variable_names: &'a dyn Fn() -> Vec<String>,
 }
 
 /// What the hook process prints.
@@ -154,6 +156,10 @@ impl Hook<'_> {
         let mut event = event;
         if !self.has_proxy && (event.scan_policy == ScanPolicy::Before || event.point == HookPoint::Done) {
             event.update.started = (self.find_launch_command)();
+        }
+        if event.update.environment.is_none() && event.scan_policy != ScanPolicy::None {
+            let variables = (self.variable_names)();
+            event.update.environment = (!variables.is_empty()).then(|| json!({ "variables": variables }));
         }
         let dir = known.as_ref().map(|(_, dir)| dir.as_path());
         let root = match known.as_ref().map(|(root, _)| root.clone()).or_else(|| (self.new_root)(&directory))

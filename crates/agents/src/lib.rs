@@ -21,6 +21,7 @@
 //! Conversations:
 //!
 //! - [`transcript`]: the conversation as the agent keeps it, and where it can be cut.
+//! - [`session_states`]: what the sessions at work had at a step: position, summary, working set, tools, tokens.
 //! - [`import`]: from a conversation to events.
 //! - [`fork`]: a conversation that continues from an earlier point under a new id; `fork::recorded` starts it from a
 //!   step of a session.
@@ -59,6 +60,7 @@ pub mod record;
 pub mod rerun_command;
 pub mod rewind_warnings;
 pub mod sandbox_home;
+pub mod session_states;
 pub mod tasks;
 pub mod tools;
 pub mod transcript;

@@ -62,6 +62,7 @@ impl HookedWorkspace {
             has_proxy: false,
             policy: None,
             find_launch_command: &|| None,
+            variable_names: &Vec::new,
         };
         let outcome = hook.handle(payload.to_string().as_bytes());
         assert_eq!(outcome.error, None);

@@ -11,6 +11,7 @@ mod maintenance;
 mod plans;
 mod reasoning;
 mod search;
+mod state;
 mod timeline;
 
 pub use self::reasoning::ItemDescriber;

@@ -25,7 +25,10 @@ pub struct NewRewind {
     pub all: bool,
     /// Only these paths (globs; a directory includes its contents).
     pub paths: Vec<String>,
-    /// Rewind git directories too.
+    /// With `point`: only these parts of the state, of `files`, `git`, `conversation`, `memory`, `task` and `reasoning`. None
+    /// stands for the files.
+    pub parts: Vec<String>,
+    /// Without `parts`: rewind files and git directories.
     pub git: bool,
     /// Take back changes of the user and of other sessions too.
     pub everything: bool,
@@ -180,10 +183,43 @@ pub struct PlanDocument {
     pub unchanged_because: Option<String>,
     /// Warnings to read before applying it.
     pub warnings: Vec<String>,
+    /// What happens to the parts of sessions: conversation, memory, task list, board.
+    #[serde(default)]
+    pub parts: Vec<PlannedPartDocument>,
     /// The operation that is undone or redone.
     pub operation: Option<String>,
     /// The path to POST to in order to apply it.
     pub apply: String,
+}
+
+/// What a plan does to a part of a session.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
+pub struct PlannedPartDocument {
+    /// `conversation`, `memory`, `task` or `reasoning`.
+    pub part: String,
+    /// The session it belongs to.
+    pub session: SessionNameDocument,
+    /// What changes, in words; empty if it already is as it was.
+    pub changes: Vec<String>,
+    /// Whether the session may be running: then its agent has a copy of its own, which stays until it is told.
+    pub live: bool,
+    /// What to do afterwards so that the agent itself follows; none if nothing is needed.
+    pub follow_up: Option<String>,
+}
+
+/// What happened to a part of a session.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
+pub struct MovedPartDocument {
+    /// `memory` or `task`.
+    pub part: String,
+    /// The session it belongs to.
+    pub session: SessionNameDocument,
+    /// What changed, in words.
+    pub changes: Vec<String>,
+    /// What stayed because it changed later, in words.
+    pub kept: Vec<String>,
+    /// The number of the step that records it.
+    pub step: u64,
 }
 
 /// The result for one path.
@@ -227,6 +263,9 @@ pub struct AppliedPlanDocument {
     pub left_alone: Vec<SkippedPathDocument>,
     /// Changes that were kept because the user or another session made them.
     pub kept: Vec<KeptChangeDocument>,
+    /// What happened to the memory and the task list of a session.
+    #[serde(default)]
+    pub parts: Vec<MovedPartDocument>,
     /// Whether something was left alone because of a later change of another author, or has conflict markers now.
     pub partial: bool,
     /// What changed on the reasoning board, if it moved along.

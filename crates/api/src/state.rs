@@ -58,6 +58,15 @@ pub struct RepositoryDocument {
     pub in_progress: Option<String>,
     /// Number of stashes.
     pub stashes: u32,
+    /// Paths that were staged: their version in the index is not the one of HEAD. None if it is not known.
+    #[serde(default)]
+    pub staged: Option<Vec<String>>,
+    /// Paths of tracked files that differed from the index.
+    #[serde(default)]
+    pub changed: Vec<String>,
+    /// Whether there were uncommitted changes, staged or not, of files that git tracks. None if it is not known.
+    #[serde(default)]
+    pub uncommitted: Option<bool>,
 }
 
 impl RepositoryDocument {
@@ -70,6 +79,7 @@ impl RepositoryDocument {
             commit: head.commit.clone(),
             in_progress: head.in_progress.clone(),
             stashes: head.stashes,
+            ..Self::default()
         }
     }
 }
@@ -81,12 +91,72 @@ pub struct StateDocument {
     pub step: StepDocument,
     /// The parts that are known.
     pub slots: StateSlotsDocument,
-    /// The heads of git repositories.
+    /// The git repositories; only on the first page, without `path`.
     pub git: Vec<RepositoryDocument>,
+    /// What every session at work had then, that of the step first; only on the first page, without `path`.
+    #[serde(default)]
+    pub sessions: Vec<SessionStateDocument>,
+    /// The size of all files that the state names, in bytes; only on the first page, without `path`.
+    #[serde(default)]
+    pub size_bytes: Option<u64>,
     /// Files; a directory comes before its contents.
     pub items: Vec<FileDocument>,
     /// Where the next page of files begins; none after the last.
     pub next_cursor: Option<String>,
+}
+
+/// A file that a session read or wrote.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
+pub struct WorkingFileDocument {
+    /// The path, relative to the workspace; one outside of it as the call named it.
+    pub path: String,
+    /// Whether a call that only reads named it.
+    pub read: bool,
+    /// Whether a call that can change files named it, or a call of the session changed it.
+    pub written: bool,
+}
+
+/// What a session had at a step.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
+pub struct SessionStateDocument {
+    /// The session.
+    pub session: String,
+    /// The name of the agent.
+    pub agent: String,
+    /// The model, as last reported.
+    pub model: Option<String>,
+    /// The number of the session's newest step by then; 0 if it had none.
+    pub step: u64,
+    /// The model turn it was in.
+    pub iteration: u64,
+    /// The message index: how many messages the conversation had.
+    pub messages: u64,
+    /// How many lines of the agent's own record these are.
+    pub lines: u64,
+    /// The agent's id of the newest call that had begun; none if there was none.
+    pub call: Option<String>,
+    /// The tool of that call.
+    pub tool: Option<String>,
+    /// The summary that replaced the earlier conversation last; none if it was not compacted.
+    pub summary: Option<String>,
+    /// How many tokens the context had after the model's last answer; none if none were reported.
+    pub tokens: Option<u64>,
+    /// The files that it read or wrote up to there.
+    pub working_set: Vec<WorkingFileDocument>,
+    /// How many of its calls were shell commands.
+    pub commands: u64,
+    /// The names of the tools it has, where the agent or a recorded model call tells them.
+    pub tools: Vec<String>,
+    /// The names of its environment variables, never their values.
+    pub variables: Vec<String>,
+    /// Its key-value memory; none if it was never recorded.
+    #[schema(value_type = Option<Object>)]
+    pub memory: Option<Value>,
+    /// Its task list; none if it was never recorded.
+    #[schema(value_type = Option<Object>)]
+    pub task: Option<Value>,
+    /// Its parts by hash; files and git belong to the workspace.
+    pub slots: StateSlotsDocument,
 }
 
 /// A message of a conversation.

@@ -204,6 +204,22 @@ impl Workspace {
         Ok(numbered)
     }
 
+    /// Returns the paths that a session changed on the line to a step, as far as its checkpoints were not freed; each once.
+    pub fn paths_changed_by(&self, session: SessionId, at: &StepRow) -> Result<Vec<RelPath>, EngineError> {
+        let Ok(reached) = self.nearest_checkpoint(at) else { return Ok(Vec::new()) };
+        let mut line: Vec<StepRow> =
+            self.ancestry(&reached)?.into_iter().take_while(|stored| !stored.purged).collect();
+        line.reverse();
+        let Some(last) = line.last() else { return Ok(Vec::new()) };
+        let mut paths: Vec<RelPath> = (self.attribute_changes(&line, &self.load_state(last)?)?.into_iter())
+            .filter(|numbered| !numbered.taken_back && numbered.who.session() == Some(session))
+            .map(|numbered| numbered.change.path)
+            .collect();
+        paths.sort_by(|a, b| a.cmp_by_components(b));
+        paths.dedup();
+        Ok(paths)
+    }
+
     /// Clears the list: changes up to now are no longer listed, but stay recorded.
     pub fn clear_changes(&self) -> Result<Operation, EngineError> {
         let head = self.head()?;

@@ -6,6 +6,9 @@ use stepback_model::object::{ObjectError, ObjectSource};
 use stepback_model::path::RelPath;
 use stepback_model::state::{GitState, WorkspaceState};
 use stepback_model::tree::{SkipReason, Tree, TreeNode};
+use stepback_store::Store;
+
+use crate::workspace::StoreSource;
 
 /// Returns the changes from tree `a` to tree `b`, sorted by path. Directories are listed too, before their content; nodes
 /// without stored content ([`TreeNode::Skipped`]) are listed where the other side differs, for the caller to judge.
@@ -18,6 +21,37 @@ pub fn compare_trees(
     walk_trees(source, RelPath::root(), a, b, &mut changes)?;
     changes.sort_by(|x, y| x.path.cmp_by_components(&y.path));
     Ok(changes)
+}
+
+/// How much a tree holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct FilesSize {
+    /// How many files and links.
+    pub files: u64,
+    /// How many paths were not covered.
+    pub not_covered: u64,
+    /// The size of the files, in bytes.
+    pub bytes: u64,
+}
+
+/// Returns how many files a tree names, and their size.
+pub fn files_size(source: &dyn Store, tree: Hash) -> Result<FilesSize, ObjectError> {
+    let mut size = FilesSize::default();
+    let mut stack = vec![tree];
+    while let Some(tree) = stack.pop() {
+        for entry in Tree::load(&StoreSource(source), tree)?.into_entries() {
+            match entry.node {
+                TreeNode::Dir { tree, .. } => stack.push(tree),
+                TreeNode::File { size: bytes, .. } => {
+                    size.files += 1;
+                    size.bytes += bytes;
+                }
+                TreeNode::Symlink { .. } => size.files += 1,
+                TreeNode::Skipped { .. } => size.not_covered += 1,
+            }
+        }
+    }
+    Ok(size)
 }
 
 /// Walks two trees side by side. Uses an explicit stack, because the depth is up to the user.

@@ -6,7 +6,7 @@
 use std::ffi::OsStr;
 use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
@@ -115,6 +115,12 @@ impl Engine {
             return Ok(None);
         }
         Ok(Some(Vault::open(&path)?))
+    }
+
+    /// The directory of the vault, if there is one.
+    pub(crate) fn vault_dir(&self) -> Option<PathBuf> {
+        let dir = self.store.local_dir()?.join(stepback_store::port::VAULT);
+        dir.is_dir().then_some(dir)
     }
 
     /// Waits until the collector is not running, and keeps it from running until the lock is dropped.

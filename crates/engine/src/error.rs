@@ -12,6 +12,7 @@ use stepback_worktree::WorktreeError;
 use crate::branch::BranchError;
 use crate::changes::SelectionError;
 use crate::checkpoint::AnnotationError;
+use crate::moves::PartsError;
 use crate::path_filter::PathPatternError;
 use crate::workspace_admin::WorkspaceError;
 
@@ -88,6 +89,9 @@ pub enum EngineError {
     /// Something cannot be done with a branch.
     #[error(transparent)]
     Branch(#[from] BranchError),
+    /// Parts of the state cannot be taken back.
+    #[error(transparent)]
+    Parts(#[from] PartsError),
     /// Something cannot be done with a workspace as a whole.
     #[error(transparent)]
     Workspace(#[from] WorkspaceError),

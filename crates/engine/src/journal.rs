@@ -103,6 +103,7 @@ impl Workspace {
             left_alone: planned_skips,
             kept: prepared.kept,
             board: None,
+            parts: Vec::new(),
         })
     }
 
@@ -160,6 +161,7 @@ impl Workspace {
                 branches: prepared.branches.clone(),
                 by: prepared.requested_by,
                 conversation_from: prepared.conversation_from,
+                parts: prepared.part_steps.clone(),
             };
             let action = match purpose {
                 OperationPurpose::Rewind => OperationAction::Rewind { moved },
@@ -204,6 +206,9 @@ impl Workspace {
         retry("record what was done", is_race, || {
             let batch = self.store().begin()?;
             let mut state = self.compute_reached_state(&*batch, present, outcomes, git_target.as_ref())?;
+            if !moved.parts.is_empty() {
+                self.fill_session_slots(&mut state)?;
+            }
             if let Some(source) =
                 moved.conversation_from.map(|id| self.store().step(id)).transpose()?.flatten()
             {

@@ -45,7 +45,7 @@
 //! - [`diff`], [`changes`], [`hunks`], `unified`: what differs, the numbered list of changes with their authors, and
 //!   parts of one.
 //! - [`rewind`], `rewind_scope`, `take_back`, `restore_plan`, `revert`, [`merge`], [`kept`], `databases`,
-//!   `git_restore`, [`git_warnings`], [`path_filter`]: planning: whose changes go back, how, and what stays.
+//!   `git_restore`, [`git_warnings`], `git_status`, [`path_filter`]: planning: whose changes go back, how, and what stays.
 //! - `journal`, `git_lock`, [`tree_edit`]: applying a plan, closing it, rolling it back, recovering it.
 //! - [`undo`], `agent_permissions`: undo and redo, and what an agent may do by itself.
 //!
@@ -84,6 +84,7 @@ pub mod engine;
 pub mod error;
 mod git_lock;
 mod git_restore;
+mod git_status;
 pub mod git_warnings;
 pub mod hunks;
 mod journal;
@@ -118,6 +119,7 @@ pub mod workspace_index;
 
 pub use engine::Engine;
 pub use error::EngineError;
+pub use git_status::RepositoryStatus;
 pub use system_env::SystemEnv;
 pub use workspace::Workspace;
 

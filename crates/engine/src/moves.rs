@@ -13,11 +13,15 @@
 //! [`Workspace::confirm_move`]: crate::Workspace::confirm_move
 
 mod apply;
+pub(crate) mod part_steps;
+mod parts;
 mod plan;
 mod request;
 mod shown;
 
 pub use self::apply::MoveReport;
+pub use self::part_steps::MovedPart;
+pub use self::parts::{PartsError, PlannedPart, RewindParts, SessionPart};
 pub use self::plan::{MoveRiders, PlannedMove};
 pub use self::request::{MoveAction, MoveKind, MoveRequest, MovingAgent};
 pub use self::shown::{Confirmation, ShownPlan};

@@ -23,6 +23,7 @@ use crate::databases::{HeldChange, add_sidecar_files};
 use crate::diff;
 use crate::error::EngineError;
 use crate::kept::{Audience, KeptChange, explain_unchanged};
+use crate::moves::{MovedPart, PlannedPart};
 use crate::path_filter::PathFilter;
 use crate::restore_plan::{filter_changes, is_git_dir, outside_link_warnings, plan_restore};
 use crate::retry::{is_race, retry};
@@ -57,6 +58,9 @@ pub struct RewindRequest {
     pub markers: bool,
     /// Whether git directories go back too.
     pub git: bool,
+    /// Whether files stay as they are, so that only git, the conversation and what the move request names go back.
+    #[serde(default)]
+    pub keep_files: bool,
     /// Restore the whole workspace, not only what agents changed.
     pub everything: bool,
     /// Only the changes of this session.
@@ -83,6 +87,8 @@ pub struct PreparedRewind {
     pub everything_changes: Vec<RelPath>,
     /// Why the plan changes no file; `None` if it changes any.
     pub unchanged_because: Option<String>,
+    /// What happens to the parts of sessions.
+    pub parts: Vec<PlannedPart>,
     /// Paths that both branches of a merge changed in ways that do not fit together.
     pub conflicts: Vec<MergeConflict>,
     /// Whether git directories take part.
@@ -100,6 +106,10 @@ pub struct PreparedRewind {
     pub(crate) branches: Option<(String, String)>,
     /// The step whose conversation the new state gets; `None` if the conversation stays as it is.
     pub(crate) conversation_from: Option<StepId>,
+    /// The steps that took parts of sessions back along with it.
+    pub(crate) part_steps: Vec<StepId>,
+    /// The steps that took parts of sessions back, and whose effect is reversed with it.
+    pub(crate) reversed_steps: Vec<StepId>,
     pub(crate) lock: Option<WorkspaceLock>,
     pub(crate) gc_generation: u64,
     /// Changes to databases that a process has open; [`PreparedRewind::force`] adds them to the plan.
@@ -146,8 +156,10 @@ pub struct RewindReport {
     pub left_alone: Vec<SkippedPath>,
     /// Changes that stayed because the user or another session made them.
     pub kept: Vec<KeptChange>,
-    /// What changed on the board of an agent, if it went back with the files.
+    /// What changed on the board of an agent, if it went back too.
     pub board: Option<BoardReplacement>,
+    /// What happened to the memory and the task list of a session.
+    pub parts: Vec<MovedPart>,
 }
 
 impl RewindReport {
@@ -196,6 +208,9 @@ impl Workspace {
         };
         let filter = PathFilter::new(&request.paths)?;
         let lock = self.lock_exclusive()?;
+        if request.keep_files {
+            return self.plan_without_files(request, target, &filter, lock);
+        }
         let past = self.load_state(target)?;
         let narrow = match filter.literal_paths() {
             Some(paths) if !request.git => self.scan_paths(&add_sidecar_files(paths), &past)?,
@@ -220,7 +235,7 @@ impl Workspace {
         if let Some(scope) = scope.as_ref().filter(|scope| scope.is_on_line) {
             let full = plan_restore(changes);
             let scoped = self.prepare_scoped_rewind(request, target, scope, &filter, &present, &full)?;
-            let conversation_from = request.conversation.then_some(target.step.id);
+            let conversation_from = self.conversation_of_rewind(request, target)?;
             return Ok(PreparedRewind { present, lock: Some(lock), conversation_from, ..scoped });
         }
         let git = self.plan_git(request, scope.as_ref(), &filter, &present, &past)?;
@@ -255,34 +270,54 @@ impl Workspace {
             }
             false => (None, None),
         };
-        let epoch = self.store().gc_generation()?;
         let unchanged_because = plan.is_empty().then(|| {
             let already =
                 format!("the files{phrase} are already as they were at {}", describe_checkpoint(target));
             explain_unchanged(&describe_checkpoint(target), &kept, &plan.left_alone, request.audience)
                 .unwrap_or(already)
         });
+        let prepared = self.new_prepared_rewind(plan, warnings, summary, request.git, git.target, detail)?;
         Ok(PreparedRewind {
-            plan,
-            warnings,
-            summary,
             kept,
             everything_changes,
             unchanged_because,
-            conflicts: Vec::new(),
-            git: request.git,
-            requested_by: None,
             new_parent: onto,
             present,
-            git_target: git.target,
-            detail,
-            branches: None,
-            conversation_from: request.conversation.then_some(target.step.id),
+            conversation_from: self.conversation_of_rewind(request, target)?,
             lock: Some(lock),
-            gc_generation: epoch,
-            held: Vec::new(),
-            forced: false,
+            ..prepared
         })
+    }
+
+    /// Plans a rewind that leaves files as they are: of git directories, or of nothing in the workspace.
+    fn plan_without_files(
+        &self,
+        request: &RewindRequest,
+        target: &StepRow,
+        filter: &PathFilter,
+        lock: WorkspaceLock,
+    ) -> Result<PreparedRewind, EngineError> {
+        let present = self.scan_and_commit(request.git)?;
+        let (mut git, mut warnings) = (GitPlan::default(), Vec::new());
+        let mut plan = RewindPlan::default();
+        if request.git {
+            let past = self.load_state(target)?;
+            let scope = self.resolve_rewind_scope(request, target, &present)?;
+            git = self.plan_git(request, scope.as_ref(), filter, &present, &past)?;
+            plan = plan_restore(std::mem::take(&mut git.changes));
+            plan.left_alone.append(&mut git.left_alone);
+            warnings.append(&mut git.warnings);
+            self.check_git_objects(&mut plan, &mut warnings)?;
+            plan.changes.sort_by(|a, b| a.path.cmp_by_components(&b.path));
+        }
+        let unchanged_because = plan.is_empty().then(|| match request.git {
+            true => format!("git is already as it was at {}", describe_checkpoint(target)),
+            false => "files stay as they are".to_owned(),
+        });
+        let summary = format!("rewind to {}", describe_checkpoint(target));
+        let prepared = self.new_prepared_rewind(plan, warnings, summary, request.git, git.target, None)?;
+        let conversation_from = self.conversation_of_rewind(request, target)?;
+        Ok(PreparedRewind { present, lock: Some(lock), unchanged_because, conversation_from, ..prepared })
     }
 
     /// Plans what happens to git directories. They stay as they are if another session moved them, or if git was not asked for.

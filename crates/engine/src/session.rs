@@ -14,7 +14,7 @@ use crate::error::EngineError;
 use crate::workspace::Workspace;
 
 /// A session without an event for this long counts as idle. In microseconds.
-const IDLE_AFTER_MICROS: i64 = 3_600_000_000;
+pub(crate) const IDLE_AFTER_MICROS: i64 = 3_600_000_000;
 
 /// How many candidates an error lists.
 const MAX_LISTED_CANDIDATES: usize = 5;

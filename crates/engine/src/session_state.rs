@@ -9,12 +9,13 @@ use std::collections::HashMap;
 
 use stepback_model::hash::Hash;
 use stepback_model::ids::{SessionId, StepId};
-use stepback_model::record::{Session, StepKind};
+use stepback_model::record::{Session, StepKind, Trigger};
 use stepback_model::state::WorkspaceState;
 use stepback_store::Mutation;
 use stepback_store::port::{StepQuery, StepRow};
 
 use crate::error::EngineError;
+use crate::session::IDLE_AFTER_MICROS;
 use crate::workspace::Workspace;
 
 /// How many steps the first query reads to find the last one of an agent.
@@ -44,6 +45,67 @@ impl Workspace {
             limit *= 4;
         }
         Ok(None)
+    }
+
+    /// Returns the agent sessions that were at work at a step: its own first, then the most recently active.
+    pub fn sessions_at_work(&self, at: &StepRow) -> Result<Vec<Session>, EngineError> {
+        let mut at_work: Vec<(u64, Session)> = Vec::new();
+        for session in self.agent_sessions()? {
+            let last = match session.id == at.step.session {
+                true => Some(u64::MAX),
+                false => self.last_step_at_work(&session, at)?,
+            };
+            at_work.extend(last.map(|last| (last, session)));
+        }
+        at_work.sort_by_key(|(number, _)| std::cmp::Reverse(*number));
+        Ok(at_work.into_iter().map(|(_, session)| session).collect())
+    }
+
+    /// Returns the number of the last step of a session before a step of another one, if the session was at work then: it had
+    /// begun, had not ended, and either had an event within the hour before or went on later.
+    fn last_step_at_work(&self, session: &Session, at: &StepRow) -> Result<Option<u64>, EngineError> {
+        let has_ended = session.info.ended_at.is_some_and(|ended| ended < at.step.at);
+        if session.info.imported || has_ended || session.started_at > at.step.at {
+            return Ok(None);
+        }
+        let before = Some(at.step.number);
+        let query = StepQuery { session: Some(session.id), before, limit: Some(1), ..StepQuery::default() };
+        let Some(last) = self.store().steps(self.record.id, &query)?.pop() else { return Ok(None) };
+        let silence = at.step.at.as_micros().saturating_sub(last.step.at.as_micros());
+        let went_on = session.info.seen_at.is_some_and(|seen| seen > at.step.at);
+        Ok((silence <= IDLE_AFTER_MICROS || went_on).then_some(last.step.number))
+    }
+
+    /// Returns the checkpoints that the user made by hand while a session was at work, newest first.
+    pub fn manual_checkpoints_during(&self, session: &Session) -> Result<Vec<StepRow>, EngineError> {
+        let mut during = Vec::new();
+        if session.id == self.session.id {
+            return Ok(during);
+        }
+        for stored in self.checkpoints()? {
+            if self.is_manual_checkpoint(&stored) && self.last_step_at_work(session, &stored)?.is_some() {
+                during.push(stored);
+            }
+        }
+        Ok(during)
+    }
+
+    /// Adds to the steps of a session the checkpoints that the user made by hand while it was at work, and sorts all by number.
+    pub fn with_manual_checkpoints(
+        &self,
+        session: &Session,
+        mut steps: Vec<StepRow>,
+    ) -> Result<Vec<StepRow>, EngineError> {
+        steps.extend(self.manual_checkpoints_during(session)?);
+        steps.sort_by_key(|stored| stored.step.number);
+        Ok(steps)
+    }
+
+    /// Whether a step is a checkpoint that the user made by hand, which belongs to the timeline of every session at work.
+    pub fn is_manual_checkpoint(&self, stored: &StepRow) -> bool {
+        stored.step.session == self.session.id
+            && stored.step.kind == StepKind::Checkpoint
+            && stored.trigger == Some(Trigger::Manual)
     }
 
     /// Returns the mutation that stores which conversation a branch has when it is left: that of the session at work.

@@ -151,14 +151,19 @@ impl Workspace {
     ) -> Result<MoveReport, EngineError> {
         let undone = direction == UndoDirection::Undo;
         match reversal {
-            Reversal::Files { prepared, operation } => {
+            Reversal::Files { mut prepared, operation } => {
                 let extra_mutations = vec![Mutation::SetOpUndone { op: operation.id, undone }];
                 let purpose = match direction {
                     UndoDirection::Undo => OperationPurpose::Undo(operation.id),
                     UndoDirection::Redo => OperationPurpose::Redo(operation.id),
                 };
-                let report = self.apply_with_purpose(*prepared, purpose, extra_mutations)?;
-                let board = self.move_board_with_operation(&operation)?;
+                let reversed = std::mem::take(&mut prepared.reversed_steps);
+                let report = self.apply_with_parts(
+                    *prepared,
+                    |workspace| workspace.reverse_part_steps(&reversed),
+                    |workspace, prepared| workspace.apply_with_purpose(prepared, purpose, extra_mutations),
+                )?;
+                let board = self.move_board_with_operation(&operation)?.or(report.board);
                 Ok(MoveReport::Files(Box::new(RewindReport { board, ..report })))
             }
             Reversal::Log { operation, summary } => {
@@ -277,6 +282,7 @@ impl Workspace {
             conflicts: Vec::new(),
             unchanged_because,
             git: moved.git,
+            parts: Vec::new(),
             requested_by: None,
             new_parent: (is_here || moved.branches.is_some()).then_some(moved.before),
             present,
@@ -285,6 +291,8 @@ impl Workspace {
             branches: moved.branches.clone().map(|(from, to)| (to, from)),
             // If the conversation went back with the files, it also comes back with them.
             conversation_from: moved.conversation_from.map(|_| moved.before),
+            part_steps: Vec::new(),
+            reversed_steps: moved.parts,
             lock: Some(lock),
             gc_generation: self.store().gc_generation()?,
             held: Vec::new(),

@@ -196,6 +196,9 @@ pub struct Branch {
     pub status: ::prost::alloc::string::String,
     #[prost(message, optional, tag = "8")]
     pub tip: ::core::option::Option<Step>,
+    /// The directory of its own, if it has one.
+    #[prost(string, optional, tag = "9")]
+    pub directory: ::core::option::Option<::prost::alloc::string::String>,
 }
 /// One page of a list.
 #[derive(serde::Deserialize)]
@@ -1979,10 +1982,10 @@ pub struct GetBranchRequest {
     #[prost(string, tag = "2")]
     pub branch: ::prost::alloc::string::String,
 }
-/// What RenameBranch takes.
+/// What UpdateBranch takes.
 #[derive(serde::Serialize)]
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct RenameBranchRequest {
+pub struct UpdateBranchRequest {
     /// The workspace
     #[prost(string, tag = "1")]
     pub workspace: ::prost::alloc::string::String,
@@ -1990,8 +1993,11 @@ pub struct RenameBranchRequest {
     #[prost(string, tag = "2")]
     pub branch: ::prost::alloc::string::String,
     /// The new name: letters, digits, `-_./+` and single spaces inside.
-    #[prost(string, tag = "3")]
-    pub name: ::prost::alloc::string::String,
+    #[prost(string, optional, tag = "3")]
+    pub name: ::core::option::Option<::prost::alloc::string::String>,
+    /// The new status: `active`, `abandoned` or `archived`.
+    #[prost(string, optional, tag = "4")]
+    pub status: ::core::option::Option<::prost::alloc::string::String>,
 }
 /// What DeleteBranch takes.
 #[derive(serde::Serialize)]
@@ -2206,12 +2212,12 @@ pub mod branches_client {
                 .insert(GrpcMethod::new("stepback.v1.Branches", "FindBranch"));
             self.inner.unary(req, path, codec).await
         }
-        /// Renames a branch.
+        /// Renames a branch, or changes its status.
         ///
         /// HTTP: PATCH /api/v1/workspaces/{workspace}/branches/{branch}
-        pub async fn rename_branch(
+        pub async fn update_branch(
             &mut self,
-            request: impl tonic::IntoRequest<super::RenameBranchRequest>,
+            request: impl tonic::IntoRequest<super::UpdateBranchRequest>,
         ) -> std::result::Result<tonic::Response<super::Branch>, tonic::Status> {
             self.inner
                 .ready()
@@ -2223,11 +2229,11 @@ pub mod branches_client {
                 })?;
             let codec = tonic_prost::ProstCodec::default();
             let path = http::uri::PathAndQuery::from_static(
-                "/stepback.v1.Branches/RenameBranch",
+                "/stepback.v1.Branches/UpdateBranch",
             );
             let mut req = request.into_request();
             req.extensions_mut()
-                .insert(GrpcMethod::new("stepback.v1.Branches", "RenameBranch"));
+                .insert(GrpcMethod::new("stepback.v1.Branches", "UpdateBranch"));
             self.inner.unary(req, path, codec).await
         }
         /// Deletes a branch. Its steps stay, and it can be undone.
@@ -2321,12 +2327,12 @@ pub mod branches_server {
             &self,
             request: tonic::Request<super::FindBranchRequest>,
         ) -> std::result::Result<tonic::Response<super::Branch>, tonic::Status>;
-        /// Renames a branch.
+        /// Renames a branch, or changes its status.
         ///
         /// HTTP: PATCH /api/v1/workspaces/{workspace}/branches/{branch}
-        async fn rename_branch(
+        async fn update_branch(
             &self,
-            request: tonic::Request<super::RenameBranchRequest>,
+            request: tonic::Request<super::UpdateBranchRequest>,
         ) -> std::result::Result<tonic::Response<super::Branch>, tonic::Status>;
         /// Deletes a branch. Its steps stay, and it can be undone.
         ///
@@ -2600,13 +2606,13 @@ pub mod branches_server {
                     };
                     Box::pin(fut)
                 }
-                "/stepback.v1.Branches/RenameBranch" => {
+                "/stepback.v1.Branches/UpdateBranch" => {
                     #[allow(non_camel_case_types)]
-                    struct RenameBranchSvc<T: Branches>(pub Arc<T>);
+                    struct UpdateBranchSvc<T: Branches>(pub Arc<T>);
                     impl<
                         T: Branches,
-                    > tonic::server::UnaryService<super::RenameBranchRequest>
-                    for RenameBranchSvc<T> {
+                    > tonic::server::UnaryService<super::UpdateBranchRequest>
+                    for UpdateBranchSvc<T> {
                         type Response = super::Branch;
                         type Future = BoxFuture<
                             tonic::Response<Self::Response>,
@@ -2614,11 +2620,11 @@ pub mod branches_server {
                         >;
                         fn call(
                             &mut self,
-                            request: tonic::Request<super::RenameBranchRequest>,
+                            request: tonic::Request<super::UpdateBranchRequest>,
                         ) -> Self::Future {
                             let inner = Arc::clone(&self.0);
                             let fut = async move {
-                                <T as Branches>::rename_branch(&inner, request).await
+                                <T as Branches>::update_branch(&inner, request).await
                             };
                             Box::pin(fut)
                         }
@@ -2629,7 +2635,7 @@ pub mod branches_server {
                     let max_encoding_message_size = self.max_encoding_message_size;
                     let inner = self.inner.clone();
                     let fut = async move {
-                        let method = RenameBranchSvc(inner);
+                        let method = UpdateBranchSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
@@ -4114,6 +4120,9 @@ pub struct PlanRewindRequest {
     /// Only what this session changed; errors, calls and iterations in `point` are counted in it.
     #[prost(string, optional, tag = "11")]
     pub session: ::core::option::Option<::prost::alloc::string::String>,
+    /// Two points: take back what was changed after the first and up to the second, merging later edits.
+    #[prost(string, repeated, tag = "12")]
+    pub between: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 /// What GetRewindPlan takes.
 #[derive(serde::Serialize)]

@@ -163,7 +163,7 @@ service!(branches: "Branches", branches_server::Branches, BranchesServer {
     "CreateBranch" create_branch(CreateBranchRequest) -> Branch = "POST" "/workspaces/{workspace}/branches";
     "GetBranch" get_branch(GetBranchRequest) -> Branch = "GET" "/workspaces/{workspace}/branches/{branch}";
     "FindBranch" find_branch(FindBranchRequest) -> Branch = "GET" "/branches/{branch}";
-    "RenameBranch" rename_branch(RenameBranchRequest) -> Branch = "PATCH" "/workspaces/{workspace}/branches/{branch}";
+    "UpdateBranch" update_branch(UpdateBranchRequest) -> Branch = "PATCH" "/workspaces/{workspace}/branches/{branch}";
     "DeleteBranch" delete_branch(DeleteBranchRequest) -> crate::v1::Operation
         = "DELETE" "/workspaces/{workspace}/branches/{branch}";
     "CompareRuns" compare_runs(CompareRunsRequest) -> JsonDocument = "GET" "/compare";

@@ -109,7 +109,11 @@ impl Recorder<'_> {
         self.step("checkpoint create (git gc)", &["checkpoint", "create", "gc"], edit(collect_garbage))?;
         self.step("rewind", &["rewind", "first", "--yes"], default_plan())?;
         self.step("undo", &["undo", "--yes"], default_plan())?;
-        self.step("rewind --git", &["rewind", "first", "--git", "--everything", "--yes"], default_plan())?;
+        self.step(
+            "rewind --git",
+            &["rewind", "first", "--files", "--git", "--everything", "--yes"],
+            default_plan(),
+        )?;
         self.step("undo (of --git)", &["undo", "--yes"], default_plan())?;
         self.step("redo", &["redo", "--yes"], default_plan())?;
         self.step("rewind --path", &["rewind", "large", "--path", "large.bin", "--yes"], default_plan())?;

@@ -184,6 +184,10 @@ fn check_drop_ref(store: &dyn Store, mutations: &[Mutation], name: &str) -> Resu
                 || is_set(&|other, moved| other != name && other.starts_with(&prefix) && moved == value)
                 || undoes_creation(store, mutations, workspace, branch, value)?
         }
+        "worktree" => {
+            let prefix = format!("worktree/{workspace}/");
+            is_set(&|other, moved| other != name && other.starts_with(&prefix) && moved == value)
+        }
         _ => false,
     };
     if is_replaced { Ok(()) } else { forbidden(format!("the deletion of {name}")) }

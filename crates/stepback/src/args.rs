@@ -153,7 +153,7 @@ pub enum Command {
     )]
     Diff(DiffArgs),
     /// Go back to a point, or take back single changes
-    #[command(after_help = concat!("The current state is saved first; \"stepback undo\" restores it.\n\nExamples:\n  stepback rewind @-1\n  stepback rewind \"2 hours ago\" --dry-run\n  stepback rewind '#3' --path 'src/**' --yes\n  stepback rewind --change 2 --change 5\n  stepback rewind --last 2\n  stepback rewind --between \"2 hours ago\" \"1 hour ago\"\n  stepback rewind \"before the agent\" --git     branches, HEAD and index too\n  stepback rewind tool:bash:last              before the last shell command\n  stepback rewind '#41' --both --resume \"try it without the cache\"\n\nIf agents were recorded, only their changes are reverted; --everything rewinds the whole workspace."))]
+    #[command(after_help = concat!("The current state is saved first; \"stepback undo\" restores it.\n\nExamples:\n  stepback rewind @-1\n  stepback rewind \"2 hours ago\" --dry-run\n  stepback rewind '#3' --path 'src/**' --yes\n  stepback rewind --change 2 --change 5\n  stepback rewind --last 2\n  stepback rewind --between \"2 hours ago\" \"1 hour ago\"\n  stepback rewind \"before the agent\" --files --git   branches, HEAD and index too\n  stepback rewind \"before refactor\" --memory --task   only what the agent remembered and planned\n  stepback rewind tool:bash:last              before the last shell command\n  stepback rewind '#41' --both --resume \"try it without the cache\"\n\nIf agents were recorded, only their changes are reverted; --everything rewinds the whole workspace."))]
     Rewind(RewindArgs),
     /// Show the state at a point
     #[command(

@@ -38,6 +38,7 @@ mod rewind;
 mod run;
 mod seal;
 mod serve;
+mod session_parts;
 mod sessions;
 mod share;
 mod status;

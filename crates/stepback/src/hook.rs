@@ -108,6 +108,7 @@ fn run_hook(agent: Agent, strict: bool, place: &StoreLocation) -> ExitCode {
         clear_changes_on_commit: settings.get("changes.clear-on-commit") != 0,
         policy: policy.as_ref(),
         find_launch_command: &|| find_launch_command(agent),
+        variable_names: &system::variable_names,
         has_proxy: std::env::var_os(stepback_agents::model_call_inbox::VARIABLE).is_some(),
     };
     let outcome = hook.handle(&payload);

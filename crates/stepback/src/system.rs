@@ -20,6 +20,17 @@ pub fn environment() -> Arc<dyn Env> {
     }
 }
 
+/// Returns the names of the environment variables of this process, sorted; none for transcripts that are exact to the byte.
+pub fn variable_names() -> Vec<String> {
+    if std::env::var_os("STEPBACK_TEST_CLOCK").is_some() {
+        return Vec::new();
+    }
+    let mut names: Vec<String> =
+        std::env::vars_os().map(|(name, _)| name.to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}
+
 /// Arms a fault for tests, raises the limit of open files, and makes a closed pipe end the program quietly.
 pub fn prepare_process() {
     static ONCE: Once = Once::new();

@@ -137,6 +137,15 @@ impl GitPack {
 
     /// Reads the object, whose length must be `size` bytes.
     pub fn read(&self, oid: &Oid, size: usize) -> Result<Vec<u8>, String> {
+        let bytes = self.read_object(oid)?;
+        if bytes.len() != size {
+            return Err(format!("the git pack has {} bytes where {size} were expected", bytes.len()));
+        }
+        Ok(bytes)
+    }
+
+    /// Reads the object, whatever its kind and length.
+    pub fn read_object(&self, oid: &Oid) -> Result<Vec<u8>, String> {
         let mut offset = self.offset_of(oid).ok_or("the git pack no longer contains it")?;
         let mut deltas = Vec::new();
         let (mut visited, mut held) = (HashSet::new(), 0);
@@ -158,9 +167,6 @@ impl GitPack {
         };
         for delta in deltas.iter().rev() {
             bytes = apply_delta(&bytes, delta).ok_or("a delta in the git pack is damaged")?;
-        }
-        if bytes.len() != size {
-            return Err(format!("the git pack has {} bytes where {size} were expected", bytes.len()));
         }
         Ok(bytes)
     }

@@ -15,7 +15,7 @@
 //!   `batch` and `chain_reader` (reading and writing objects), `readers` (connections for queries), `find`, `index` and
 //!   `ranked_hits` (queries and search), `sweep` (freeing and checking), `store` (the port). A commit is
 //!   `CommitLog::commit` in `store`.
-//! - `pack`, [`codec`], `git_pack`, `git_check`: append-only pack files, compression of single objects, blobs that a git
+//! - `pack`, [`codec`], [`git_objects`], `git_pack`, `git_check`: append-only pack files, compression of single objects, blobs that a git
 //!   pack in the vault already holds, and whether a git file is intact.
 //! - [`memory`], `scan`, `rank`: the store in memory, queries that check every step, and ranking of matches.
 //! - [`tree_cache`], [`copy`], [`error`]: recently read trees, copying one store to another, and what can go wrong.
@@ -30,6 +30,7 @@ pub mod copy;
 pub mod embedded;
 pub mod error;
 mod git_check;
+pub mod git_objects;
 mod git_pack;
 pub mod memory;
 pub mod new_file;

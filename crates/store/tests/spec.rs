@@ -116,6 +116,7 @@ fn a_move_is_written_as_documented() {
         branches: None,
         by: None,
         conversation_from: None,
+        parts: vec![],
     };
     let written = serde_json::to_string(&OperationAction::Rewind { moved }).unwrap();
     let id = "01".repeat(16);

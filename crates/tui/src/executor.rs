@@ -265,7 +265,7 @@ async fn fetch_steps(
         WindowSide::Before => format!("below={number}"),
         WindowSide::After => format!("above={number}&oldest_first=true"),
     };
-    source.get(&session_path(session, &format!("/steps?limit={limit}&{filter}"))).await
+    source.get(&session_path(session, &format!("/steps?limit={limit}&manual=true&{filter}"))).await
 }
 
 /// Interprets a point within a session: a plain number is a step, and an error is one of this session.

@@ -1,4 +1,4 @@
-//! Reads git's index: which content git has of which file. It is used only for warnings, never for decisions.
+//! Reads git's index: which content git has of which file. It is used only for warnings and for display, never for decisions.
 //!
 //! Running `git status` would be simpler, but git runs programs that the repository's own configuration names, and that
 //! configuration may have been written by the agent whose work is being taken back.
@@ -27,8 +27,26 @@ struct IndexEntry {
     changed: (u32, u32),
     modified: (u32, u32),
     inode: u32,
+    mode: u32,
     size: u32,
     oid: [u8; 20],
+    /// Whether git takes the file as it is, or leaves it out of the work tree.
+    is_set_aside: bool,
+}
+
+/// A file of an index, for comparison with one that is not on disk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct IndexedFile<'a> {
+    /// The path, relative to the root of the repository.
+    pub path: &'a [u8],
+    /// The id of the blob.
+    pub oid: [u8; 20],
+    /// The size of the file, truncated to 32 bits; 0 if git does not know.
+    pub size: u32,
+    /// Whether it can be executed.
+    pub is_executable: bool,
+    /// Whether it should be in the work tree: not a submodule, and not left out by the user.
+    pub is_checked_out: bool,
 }
 
 /// How a file compares with git's index, by its stat alone.
@@ -52,6 +70,30 @@ impl GitIndex {
         let mut bytes = Vec::new();
         std::io::Read::read_to_end(&mut file, &mut bytes).ok()?;
         Some(Self { entries: parse(&bytes)?, written: (metadata.mtime(), metadata.mtime_nsec()) })
+    }
+
+    /// Reads the bytes of an index; `None` if its format is not supported.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        Some(Self { entries: parse(bytes)?, written: (0, 0) })
+    }
+
+    /// Returns its files, in no order. Directories of a sparse index are not files.
+    pub fn files(&self) -> impl Iterator<Item = IndexedFile<'_>> {
+        const TYPE: u32 = 0o170_000;
+        let files = self.entries.iter().filter(|(_, entry)| entry.mode & TYPE != 0o040_000);
+        files.map(|(path, entry)| IndexedFile {
+            path,
+            oid: entry.oid,
+            size: entry.size,
+            is_executable: entry.mode & 0o111 != 0,
+            is_checked_out: !entry.is_set_aside && entry.mode & TYPE != 0o160_000,
+        })
+    }
+
+    /// Whether git tracks this path, or a directory above it that is not checked out.
+    pub fn has(&self, path: &[u8]) -> bool {
+        let above = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| &path[..=at]);
+        self.entries.contains_key(path) || above.into_iter().any(|dir| self.entries.contains_key(dir))
     }
 
     /// Compares a file on disk with the index by its stat alone; `None` if git does not track it.
@@ -97,7 +139,9 @@ fn parse(bytes: &[u8]) -> Option<HashMap<Vec<u8>, IndexEntry>> {
     let mut entries = HashMap::new();
     let (mut offset, mut previous) = (12, Vec::new());
     for _ in 0..word(8)? {
-        let entry = IndexEntry {
+        let mut entry = IndexEntry {
+            mode: word(offset + 24)?,
+            is_set_aside: false,
             changed: (word(offset)?, word(offset + 4)?),
             modified: (word(offset + 8)?, word(offset + 12)?),
             inode: word(offset + 20)?,
@@ -106,6 +150,9 @@ fn parse(bytes: &[u8]) -> Option<HashMap<Vec<u8>, IndexEntry>> {
         };
         let flags = u16::from_be_bytes(bytes.get(offset + 60..offset + 62)?.try_into().ok()?);
         let extended = if flags & 0x4000 != 0 { 2 } else { 0 };
+        let more = if extended == 0 { 0 } else { *bytes.get(offset + 62)? };
+        // Assumed to be unchanged, or left out of the work tree.
+        entry.is_set_aside = flags & 0x8000 != 0 || more & 0x40 != 0;
         let mut name_at = offset + ENTRY_HEADER_BYTES + extended;
         let mut name = Vec::new();
         if version == 4 {

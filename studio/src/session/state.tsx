@@ -213,6 +213,8 @@ function GitPanel({ state }: { state: StepState }) {
           <code>{repository.commit?.slice(0, 12) ?? 'no commit'}</code>
           {repository.in_progress && <span className="status failed">{repository.in_progress} in progress</span>}
           {repository.stashes > 0 && <span className="dim"> · {pluralize(repository.stashes, 'stash', 'stashes')}</span>}
+          {repository.uncommitted && <span className="dim"> · uncommitted changes</span>}
+          {repository.staged && repository.staged.length > 0 && <span className="dim"> · staged: {repository.staged.join(', ')}</span>}
         </li>
       ))}
     </ul>

@@ -4,7 +4,7 @@ use serde_json::json;
 use stepback_engine::board::BoardReplacement;
 use stepback_engine::branch_merge::MergeConflict;
 use stepback_engine::kept::{Audience, KeptChange, SessionName};
-use stepback_engine::moves::{MoveReport, PlannedMove};
+use stepback_engine::moves::{MoveReport, MovedPart, PlannedMove, PlannedPart, SessionPart};
 use stepback_model::ids::WorkspaceId;
 use stepback_model::plan::{How, PlannedChange, RewindPlan, SkippedPath};
 use stepback_model::record::{Operation, OperationAction};
@@ -16,7 +16,8 @@ use crate::files::{NodeDocument, SkippedPathDocument};
 use crate::operations::OperationDocument;
 use crate::plans::{
     AppliedPlanDocument, ChangeOutcomeDocument, KeptChangeDocument, MergeConflictDocument,
-    MergedBoardDocument, PlanDocument, PlannedChangeDocument, SessionNameDocument, UndoRequestDocument,
+    MergedBoardDocument, MovedPartDocument, PlanDocument, PlannedChangeDocument, PlannedPartDocument,
+    SessionNameDocument, UndoRequestDocument,
 };
 
 impl PlanDocument {
@@ -47,6 +48,7 @@ impl PlanDocument {
             everything_changes: everything.iter().map(|path| path.display().into_owned()).collect(),
             unchanged_because: files.and_then(|files| files.unchanged_because.clone()),
             warnings: files.map(|files| files.warnings.clone()).unwrap_or_default(),
+            parts: planned.parts().iter().map(PlannedPartDocument::from_part).collect(),
             operation: planned.operation.as_ref().map(|operation| operation.id.to_string()),
         }
     }
@@ -101,8 +103,58 @@ impl AppliedPlanDocument {
             board: report.board.as_ref().map(MergedBoardDocument::from_replacement),
             left_alone: left.iter().map(SkippedPathDocument::from_skipped_path).collect(),
             kept: report.kept.iter().map(KeptChangeDocument::from_change).collect(),
+            parts: report.parts.iter().map(MovedPartDocument::from_part).collect(),
             ..document
         })
+    }
+}
+
+impl PlannedPartDocument {
+    /// The document of what a plan does to a part of a session.
+    pub fn from_part(planned: &PlannedPart) -> Self {
+        Self {
+            part: planned.part.as_str().to_owned(),
+            session: SessionNameDocument::from_name(&planned.session),
+            changes: planned.changes.clone(),
+            live: planned.is_live,
+            follow_up: follow_up(planned),
+        }
+    }
+}
+
+/// What makes the agent itself follow: a conversation continues in a new session, and a running agent has to be told.
+fn follow_up(planned: &PlannedPart) -> Option<String> {
+    let PlannedPart { part, session, point, is_live, changes } = planned;
+    let id = session.id;
+    match part {
+        SessionPart::Conversation => Some(format!(
+            "POST /api/v1/sessions/{id}/forks with {{\"point\": \"#{point}\"}} prepares the session that continues from there"
+        )),
+        SessionPart::Memory | SessionPart::Task if *is_live && !changes.is_empty() => Some(format!(
+            "POST /api/v1/sessions/{id}/inject tells the agent, which has a {} of its own",
+            part.noun()
+        )),
+        _ => None,
+    }
+}
+
+impl MovedPartDocument {
+    /// The document of what happened to a part of a session.
+    pub fn from_part(moved: &MovedPart) -> Self {
+        Self {
+            part: moved.part.as_str().to_owned(),
+            session: SessionNameDocument::from_name(&moved.session),
+            changes: moved.changes.clone(),
+            kept: moved.kept.clone(),
+            step: moved.step,
+        }
+    }
+}
+
+impl SessionNameDocument {
+    /// The document of a session's name.
+    pub fn from_name(name: &SessionName) -> Self {
+        Self { id: name.id.to_string(), agent: name.agent.clone() }
     }
 }
 
@@ -129,13 +181,11 @@ impl OperationDocument {
 impl KeptChangeDocument {
     /// The document of a kept change.
     pub fn from_change(change: &KeptChange) -> Self {
-        let session =
-            |name: &SessionName| SessionNameDocument { id: name.id.to_string(), agent: name.agent.clone() };
         Self {
             path: change.path.display().into_owned(),
             author: change.author.kind().to_owned(),
             by: change.author.name(Audience::User),
-            sessions: change.author.sessions.iter().map(session).collect(),
+            sessions: change.author.sessions.iter().map(SessionNameDocument::from_name).collect(),
             at: change.at,
             step_number: change.step,
             number: change.number.map(|number| number as u64),

@@ -4,6 +4,7 @@ use stepback_board::BoardError;
 use stepback_bundle::BundleError;
 use stepback_engine::EngineError;
 use stepback_engine::changes::SelectionError;
+use stepback_engine::moves::PartsError;
 use stepback_engine::workspace_admin::WorkspaceError;
 use stepback_history::HistoryError;
 use stepback_model::json::JsonError;
@@ -71,6 +72,7 @@ pub fn classify_engine_error(error: &EngineError) -> (FailureKind, Option<&'stat
         EngineError::Selection(SelectionError::HunksOfMany) => {
             (FailureKind::Usage, Some("name the change with --change N"))
         }
+        EngineError::Parts(error) => classify_parts_error(error),
         EngineError::Workspace(WorkspaceError::Taken(_)) => (
             FailureKind::Refused,
             Some("\"stepback workspace list\" lists the workspaces; forget or move that one first"),
@@ -109,6 +111,29 @@ pub fn classify_engine_error(error: &EngineError) -> (FailureKind, Option<&'stat
             Some(
                 "fix the cause, then run \"stepback status\", which finishes the operation; nothing is lost",
             ),
+        ),
+    }
+}
+
+fn classify_parts_error(error: &PartsError) -> (FailureKind, Option<&'static str>) {
+    match error {
+        PartsError::Unknown { .. } => (FailureKind::Usage, None),
+        PartsError::NeedsPoint(_) => (
+            FailureKind::Usage,
+            Some("name a point; files go back change by change in a rewind of their own"),
+        ),
+        PartsError::NeedsFiles(_) => (FailureKind::Usage, Some("name files too (--files), or leave it out")),
+        PartsError::NoSession(_) | PartsError::NotStarted { .. } => (
+            FailureKind::Nothing,
+            Some("\"stepback sessions\" lists the sessions; name another one or a later point"),
+        ),
+        PartsError::NothingRecorded { .. } => (
+            FailureKind::Nothing,
+            Some("\"stepback at POINT\" shows what is recorded; --session names another session"),
+        ),
+        PartsError::NoBoard => (
+            FailureKind::Nothing,
+            Some("\"stepback board\" shows the board; \"stepback rewind\" takes other parts back"),
         ),
     }
 }

@@ -1,13 +1,13 @@
 //! Applies a planned move, with the reasoning board if that moves along.
 
-use stepback_model::ids::SessionId;
-use stepback_model::record::{Operation, Session};
+use stepback_model::record::Operation;
 
+use super::part_steps::MovedParts;
 use super::plan::PlannedMove;
-use super::request::{MoveAction, MoveKind};
-use crate::board::{BoardEditor, BoardMoment};
+use super::request::{MoveAction, MoveKind, MoveRequest};
+use crate::board::BoardEditor;
 use crate::error::EngineError;
-use crate::rewind::RewindReport;
+use crate::rewind::{PreparedRewind, RewindReport};
 use crate::undo::{Reversal, UndoDirection};
 use crate::workspace::Workspace;
 
@@ -45,25 +45,27 @@ impl Workspace {
         let kind = request.action.kind();
         match (request.action, files, operation) {
             (MoveAction::Rewind(rewind), Some(prepared), _) => {
-                let board = request.board.map(|board| self.require_board_session(board)).transpose()?;
-                // Read before the files move: a merge is the base of the next one.
-                let merge = rewind.merge.as_deref().filter(|_| board.is_some());
-                let merge =
-                    merge.map(|branch| Ok::<_, EngineError>((branch, self.board_merge_base(branch)?)));
-                let merge = merge.transpose()?;
-                let mut report = self.apply_rewind(prepared)?;
-                if let (Some(session), Some((branch, base))) = (&board, merge) {
+                if let (Some(board), Some(branch)) = (request.board, &rewind.merge) {
+                    let session = self.require_session(board)?;
+                    // Read before the files move: a merge is the base of the next one.
+                    let base = self.board_merge_base(branch)?;
+                    let mut report = self.apply_rewind(prepared)?;
                     let operation = Some(report.operation.id);
                     let merged =
-                        BoardEditor::new(self, session).merge_branch(branch, base, operation, false)?;
+                        BoardEditor::new(self, &session).merge_branch(branch, base, operation, false)?;
                     report.board = Some(merged);
+                    return Ok(MoveReport::Files(Box::new(report)));
                 }
-                if let (Some(session), Some(target)) = (board, rewind.target) {
-                    let moment = BoardMoment::Step(target.step.number);
-                    let restored = BoardEditor::new(self, &session)
-                        .restore_with_operation(&moment, report.operation.id)?;
-                    report.board = Some(restored);
-                }
+                let has_parts = [request.board, request.memory, request.task].iter().any(Option::is_some);
+                let request = MoveRequest { action: MoveAction::Rewind(rewind), ..request };
+                let report = match has_parts {
+                    true => self.apply_with_parts(
+                        prepared,
+                        |workspace| workspace.take_back_parts(&request),
+                        Self::apply_rewind,
+                    )?,
+                    false => self.apply_rewind(prepared)?,
+                };
                 Ok(MoveReport::Files(Box::new(report)))
             }
             (MoveAction::Switch { branch, begin_at }, Some(prepared), _) => {
@@ -71,8 +73,9 @@ impl Workspace {
                     self.create_branch(&branch, &self.require_step(step)?)?;
                 }
                 let report = match request.board {
-                    Some(board) => BoardEditor::new(self, &self.require_board_session(board)?)
-                        .switch(&branch, prepared)?,
+                    Some(board) => {
+                        BoardEditor::new(self, &self.require_session(board)?).switch(&branch, prepared)?
+                    }
                     None => self.switch(&branch, prepared)?,
                 };
                 Ok(MoveReport::Files(Box::new(report)))
@@ -90,8 +93,26 @@ impl Workspace {
         }
     }
 
-    pub(super) fn require_board_session(&self, id: SessionId) -> Result<Session, EngineError> {
-        let missing = || EngineError::Point(format!("there is no session {id}"));
-        self.store().session(id)?.ok_or_else(missing)
+    /// Moves parts of sessions, then files. If the files cannot be moved, the parts go back to where they were.
+    pub(crate) fn apply_with_parts(
+        &self,
+        mut prepared: PreparedRewind,
+        move_parts: impl FnOnce(&Self) -> Result<MovedParts, EngineError>,
+        apply: impl FnOnce(&Self, PreparedRewind) -> Result<RewindReport, EngineError>,
+    ) -> Result<RewindReport, EngineError> {
+        // The lock for recording is always taken before that of the workspace. Should files change meanwhile: applying
+        // compares every path with the plan.
+        prepared.release_lock();
+        let moved = move_parts(self)?;
+        prepared.part_steps.clone_from(&moved.steps);
+        match apply(self, prepared) {
+            Ok(report) => Ok(RewindReport { board: moved.board, parts: moved.parts, ..report }),
+            // The files are as planned, and the next command records them.
+            Err(error @ EngineError::Unrecorded { .. }) => Err(error),
+            Err(error) => {
+                self.reverse_part_steps(&moved.steps)?;
+                Err(error)
+            }
+        }
     }
 }

@@ -5,13 +5,14 @@ use stepback_model::hash::{Hash, ObjectKind};
 use stepback_model::ids::{SessionId, StepId};
 use stepback_model::record::{Operation, Session, StepRow};
 
+use super::parts::{PlannedPart, SessionPart};
 use super::request::{MoveAction, MoveRequest};
 use super::shown::request_document;
 use crate::board::{BoardEditor, BoardReplacement};
 use crate::error::EngineError;
-use crate::rewind::PreparedRewind;
+use crate::rewind::{PreparedRewind, RewindRequest};
 use crate::undo::Reversal;
-use crate::workspace::Workspace;
+use crate::workspace::{Workspace, describe_checkpoint};
 
 /// The length of a plan's id, in hexadecimal digits.
 const ID_LENGTH: usize = 32;
@@ -60,11 +61,20 @@ impl PlannedMove {
         }
     }
 
+    /// What happens to the parts of sessions.
+    pub fn parts(&self) -> &[PlannedPart] {
+        self.files.as_ref().map_or(&[], |files| &files.parts)
+    }
+
     /// Whether applying it would record an operation and change nothing else.
     pub fn is_empty(&self) -> bool {
-        let MoveRiders { files, conversation, reasoning, .. } = self.moved_parts();
+        let MoveRiders { files, conversation, .. } = self.moved_parts();
         let is_rewind = matches!(self.request.action, MoveAction::Rewind(_));
-        is_rewind && !files && conversation.is_none() && reasoning.is_none()
+        is_rewind
+            && !files
+            && conversation.is_none()
+            && self.parts().iter().all(|part| part.changes.is_empty())
+            && self.merged_board.as_ref().is_none_or(|merged| merged.diff.changes.is_empty())
     }
 
     /// Why no file changes, as the end of a sentence: `: the files already are …`, or nothing.
@@ -97,6 +107,7 @@ impl Workspace {
     /// Plans a move and changes nothing. If files may change, the plan holds the workspace's lock.
     pub fn plan_move(&self, request: &MoveRequest) -> Result<PlannedMove, EngineError> {
         // Before the workspace is locked: the lock for recording is always taken before that of the workspace.
+        let parts = self.plan_parts(request)?;
         let merged_board = self.plan_board_merge(request)?;
         let mut planned = match &request.action {
             MoveAction::Rewind(rewind) => build_planned_move(request, self.prepare_rewind(rewind)?),
@@ -125,6 +136,11 @@ impl Workspace {
         if request.force {
             planned.force();
         }
+        if let (MoveAction::Rewind(rewind), Some(files)) = (&request.action, &mut planned.files) {
+            files.summary = summarize_parts(rewind, &parts, &files.summary);
+            planned.summary.clone_from(&files.summary);
+            files.parts = parts;
+        }
         if let (Some(files), Some(agent)) = (&mut planned.files, request.agent) {
             let session = self.store().session(agent.session)?;
             files.requested_by =
@@ -137,7 +153,7 @@ impl Workspace {
     /// Returns what a merge of branches would change on the board that it is for; `None` for every other request.
     fn plan_board_merge(&self, request: &MoveRequest) -> Result<Option<BoardReplacement>, EngineError> {
         let (Some(branch), Some(session)) = (request.merged_branch(), request.board) else { return Ok(None) };
-        let session = self.require_board_session(session)?;
+        let session = self.require_session(session)?;
         let base = self.board_merge_base(branch)?;
         BoardEditor::new(self, &session).merge_branch(branch, base, None, true).map(Some)
     }
@@ -149,6 +165,7 @@ impl Workspace {
             "request": request_document(&planned.request),
             "summary": planned.summary,
             "operation": planned.operation.as_ref().map(|operation| operation.id),
+            "parts": planned.parts().iter().map(|part| (part.session.id, &part.changes)).collect::<Vec<_>>(),
             "warnings": files.map(|files| &files.warnings),
             "plan": files.map(|files| Hash::of(ObjectKind::Plan, &files.plan.encode()).to_string()),
         });
@@ -196,4 +213,21 @@ fn build_planned_reversal(request: &MoveRequest, reversal: Reversal) -> PlannedM
             merged_board: None,
         },
     }
+}
+
+/// Adds the parts that go back to the summary of a rewind. A rewind of files names only what does not always go with them.
+fn summarize_parts(rewind: &RewindRequest, parts: &[PlannedPart], summary: &str) -> String {
+    let mut names: Vec<&str> = parts.iter().map(|planned| planned.part.noun()).collect();
+    if !rewind.keep_files {
+        names.retain(|name| [SessionPart::Memory.noun(), SessionPart::Task.noun()].contains(name));
+        return match names.as_slice() {
+            [] => summary.to_owned(),
+            names => format!("{summary} with {}", names.join(" and ")),
+        };
+    }
+    if rewind.git {
+        names.insert(0, "git");
+    }
+    let Some(target) = &rewind.target else { return summary.to_owned() };
+    format!("rewind {} to {}", names.join(" and "), describe_checkpoint(target))
 }

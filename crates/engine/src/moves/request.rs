@@ -16,6 +16,12 @@ pub struct MoveRequest {
     /// The session whose reasoning board moves along, for a rewind to a point or a switch. An undo or redo takes the board
     /// along if the operation changed it.
     pub board: Option<SessionId>,
+    /// The session whose memory a rewind to a point takes back.
+    #[serde(default)]
+    pub memory: Option<SessionId>,
+    /// The session whose task list a rewind to a point takes back.
+    #[serde(default)]
+    pub task: Option<SessionId>,
     /// Whether databases are replaced although a process has them open.
     pub force: bool,
 }
@@ -57,7 +63,7 @@ impl MoveRequest {
 
     /// A request of the user that moves no board.
     pub fn from_user(action: MoveAction) -> Self {
-        Self { action, agent: None, board: None, force: false }
+        Self { action, agent: None, board: None, memory: None, task: None, force: false }
     }
 }
 

@@ -6,6 +6,7 @@ use std::collections::HashMap;
 
 use serde_json::{Value, json};
 use stepback_model::conversation;
+use stepback_model::event::AgentEvent;
 use stepback_model::hash::{Hash, ObjectKind};
 use stepback_model::ids::StepId;
 use stepback_model::json::{self, ValueRoot};
@@ -20,6 +21,7 @@ use super::{FinishedCalls, ModelTurn, NewMessages, ReportedEvent, SessionMilesto
 use crate::authorship::Authors;
 use crate::calls;
 use crate::error::EngineError;
+use crate::moves::part_steps::TAKE_BACK_TOOL;
 use crate::workspace::StoreSource;
 
 /// A step that is not committed yet, with the event it records.
@@ -236,6 +238,7 @@ fn update_session(info: &mut SessionInfo, report: &ReportedEvent) {
     if update.milestone == Some(SessionMilestone::Ended) {
         info.ended_at = Some(report.at);
     } else if update.finished_calls != FinishedCalls::All
+        && !is_taken_back(&report.event)
         && !matches!(
             report.event.kind,
             StepKind::ModelStart | StepKind::ModelEnd | StepKind::Reasoning | StepKind::Checkpoint
@@ -248,6 +251,11 @@ fn update_session(info: &mut SessionInfo, report: &ReportedEvent) {
     if info.title.is_none() && report.event.kind == StepKind::UserInput {
         info.title = Some(report.event.summary.clone());
     }
+}
+
+/// Whether the user took a part of the session back, which the agent has no part in.
+fn is_taken_back(event: &AgentEvent) -> bool {
+    event.kind == StepKind::StateChange && event.tool.as_deref() == Some(TAKE_BACK_TOOL)
 }
 
 fn store_json(batch: &dyn ObjectBatch, value: &Value) -> Result<Hash, EngineError> {

@@ -8,5 +8,6 @@ mod lines;
 mod long;
 mod messages;
 mod pages;
+mod parts;
 mod servers;
 mod session;

@@ -103,6 +103,14 @@ impl ProtoFiles {
             let found = self.fields(name).into_iter().find(|(declared, _)| declared.name == field.name);
             match found {
                 Some((declared, _)) if declared.kind == field.kind => {}
+                // The bytes of both are the same.
+                Some((declared, number))
+                    if update
+                        && declared.kind.trim_start_matches("optional ")
+                            == field.kind.trim_start_matches("optional ") =>
+                {
+                    self.set_kind(name, &declared, number, &field.kind);
+                }
                 Some((declared, _)) => problems.push(format!(
                     "{name}.{}: is {}, but the HTTP API has {}",
                     field.name, declared.kind, field.kind
@@ -161,6 +169,15 @@ impl ProtoFiles {
             Some((field, number.parse().ok()?))
         });
         fields.collect()
+    }
+
+    fn set_kind(&mut self, name: &str, declared: &ExpectedField, number: u32, kind: &str) {
+        let Some(place) = self.find(name) else { return };
+        let before = format!("  {} {} = {number};", declared.kind, declared.name);
+        let lines = self.files.get_mut(&place.file).unwrap();
+        for line in lines[place.first..place.last].iter_mut().filter(|line| **line == before) {
+            *line = format!("  {kind} {} = {number};", declared.name);
+        }
     }
 
     fn add_field(&mut self, name: &str, field: &ExpectedField) {

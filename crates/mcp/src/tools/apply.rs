@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use stepback_engine::board::BoardReplacement;
 use stepback_engine::kept::{Audience, KeptChange};
-use stepback_engine::moves::{Confirmation, MoveAction, MoveRequest, MovingAgent, PlannedMove};
+use stepback_engine::moves::{Confirmation, MoveAction, MoveRequest, MovingAgent, PlannedMove, SessionPart};
 use stepback_engine::rewind::{PreparedRewind, RewindReport};
 use stepback_model::plan::SkippedPath;
 use stepback_model::record::Session;
@@ -66,13 +66,8 @@ pub(super) fn show_plan(
     session: &Session,
     action: MoveAction,
 ) -> Result<ToolReply, ToolError> {
-    let request = MoveRequest {
-        action,
-        agent: Some(MovingAgent { session: session.id, own_only: !context.allow_others }),
-        board: args.flag("reasoning").then_some(session.id),
-        force: false,
-    };
-    show_plan_of(context, args, session, &request)
+    let board = args.flag("reasoning").then_some(session.id);
+    show_plan_of(context, args, session, MoveRequest { board, ..MoveRequest::from_user(action) })
 }
 
 /// Plans a request, shows the plan, and keeps it until it is confirmed.
@@ -80,9 +75,11 @@ pub(super) fn show_plan_of(
     context: &ToolContext<'_>,
     args: &Args,
     session: &Session,
-    request: &MoveRequest,
+    request: MoveRequest,
 ) -> Result<ToolReply, ToolError> {
-    let planned = context.workspace.plan_move(request)?;
+    let agent = Some(MovingAgent { session: session.id, own_only: !context.allow_others });
+    let request = MoveRequest { agent, ..request };
+    let planned = context.workspace.plan_move(&request)?;
     check_allowed(context, session, &planned)?;
     context.workspace.save_plan(&planned, Value::Null)?;
     Ok(plan_reply(&planned, page_limit(args, 30)))
@@ -106,8 +103,11 @@ fn plan_reply(planned: &PlannedMove, max_paths: usize) -> ToolReply {
     let PlannedMove { id, summary, files, merged_board, .. } = planned;
     let prepared = files.as_ref();
     let all = prepared.map_or(&[][..], |prepared| &prepared.plan.changes);
-    let changes: Vec<String> =
+    let mut changes: Vec<String> =
         all.iter().take(max_paths).map(|change| format!("{} {}", change.verb(), change.path)).collect();
+    for planned in planned.parts() {
+        changes.extend(planned.changes.iter().map(|change| format!("{}: {change}", planned.part.noun())));
+    }
     let hidden = all.len().saturating_sub(max_paths);
     let skipped = prepared
         .map_or_else(Vec::new, |prepared| describe_skipped(&prepared.plan.left_alone, &prepared.kept));
@@ -115,6 +115,12 @@ fn plan_reply(planned: &PlannedMove, max_paths: usize) -> ToolReply {
     let mut lines = vec![format!("Plan {id}: {summary}")];
     lines.extend(changes.iter().map(|change| format!("  {change}")));
     let mut structured = json!({ "plan": id, "summary": summary, "changes": changes });
+    if let Some(planned) = planned.parts().iter().find(|planned| planned.part == SessionPart::Conversation) {
+        warnings.push(format!(
+            "this conversation goes on; the user continues it from there with: stepback rewind '#{}' --conversation",
+            planned.point
+        ));
+    }
     if all.is_empty() {
         lines.push("  no file changes".to_owned());
         let reason = prepared.and_then(|prepared| prepared.unchanged_because.as_deref());
@@ -148,7 +154,7 @@ pub(super) fn plan_schema() -> serde_json::Value {
         &[
             ("plan", string("For rewind_apply")),
             ("summary", string("")),
-            ("changes", string_array("Of files")),
+            ("changes", string_array("")),
             ("changes_more", integer("Not listed")),
             ("left_alone", string_array("Skipped paths, with reasons")),
             ("board", string_array("What changes on the board; conflicts first")),
@@ -176,6 +182,7 @@ pub(super) fn apply_tool() -> Tool {
                 ("after", integer("The step that was reached")),
                 ("left_alone", string_array("Skipped paths, with reasons")),
                 ("board", string_array("What changed on the board")),
+                ("parts", string_array("")),
             ],
             &["summary", "done"],
         ),
@@ -254,6 +261,16 @@ fn report_reply(summary: &str, report: Option<&RewindReport>) -> ToolReply {
     if !left_alone.is_empty() {
         lines.extend(left_alone.iter().map(|item| format!("  skipped: {item}")));
         structured["left_alone"] = json!(left_alone);
+    }
+    let parts = report.parts.iter();
+    let parts: Vec<String> = parts
+        .flat_map(|moved| {
+            moved.changes.iter().chain(&moved.kept).map(|change| format!("{}: {change}", moved.part.noun()))
+        })
+        .collect();
+    if !parts.is_empty() {
+        lines.extend(parts.iter().map(|part| format!("  {part}")));
+        structured["parts"] = json!(parts);
     }
     if let Some(BoardReplacement { diff, .. }) = &report.board {
         let messages: Vec<&String> =

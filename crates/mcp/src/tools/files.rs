@@ -199,6 +199,7 @@ pub(super) fn branch_tool() -> Tool {
                 };
                 context.workspace.create_branch(name, &start)?;
             }
+            context.workspace.update_branches_with_directories()?;
             let (mut documents, mut lines) = (Vec::new(), Vec::new());
             for branch in BranchDocument::list(context.workspace)? {
                 let Some(tip) = branch.tip.as_ref().filter(|_| !branch.is_archived()) else { continue };
@@ -286,6 +287,7 @@ pub(super) fn compare_tool() -> Tool {
 /// What `text` names: a branch, a session, or a point.
 fn resolve_run(context: &ToolContext<'_>, text: &str) -> Result<ComparedRun, ToolError> {
     let workspace = context.workspace;
+    workspace.update_branches_with_directories()?;
     if is_number(text) {
         return Ok(ComparedRun::from_point(workspace, &resolve_step(context, text)?)?);
     }

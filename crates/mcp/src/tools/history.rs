@@ -1,6 +1,7 @@
 //! History: lists of steps, one step in full, and full-text search.
 
 use serde_json::{Value, json};
+use stepback_api::state::SessionStateDocument;
 use stepback_engine::{EngineError, diff};
 use stepback_model::clip;
 use stepback_model::record::{Session, StepKind};
@@ -122,6 +123,7 @@ pub(super) fn show_tool() -> Tool {
                 ("error", any_value("")),
                 ("changed", string_array("Paths")),
                 ("changed_more", integer("Not listed")),
+                ("sessions", any_value("")),
             ],
             &["step", "iteration"],
         ),
@@ -147,6 +149,22 @@ fn show_step(context: &ToolContext<'_>, args: &Args) -> Result<ToolReply, ToolEr
         let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
         lines.push(format!("{part}: {text}"));
         structured[part] = value;
+    }
+    if step.kind == StepKind::Checkpoint {
+        let mut sessions = Vec::new();
+        for session in context.workspace.sessions_at_work(&stored)? {
+            let document = SessionStateDocument::from_record(context.workspace, &session, &stored)?;
+            lines.push(format!(
+                "at work: {} {} at #{}, iteration {}, {} messages",
+                session.agent,
+                session.id.short(),
+                document.step,
+                document.iteration,
+                document.messages
+            ));
+            sessions.push(clip_value(json!(document), max_chars));
+        }
+        structured["sessions"] = json!(sessions);
     }
     let changed = changed_paths_at(context, &stored)?;
     if !changed.is_empty() {

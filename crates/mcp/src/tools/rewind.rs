@@ -1,8 +1,9 @@
 //! Plans to rewind, to switch branches, and to undo what was done with a plan.
 
 use serde_json::json;
+use stepback_engine::EngineError;
 use stepback_engine::kept::Audience;
-use stepback_engine::moves::{MoveAction, MoveRequest, MovingAgent};
+use stepback_engine::moves::{MoveAction, MoveRequest, RewindParts};
 use stepback_engine::rewind::RewindRequest;
 use stepback_engine::workspace::describe_checkpoint;
 use stepback_model::point;
@@ -36,6 +37,13 @@ pub(super) fn rewind_tool() -> Tool {
                     ),
                 ),
                 ("paths", string_array("Only these: paths, directories, globs")),
+                (
+                    "parts",
+                    array(
+                        "With to: only these (default: files)",
+                        json!({ "type": "string", "enum": RewindParts::NAMES }),
+                    ),
+                ),
                 ("reasoning", boolean("With to: also restore your board")),
                 ("limit", limit_schema(30, 500)),
             ],
@@ -47,7 +55,16 @@ pub(super) fn rewind_tool() -> Tool {
         creates_workspace: false,
         run: |context, args| {
             let (session, request) = parse_rewind_request(context, args)?;
-            show_plan(context, args, &session, MoveAction::Rewind(Box::new(request)))
+            let parts = RewindParts::parse(&args.texts("parts")).map_err(EngineError::from)?;
+            if parts.git && !context.allow_others {
+                return Err(ToolError::new("git belongs to the whole workspace, not to you")
+                    .with_hint("the user can rewind it with \"stepback rewind POINT --git\""));
+            }
+            let mut request = context.workspace.request_parts(request, parts)?;
+            if args.flag("reasoning") {
+                request.board = Some(session.id);
+            }
+            show_plan_of(context, args, &session, request)
         },
     }
 }
@@ -185,11 +202,10 @@ pub(super) fn merge_plan_tool() -> Tool {
         run: |context, args| {
             let session = moving_session(context)?;
             let request = MoveRequest {
-                agent: Some(MovingAgent { session: session.id, own_only: !context.allow_others }),
                 board: Some(session.id),
                 ..MoveRequest::merge(args.require_text("branch")?, args.flag("markers"))
             };
-            show_plan_of(context, args, &session, &request)
+            show_plan_of(context, args, &session, request)
         },
     }
 }

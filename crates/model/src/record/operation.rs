@@ -30,6 +30,9 @@ pub struct StateTransition {
     /// The step whose conversation, memory and task list `after` has; `None` if they stayed as they were.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub conversation_from: Option<StepId>,
+    /// The steps that took back parts of a session: its memory, its task list, its board.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parts: Vec<StepId>,
 }
 
 /// What the user says about a branch.

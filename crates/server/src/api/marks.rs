@@ -40,7 +40,8 @@ pub async fn get(
                 hidden: Some(false),
                 ..Steps::default()
             };
-            let cursor = TimelineCursor::new(engine.store.steps(workspace.record.id, &query)?);
+            let steps = engine.store.steps(workspace.record.id, &query)?;
+            let cursor = TimelineCursor::new(workspace.with_manual_checkpoints(&session, steps)?);
             let lines = workspace.load_session_lines(session.id)?;
             let layout = lines.layout_lanes(cursor.steps());
             let (mut kinds, mut tools) = (NameIndex::default(), NameIndex::default());

@@ -6,7 +6,9 @@ use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 use stepback_agents::rewind_warnings::add_rewind_warnings;
 use stepback_api::plans::{AppliedPlanDocument, NewMerge, NewRewind, NewUndo, PlanDocument, PlanOptions};
-use stepback_engine::moves::{Confirmation, MoveAction, MoveKind, MoveRequest, PlannedMove, ShownPlan};
+use stepback_engine::moves::{
+    Confirmation, MoveAction, MoveKind, MoveRequest, PlannedMove, RewindParts, ShownPlan,
+};
 use stepback_engine::rewind::RewindRequest;
 use stepback_engine::{Engine, EngineError, Workspace};
 
@@ -48,16 +50,20 @@ pub async fn plan_rewind(
             [from, to] => RewindRequest::between(within(from)?, &within(to)?)?,
             _ => return Err(Problem::usage("between must have two points")),
         };
-        Ok(MoveAction::Rewind(Box::new(RewindRequest {
+        let mut parts = RewindParts::parse(&new.parts).map_err(EngineError::from)?;
+        if parts.is_empty() && new.git {
+            parts = RewindParts { files: true, git: true, ..parts };
+        }
+        let rewind = RewindRequest {
             paths: new.paths,
             changes: new.changes,
             last: new.last,
-            git: new.git,
             everything: new.everything,
             session: session.map(|session| session.id),
             hunks: new.hunks,
             ..selected
-        })))
+        };
+        Ok(workspace.request_parts(rewind, parts)?)
     })
     .await
 }
@@ -78,7 +84,7 @@ pub async fn plan_undo(
                 other => other.into(),
             })
         });
-        Ok(MoveAction::Undo { operation: found.transpose()? })
+        Ok(MoveRequest::from_user(MoveAction::Undo { operation: found.transpose()? }))
     })
     .await
 }
@@ -92,7 +98,7 @@ pub async fn plan_redo(
     Path(id): Path<String>,
     OptionalJson(options): OptionalJson<PlanOptions>,
 ) -> Result<Response, Problem> {
-    create_plan(state, id, options.force, |_| Ok(MoveAction::Redo)).await
+    create_plan(state, id, options.force, |_| Ok(MoveRequest::from_user(MoveAction::Redo))).await
 }
 
 /// Plans a switch to another branch. Changes nothing.
@@ -107,7 +113,7 @@ pub async fn plan_switch(
 ) -> Result<Response, Problem> {
     create_plan(state, id, options.force, move |workspace| {
         super::branches::find_branch(workspace, &branch)?;
-        Ok(MoveAction::Switch { branch, begin_at: None })
+        Ok(MoveRequest::from_user(MoveAction::Switch { branch, begin_at: None }))
     })
     .await
 }

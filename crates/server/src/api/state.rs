@@ -5,8 +5,8 @@ use axum::http::{HeaderMap, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use serde_json::Value;
-use stepback_agents::Agent;
 use stepback_agents::transcript::{self, MessageRole, TranscriptMessage};
+use stepback_agents::{Agent, session_states};
 use stepback_api::files::FileDocument;
 use stepback_api::page::Page;
 use stepback_api::state::{MessageDocument, RepositoryDocument, StateDocument, StateSlotsDocument};
@@ -16,7 +16,7 @@ use stepback_model::hash::{Hash, ObjectKind};
 use stepback_model::path::RelPath;
 use stepback_model::record::Session;
 use stepback_model::record::StepRow;
-use stepback_model::state::{GitState, WorkspaceState as Moment};
+use stepback_model::state::WorkspaceState as Moment;
 use stepback_model::tree::{Content, Tree, TreeNode};
 use stepback_model::{conversation, json};
 use utoipa::IntoParams;
@@ -44,15 +44,21 @@ fn load_step(engine: &Engine, id: &str, number: u64) -> Result<(Workspace, Sessi
     Ok((workspace, session, stored))
 }
 
-/// Loads the state of a step with the files of the step it grew from; without files if none were scanned by then.
-fn load_state(workspace: &Workspace, stored: &StepRow) -> Result<Moment, Problem> {
-    match workspace.load_state(stored) {
-        Ok(state) => Ok(state),
+/// Loads the state of a step with the files of the step it grew from; without files if none were scanned by then. At a step
+/// of the user, the rest is what the session had then.
+fn load_state(workspace: &Workspace, session: &Session, stored: &StepRow) -> Result<Moment, Problem> {
+    let state = match workspace.load_state(stored) {
+        Ok(state) => state,
         Err(stepback_engine::EngineError::NoFiles { .. }) => {
-            Ok(Moment::load(workspace.store(), stored.step.state)?)
+            Moment::load(workspace.store(), stored.step.state)?
         }
-        Err(error) => Err(error.into()),
+        Err(error) => return Err(error.into()),
+    };
+    if stored.step.session == session.id {
+        return Ok(state);
     }
+    let own = workspace.session_state_at(session.id, stored.step.number)?;
+    Ok(own.map_or(state, |(_, own)| Moment { files: state.files, git: state.git, ..own }))
 }
 
 /// The state at a step: which parts are known, the heads of git repositories, and the files.
@@ -68,14 +74,12 @@ pub async fn get(
     let limit = paging.limit()?;
     app_state
         .run(move |engine| {
-            let (workspace, _, stored) = load_step(engine, &id, number)?;
+            let (workspace, session, stored) = load_step(engine, &id, number)?;
             let about = ("state", stored.step.id.to_string(), query.path.clone());
             let after = paging.start_position(&about)?.unwrap_or(0);
             // Keeps a concurrent prune from freeing what is being read.
             let _lock = workspace.lock_shared()?;
-            let state = load_state(&workspace, &stored)?;
-            let git =
-                state.git.map(|hash| GitState::load(engine.store(), hash)).transpose()?.unwrap_or_default();
+            let state = load_state(&workspace, &session, &stored)?;
             let mut listing = FileListing { engine, after, limit: limit + 1, count: 0, items: Vec::new() };
             if let Some(files) = state.files {
                 match query
@@ -96,12 +100,21 @@ pub async fn get(
                     }
                 }
             }
+            let is_first = after == 0;
+            let (mut sessions, mut size_bytes, mut git) = (Vec::new(), None, Vec::new());
+            if is_first && query.path.is_none() {
+                git = RepositoryDocument::from_state(&workspace, &state)?;
+                sessions = session_states::session_states(&workspace, &stored)?;
+                size_bytes = state.files.map(|files| diff::files_size(engine.store(), files)).transpose()?;
+            }
             let place = |(place, _): &(u64, FileDocument)| *place;
             let shown = pagination::paginate(listing.items, limit, &about, place, |(_, file)| file.clone());
             Ok(Json(StateDocument {
                 step: StepDocument::from_row(&stored),
                 slots: StateSlotsDocument::from_state(&state),
-                git: git.repositories.iter().map(RepositoryDocument::from_repository).collect(),
+                git,
+                sessions,
+                size_bytes: size_bytes.map(|size| size.bytes),
                 items: shown.items,
                 next_cursor: shown.next_cursor,
             }))
@@ -248,7 +261,7 @@ pub async fn get_conversation(
             let about = ("conversation", stored.step.id.to_string());
             let after = paging.start_position(&about)?.unwrap_or(0);
             let _lock = workspace.lock_shared()?;
-            let state = load_state(&workspace, &stored)?;
+            let state = load_state(&workspace, &session, &stored)?;
             let lines = conversation::texts(engine.store(), state.conversation)?;
             let mut messages = message_documents(&session.agent, &lines);
             messages.retain(|message| message.number > after);
@@ -312,9 +325,9 @@ async fn get_state_part(
 ) -> Result<Json<Value>, Problem> {
     app_state
         .run(move |engine| {
-            let (workspace, _, stored) = load_step(engine, &id, number)?;
+            let (workspace, session, stored) = load_step(engine, &id, number)?;
             let _lock = workspace.lock_shared()?;
-            let value = match part(&load_state(&workspace, &stored)?) {
+            let value = match part(&load_state(&workspace, &session, &stored)?) {
                 Some(hash) => json::load(engine.store(), hash)
                     .map_err(|error| Problem::internal(format!("it cannot be read: {error}")))?,
                 None => Value::Null,

@@ -40,6 +40,9 @@ pub struct SessionStepsQuery {
     /// Oldest first instead of newest first.
     #[serde(default)]
     pub oldest_first: bool,
+    /// With the checkpoints that the user made by hand while the session was at work, as in its timeline.
+    #[serde(default)]
+    pub manual: bool,
 }
 
 pub(super) fn parse_kinds(text: Option<&str>) -> Result<Vec<StepKind>, Problem> {
@@ -86,11 +89,45 @@ pub async fn list(
                 limit: Some(limit + 1),
                 ..Steps::default()
             };
-            let steps = engine.store.steps(workspace.record.id, &query)?;
+            let mut steps = engine.store.steps(workspace.record.id, &query)?;
+            if filter.manual {
+                add_manual_checkpoints(&workspace, &session, &query, &mut steps)?;
+            }
             let number = |stored: &StepRow| stored.step.number;
             Ok(Json(pagination::paginate(steps, limit, &about, number, StepDocument::from_row)))
         })
         .await
+}
+
+/// Adds to a page of the steps of a session the checkpoints that the user made by hand meanwhile.
+fn add_manual_checkpoints(
+    workspace: &Workspace,
+    session: &Session,
+    query: &Steps,
+    steps: &mut Vec<StepRow>,
+) -> Result<(), Problem> {
+    let Steps {
+        kinds, tool, failed, iteration, task, trace, span, after, before, limit, oldest_first, ..
+    } = query;
+    let is_other = |filter: &Option<String>| filter.is_some();
+    if !kinds.is_empty() && !kinds.contains(&StepKind::Checkpoint)
+        || *failed == Some(true)
+        || iteration.is_some()
+        || [tool, task, trace, span].into_iter().any(is_other)
+    {
+        return Ok(());
+    }
+    steps.extend(workspace.manual_checkpoints_during(session)?.into_iter().filter(|stored| {
+        let number = stored.step.number;
+        after.is_none_or(|after| number > after) && before.is_none_or(|before| number < before)
+    }));
+    // What comes after the last step of a full page is on the next one.
+    steps.sort_by_key(|stored| stored.step.number);
+    if !oldest_first {
+        steps.reverse();
+    }
+    steps.truncate(limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX)));
+    Ok(())
 }
 
 /// Returns a step with all its details.
@@ -183,7 +220,7 @@ pub(super) fn find_step(
 ) -> Result<StepRow, Problem> {
     let stored = engine.store.step_numbered(workspace.record.id, number)?;
     stored
-        .filter(|stored| stored.step.session == session.id)
+        .filter(|stored| stored.step.session == session.id || workspace.is_manual_checkpoint(stored))
         .ok_or_else(|| Problem::not_found("step", &format!("#{number} in this session")))
 }
 

@@ -14,7 +14,8 @@ use crate::pagination::{self, Paging};
 use crate::problem::Problem;
 use crate::state::{self, AppState};
 
-/// The timeline of a session: a summary, and its steps in order, each on its lane.
+/// The timeline of a session: a summary, and its steps in order, each on its lane. Checkpoints that the user made by hand
+/// while the session was at work are among them.
 #[utoipa::path(get, path = "/sessions/{session}/timeline", tag = "steps",
     params(("session" = String, Path, description = "The session"), Paging),
     responses((status = 200, body = TimelineDocument), (status = "default", body = Problem)))]
@@ -32,7 +33,7 @@ pub async fn get(
             let query = Steps { session: Some(session.id), oldest_first: true, ..Steps::default() };
             let mut steps = engine.store.steps(workspace.record.id, &query)?;
             steps.retain(|stored| stored.hidden_by.is_none());
-            let cursor = TimelineCursor::new(steps);
+            let cursor = TimelineCursor::new(workspace.with_manual_checkpoints(&session, steps)?);
             let lines = workspace.load_session_lines(session.id)?;
             let layout = lines.layout_lanes(cursor.steps());
             let kept = cursor.steps().iter().filter(|stored| stored.is_checkpoint()).count();

@@ -441,3 +441,46 @@ fn steps_are_listed_on_either_side_of_a_number() {
     assert_eq!(numbers(&format!("below={middle}&limit=2&after={cursor}")), before[2..]);
     assert_eq!(numbers(&format!("above={}", u64::MAX >> 1)), Vec::<u64>::new());
 }
+
+#[test]
+fn a_checkpoint_made_by_hand_is_in_the_timeline_of_a_session_with_the_state_of_that_session() {
+    let place = TestServer::new();
+    place.write("file", "1");
+    place.checkpoint("too early");
+    place.call("s", "c1", "file", "2", false);
+    place.remember("s", json!({ "who": "s" }), json!([]));
+    place.call("t", "c1", "other", "2", false);
+    place.remember("t", json!({ "who": "t" }), json!([]));
+    let number = place.checkpoint("by hand");
+    place.call("s", "c2", "file", "3", false);
+    for session in ["s", "t"] {
+        let timeline = place.get(&format!("/sessions/{session}/timeline")).with(200);
+        let labels: Vec<&Value> =
+            items(&timeline).iter().map(|step| &step["label"]).filter(|label| !label.is_null()).collect();
+        assert_eq!(labels, ["by hand"], "{session}");
+        let marks = place.get(&format!("/sessions/{session}/marks")).with(200);
+        assert_eq!(marks["summary"], timeline["summary"]);
+        let list = |query: &str| {
+            let page = place.get(&format!("/sessions/{session}/steps?limit=2{query}")).with(200);
+            let numbers = items(&page).iter().map(|step| step["number"].as_u64().unwrap());
+            (numbers.collect::<Vec<_>>(), page["next_cursor"].as_str().map(str::to_owned))
+        };
+        let (mut numbers, mut cursor) = list("&manual=true");
+        while let Some(next) = cursor {
+            let (more, after) = list(&format!("&manual=true&after={next}"));
+            numbers.extend(more);
+            cursor = after;
+        }
+        let expected: Vec<u64> =
+            items(&timeline).iter().rev().map(|step| step["number"].as_u64().unwrap()).collect();
+        assert_eq!(numbers, expected, "page by page");
+        assert!(!list("&kind=checkpoint").0.contains(&number));
+        assert_eq!(list("&kind=checkpoint&manual=true").0, [number]);
+        let here = format!("/sessions/{session}/steps/{number}");
+        assert_eq!(place.get(&here).with(200)["label"], "by hand");
+        assert_eq!(place.get(&format!("{here}/state/memory")).with(200), json!({ "who": session }));
+        let state = place.get(&format!("{here}/state")).with(200);
+        assert_eq!(items(&json!({ "items": state["sessions"] })).len(), 2, "{state:#}");
+        assert!(state["size_bytes"].as_u64().unwrap() > 0);
+    }
+}

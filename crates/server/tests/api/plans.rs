@@ -325,3 +325,43 @@ fn a_plan_lists_what_it_keeps_and_says_why_it_changes_nothing() {
     let plan = place.post(&plans, &json!({ "all": true, "everything": true })).with(201);
     assert_eq!(paths(&plan), ["delete mine"]);
 }
+
+#[test]
+fn single_parts_of_the_state_are_shown_and_taken_back() {
+    let place = TestServer::new();
+    place.write("file", "1");
+    place.call("s", "c1", "file", "2", false);
+    place.remember("s", json!({ "plan": "old" }), json!(["a"]));
+    let point = place.checkpoint("before refactor");
+    place.remember("s", json!({ "plan": "new" }), json!(["a", "b"]));
+    place.call("s", "c2", "file", "3", false);
+    let here = format!("/workspaces/{}", place.workspace());
+    let plans = format!("{here}/rewind-plans");
+    let last = || place.get("/sessions/s/steps?limit=1").with(200)["items"][0]["number"].clone();
+    let now = |part: &str| place.get(&format!("/sessions/s/steps/{}/state/{part}", last())).with(200);
+
+    let ask = json!({ "point": "before refactor", "parts": ["memory", "conversation"] });
+    let plan = place.post(&plans, &ask).with(201);
+    assert_eq!(plan["items"], json!([]));
+    assert_eq!(plan["parts"][1]["changes"], json!(["plan becomes \"old\" instead of \"new\""]), "{plan:#}");
+    let follow_up = plan["parts"][0]["follow_up"].as_str().unwrap();
+    assert!(follow_up.contains("/forks with") && follow_up.contains(&format!("#{point}")), "{plan:#}");
+    assert_eq!(now("memory"), json!({ "plan": "new" }));
+    let done = place.post(below(&plan["apply"]), &Value::Null).with(200);
+    assert_eq!(done["parts"][0]["part"], "memory", "{done:#}");
+    assert_eq!((now("memory"), now("task")), (json!({ "plan": "old" }), json!(["a", "b"])));
+    assert_eq!(place.read("file").unwrap(), "3");
+    let undo = place.post(below(&done["undo"]["href"]), &done["undo"]["body"]).with(201);
+    place.post(below(&undo["apply"]), &Value::Null).with(200);
+    assert_eq!(now("memory"), json!({ "plan": "new" }));
+
+    let refused = |body: Value, status| place.post(&plans, &body).problem(status)["detail"].to_string();
+    let unknown = refused(json!({ "point": "before refactor", "parts": ["mind"] }), 400);
+    assert!(unknown.contains("the parts are files, git"), "{unknown}");
+    refused(json!({ "all": true, "parts": ["task"] }), 400);
+    refused(json!({ "point": "before refactor", "parts": ["task"], "paths": ["file"] }), 400);
+    assert!(
+        refused(json!({ "point": "before refactor", "parts": ["reasoning"] }), 404)
+            .contains("no reasoning board")
+    );
+}

@@ -175,6 +175,17 @@ impl TestServer {
         workspace.record(&lock, &report).unwrap();
     }
 
+    /// Records what a session remembers and plans now.
+    pub fn remember(&self, session: &str, memory: serde_json::Value, tasks: serde_json::Value) {
+        let engine = self.engine();
+        let workspace = engine.open_workspace_root(&self.root).unwrap();
+        let key = format!("remembers {memory} {tasks}");
+        let mut report = self.report(session, StepKind::AgentStep, &key, ScanPolicy::None, false);
+        (report.update.memory, report.update.tasks) = (Some(memory), Some(tasks));
+        let lock = workspace.lock_recording().unwrap();
+        workspace.record(&lock, &report).unwrap();
+    }
+
     fn report(
         &self,
         session: &str,

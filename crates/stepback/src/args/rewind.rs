@@ -23,40 +23,46 @@ pub struct RewindArgs {
     #[arg(long)]
     pub all: bool,
     /// Take back what agents changed after point A and up to point B, merging later edits
-    #[arg(long, value_names = ["A", "B"], num_args = 2, conflicts_with_all = ["point", "changes", "last", "all", "git", "conversation", "both", "reasoning", "plan"])]
+    #[arg(long, value_names = ["A", "B"], num_args = 2, conflicts_with_all = ["point", "changes", "last", "all", "git", "conversation", "memory", "task", "both", "reasoning", "plan"])]
     pub between: Vec<String>,
     /// Take back only this hunk of the one change (can be repeated)
     #[arg(long = "hunk", value_name = "N", requires = "changes")]
     pub hunks: Vec<usize>,
-    /// Include branches, HEAD and index of git repositories
-    #[arg(long, conflicts_with_all = ["changes", "last", "all"])]
-    pub git: bool,
     /// Also revert changes by you and by other sessions
     #[arg(long, conflicts_with_all = ["changes", "session"])]
     pub everything: bool,
     /// Only changes of this session; errors, calls and iterations in the point refer to it
     #[arg(long, value_name = "SESSION")]
     pub session: Option<String>,
-    /// Files only (the default)
-    #[arg(long, group = "what")]
+    /// The files; the default if no part is named. Parts can be combined, and what is not named stays
+    #[arg(long)]
     pub files: bool,
-    /// The agent's conversation only: it continues from the point
-    #[arg(long, group = "what", requires = "point")]
+    /// Branches, HEAD and index of git repositories
+    #[arg(long, requires = "point")]
+    pub git: bool,
+    /// The agent's conversation: it continues from the point
+    #[arg(long, requires = "point")]
     pub conversation: bool,
-    /// Files and the agent's conversation
-    #[arg(long, group = "what", requires = "point")]
+    /// Files and conversation
+    #[arg(long, requires = "point")]
     pub both: bool,
-    /// Also restore the reasoning board
+    /// The agent's memory
+    #[arg(long, requires = "point")]
+    pub memory: bool,
+    /// The agent's task list
+    #[arg(long, requires = "point")]
+    pub task: bool,
+    /// The agent's reasoning board
     #[arg(long, requires = "point")]
     pub reasoning: bool,
-    /// Also restore the reasoning board if the point has one ("checkpoint restore")
+    /// The files, and the reasoning board if the point has one ("checkpoint restore")
     #[arg(long, hide = true, requires = "point")]
     pub with_board: bool,
     /// With --conversation or --both: resume the agent immediately, with this prompt if given
     #[arg(long, value_name = "PROMPT", num_args = 0..=1, default_missing_value = "")]
     pub resume: Option<String>,
     /// Apply a plan that a server or an agent showed, by its id
-    #[arg(long, value_name = "ID", conflicts_with_all = ["point", "paths", "changes", "last", "all", "session", "everything", "git", "files", "resume"])]
+    #[arg(long, value_name = "ID", conflicts_with_all = ["point", "paths", "changes", "last", "all", "session", "everything", "git", "files", "memory", "task", "resume"])]
     pub plan: Option<String>,
     #[command(flatten)]
     pub agree: ConfirmArgs,

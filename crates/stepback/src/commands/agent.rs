@@ -29,6 +29,7 @@ use crate::context::Context;
 use crate::failure::{CommandFailure, FailureKind};
 use crate::output::{self, Paint};
 use crate::settings::Settings;
+use crate::system;
 
 /// The exit code of a program that was interrupted.
 const INTERRUPTED: u8 = 130;
@@ -212,7 +213,7 @@ fn build_transport() -> Result<Arc<dyn Post>, CommandFailure> {
     Ok(Arc::new(DirectTransport(client)))
 }
 
-/// Returns the arguments that make the same model answer again.
+/// Returns the arguments that make the same model answer again, and the names of environment variables.
 fn provider_arguments(wish: &AgentRequest<'_>, arguments: &AgentArgs) -> Map<String, Value> {
     let mut words = vec!["--provider".to_string(), wish.provider.to_string()];
     if let Some(script) = &wish.script {
@@ -221,7 +222,12 @@ fn provider_arguments(wish: &AgentRequest<'_>, arguments: &AgentArgs) -> Map<Str
     for (option, value) in [("--model", &arguments.model), ("--base-url", &arguments.base_url)] {
         words.extend(value.iter().flat_map(|value| [option.to_string(), value.clone()]));
     }
-    [("arguments".to_string(), json!(words))].into_iter().collect()
+    let mut environment = Map::from_iter([("arguments".to_string(), json!(words))]);
+    let variables = system::variable_names();
+    if !variables.is_empty() {
+        environment.insert("variables".into(), json!(variables));
+    }
+    environment
 }
 
 /// The state from which an agent continues.

@@ -15,7 +15,7 @@ use stepback_engine::board::{BoardEdit, BoardEditor, BoardMoment};
 use stepback_model::record::Session;
 use stepback_reasoning::{BoardMutation, ReasoningBoard};
 
-pub use self::experiment::{find_board_session, print_moved_board, rewind_board};
+pub use self::experiment::print_moved_board;
 pub use self::of_state::{diff_state_boards, print_board_diff, print_state_board, state_board_document};
 
 use super::{CommandResult, DONE};

@@ -5,7 +5,9 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use stepback_agents::Agent;
 use stepback_agents::answer::HookAnswer;
+use stepback_agents::session_states;
 use stepback_agents::transcript::{MessagePart, MessageRole};
+use stepback_api::state::SessionStateDocument;
 use stepback_engine::control::{Breakpoint as Stored, Condition, Control, Stop, StopAnswer as Said};
 use stepback_engine::session::{last_event_time, not_running_reason, session_status};
 use stepback_engine::{EngineError, Workspace};
@@ -14,8 +16,9 @@ use stepback_model::escape::safe;
 use stepback_model::quantity;
 use stepback_model::record::Session;
 use stepback_model::state::WorkspaceState;
+use stepback_store::port::StepQuery;
 
-use super::{CommandResult, DONE, sessions};
+use super::{CommandResult, DONE, session_parts, sessions};
 use crate::args::live::{AddBreakpointArgs, BreakpointCommand};
 use crate::context::Context;
 use crate::failure::{CommandFailure, FailureKind};
@@ -355,11 +358,24 @@ pub fn inspect(context: &Context, session: Option<&str>, what: Option<&str>) -> 
         }
         Some(_) => {
             let state = WorkspaceState { conversation: session.info.tip, ..WorkspaceState::default() };
-            output::print_document(&json!({ "session": session, "stop": stop, "state": state }));
+            let full = load_full_state(&workspace, &session)?;
+            output::print_document(
+                &json!({ "session": session, "stop": stop, "state": state, "full": full }),
+            );
         }
         None => print_session(context, &workspace, &session, stop.as_ref())?,
     }
     DONE
+}
+
+/// Returns what a session has now; `None` if it has no step yet.
+fn load_full_state(
+    workspace: &Workspace,
+    session: &Session,
+) -> Result<Option<SessionStateDocument>, CommandFailure> {
+    let query = StepQuery { session: Some(session.id), limit: Some(1), ..StepQuery::default() };
+    let newest = workspace.store().steps(workspace.record.id, &query).map_err(EngineError::from)?.pop();
+    Ok(newest.map(|step| session_states::session_state(workspace, session, &step)).transpose()?)
 }
 
 fn show_conversation(context: &Context, session: &Session, lines: &[String]) {
@@ -406,6 +422,8 @@ fn print_session(
         output::print_line(format!("  prompt     {title}"));
     }
     output::print_line(format!("  iteration  {}", session.info.iteration));
+    let full = load_full_state(workspace, session)?;
+    full.iter().flat_map(session_parts::detail_lines).for_each(output::print_line);
     match stop {
         None => match (not_running_reason(session, now), session_status(session, false, now)) {
             (Some(why), _) => {

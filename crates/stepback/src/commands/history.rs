@@ -88,9 +88,10 @@ pub fn retain_of_session<T>(
     for item in items.drain(..) {
         let stored = row(&item);
         let is_users = stored.step.session == workspace.session.id;
+        let is_at_work =
+            |session: &Session, at_work: &[Session]| at_work.iter().any(|one| one.id == session.id);
         let belongs = stored.step.session == session.id
-            || is_users
-                && workspace.conversation_session(stored)?.is_some_and(|at_work| at_work.id == session.id);
+            || is_users && is_at_work(session, &workspace.sessions_at_work(stored)?);
         if belongs {
             kept.push(item);
         }

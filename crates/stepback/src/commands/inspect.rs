@@ -5,19 +5,24 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use serde_json::{Value, json};
-use stepback_api::state::StateSlotsDocument;
+use stepback_agents::session_states;
+use stepback_api::state::{RepositoryDocument, StateSlotsDocument};
+use stepback_engine::diff::FilesSize;
 use stepback_engine::workspace::describe_checkpoint;
 use stepback_engine::{EngineError, Workspace, diff};
+use stepback_model::change::PathChange;
 use stepback_model::escape::safe;
 use stepback_model::path::RelPath;
 use stepback_model::record::{StepKind, StepRow};
-use stepback_model::state::GitState;
 use stepback_model::tree::TreeNode;
 
-use super::{CommandResult, DONE, documents};
+use super::{CommandResult, DONE, documents, session_parts};
 use crate::context::Context;
 use crate::failure::{CommandFailure, FailureKind};
 use crate::output::{self, Paint};
+
+/// Most paths of a kind that are named.
+const MAX_SHOWN_PATHS: usize = 8;
 
 /// Runs `stepback at` and `stepback checkpoint show`.
 pub fn show_point(context: &Context, point: &str) -> CommandResult {
@@ -27,29 +32,22 @@ pub fn show_point(context: &Context, point: &str) -> CommandResult {
     let stored = context.resolve(&workspace, point)?;
     let state = workspace.load_state(&stored)?;
     let entries = diff::compare_trees(workspace.store(), None, state.files).map_err(EngineError::from)?;
-    let git = match state.git {
-        Some(hash) => GitState::load(workspace.store(), hash).map_err(EngineError::from)?,
-        None => GitState::default(),
-    };
+    let git = RepositoryDocument::from_state(&workspace, &state)?;
+    let sessions = session_states::session_states(&workspace, &stored)?;
     drop(lock);
     if context.json {
         let files: Vec<_> = entries
             .iter()
             .filter_map(|entry| Some(documents::file(&entry.path, entry.after.as_ref()?)))
             .collect();
-        let repositories: Vec<_> = git
-            .repositories
-            .iter()
-            .map(|repository| {
-                let path = stepback_model::path::display_bytes(&repository.path);
-                json!({ "id": path, "path": path, "head": repository.summary })
-            })
-            .collect();
+        let repositories: Vec<_> = git.iter().map(repository_document).collect();
         let mut value = documents::step(&stored);
         value["detail"] = json!(workspace.load_detail(&stored.step)?);
         value["files"] = json!(files);
         value["git"] = json!(repositories);
         value["slots"] = json!(StateSlotsDocument::from_state(&state));
+        value["sessions"] = json!(sessions);
+        value["size_bytes"] = json!(count_files(&entries).bytes);
         value["board"] = super::board::state_board_document(&workspace, &state)?;
         output::print_document(&value);
         return DONE;
@@ -76,38 +74,79 @@ pub fn show_point(context: &Context, point: &str) -> CommandResult {
     if step.kind != StepKind::Checkpoint && step.kind != StepKind::Rewind {
         show_step(&workspace, &stored)?;
     }
-    let (mut files, mut bytes, mut skipped) = (0, 0, 0);
-    for entry in &entries {
-        match &entry.after {
-            Some(TreeNode::File { size, .. }) => {
-                files += 1;
-                bytes += size;
-            }
-            Some(TreeNode::Symlink { .. }) => files += 1,
-            Some(TreeNode::Skipped { .. }) => skipped += 1,
-            _ => {}
-        }
-    }
+    let FilesSize { files, bytes, not_covered } = count_files(&entries);
     output::print_line(format!(
-        "  files    {}, {} ({skipped} not covered)",
+        "  files    {}, {} ({not_covered} not covered)",
         output::count(files, "file"),
         output::bytes(bytes)
     ));
-    for repository in &git.repositories {
-        let summary = &repository.summary;
+    for repository in &git {
         output::print_line(format!(
             "  git      {}: {} at {}",
-            stepback_model::path::display_bytes(&repository.path),
-            summary.branch.as_deref().unwrap_or("detached HEAD"),
-            summary.commit.as_deref().unwrap_or("no commit yet")
+            repository.path,
+            repository.branch.as_deref().unwrap_or("detached HEAD"),
+            repository.commit.as_deref().unwrap_or("no commit yet")
         ));
+        for line in uncommitted_lines(repository) {
+            output::print_line(format!("           {line}"));
+        }
     }
+    sessions.iter().flat_map(session_parts::state_lines).for_each(output::print_line);
     super::board::print_state_board(&workspace, &state)?;
     output::print_status(paint.dim(format!(
         "\"stepback diff '#{0}'\" compares it with now, \"stepback rewind '#{0}'\" goes back to it.",
         step.number
     )));
     DONE
+}
+
+fn repository_document(repository: &RepositoryDocument) -> Value {
+    let RepositoryDocument { path, branch, commit, in_progress, stashes, staged, changed, uncommitted } =
+        repository;
+    json!({
+        "id": path,
+        "path": path,
+        "head": { "branch": branch, "commit": commit, "in_progress": in_progress, "stashes": stashes },
+        "staged": staged,
+        "changed": changed,
+        "uncommitted": uncommitted,
+    })
+}
+
+/// Returns what was staged and changed in a repository.
+fn uncommitted_lines(repository: &RepositoryDocument) -> Vec<String> {
+    let list = |what: &str, paths: &[String]| {
+        let shown = paths.iter().take(MAX_SHOWN_PATHS).map(|path| safe(path)).collect::<Vec<_>>().join(", ");
+        let more = paths.len().saturating_sub(MAX_SHOWN_PATHS);
+        let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+        (!paths.is_empty()).then(|| format!("{what}: {shown}{more}"))
+    };
+    let staged = repository.staged.as_deref().unwrap_or_default();
+    let mut lines: Vec<String> = list("staged", staged).into_iter().collect();
+    lines.extend(list("changed, not staged", &repository.changed));
+    match repository.uncommitted {
+        None => lines.push("whether everything was committed is not known".into()),
+        Some(false) => lines.push("no uncommitted changes".into()),
+        Some(true) => {}
+    }
+    lines
+}
+
+/// Returns how many files a listing has, and their size.
+fn count_files(entries: &[PathChange]) -> FilesSize {
+    let mut size = FilesSize::default();
+    for entry in entries {
+        match &entry.after {
+            Some(TreeNode::File { size: bytes, .. }) => {
+                size.files += 1;
+                size.bytes += bytes;
+            }
+            Some(TreeNode::Symlink { .. }) => size.files += 1,
+            Some(TreeNode::Skipped { .. }) => size.not_covered += 1,
+            _ => {}
+        }
+    }
+    size
 }
 
 /// Prints what is recorded about a step of an agent.

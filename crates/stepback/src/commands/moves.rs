@@ -51,23 +51,6 @@ pub fn confirm_and_apply(
     print_report(context, workspace, report, kind, None)
 }
 
-/// Prints what a merge would change on the reasoning board: conflicts first.
-fn print_merged_board(planned: &PlannedMove, is_data: bool) {
-    let Some(merged) = &planned.merged_board else { return };
-    let paint = if is_data { Paint::stdout() } else { Paint::stderr() };
-    for conflict in &merged.conflicts {
-        let conflict = format!(
-            "  {} on the board: {}; it stays as it is here",
-            paint.bad("conflict"),
-            conflict.sentence
-        );
-        output::print_data_or_status(is_data, &conflict);
-    }
-    for change in &merged.diff.changes {
-        output::print_data_or_status(is_data, &format!("  board: {}", change.sentence));
-    }
-}
-
 /// Undoes or redoes an operation that changed no file.
 fn apply_without_files(
     context: &Context,
@@ -129,8 +112,7 @@ fn show_and_ask(
             }
             output::print_document(&document);
         } else {
-            print_plan(context, prepared, true);
-            print_merged_board(&planned, true);
+            print_plan(context, prepared, planned.merged_board.as_ref(), true);
             output::print_status("Nothing was changed (dry run).");
         }
         return Ok(None);
@@ -146,8 +128,7 @@ fn show_and_ask(
             .with_hint("add --yes to confirm, or --dry-run to only show the plan")),
         };
     }
-    print_plan(context, prepared, false);
-    print_merged_board(&planned, false);
+    print_plan(context, prepared, planned.merged_board.as_ref(), false);
     if needs_no_question {
         return Ok(Some(planned));
     }
@@ -179,7 +160,7 @@ pub fn apply_shown_plan(
         Confirmation::Same(planned) => planned,
         Confirmation::Changed(planned) => {
             if let Some(prepared) = planned.files.as_ref().filter(|_| !context.json) {
-                print_plan(context, prepared, false);
+                print_plan(context, prepared, planned.merged_board.as_ref(), false);
             }
             workspace.save_plan(&planned, Value::Null)?;
             let what = "the workspace changed since the plan was made; nothing was done";

@@ -4,8 +4,10 @@ use std::process::ExitCode;
 
 use serde_json::{Value, json};
 use stepback_agents::rewind_warnings::add_rewind_warnings;
+use stepback_api::plans::{MovedPartDocument, PlannedPartDocument};
+use stepback_engine::board::BoardReplacement;
 use stepback_engine::kept::{Audience, format_path_list};
-use stepback_engine::moves::{MoveAction, MoveKind, MoveRequest};
+use stepback_engine::moves::{MoveKind, MoveRequest, RewindParts};
 use stepback_engine::rewind::{PreparedRewind, RewindReport, RewindRequest};
 use stepback_engine::{EngineError, Workspace};
 use stepback_model::plan::{How, PlannedChange, SkippedPath};
@@ -13,7 +15,7 @@ use stepback_model::record::{Session, StepRow};
 use stepback_model::state::WorkspaceState;
 
 use super::conversation::{self, ContinuedConversation};
-use super::{CommandResult, DONE, board, documents, moves};
+use super::{CommandResult, DONE, board, documents, moves, session_parts};
 use crate::args::RewindArgs;
 use crate::context::Context;
 use crate::failure::{CommandFailure, FailureKind};
@@ -33,38 +35,23 @@ pub fn rewind(context: &Context, arguments: &RewindArgs) -> CommandResult {
     let session = arguments.session.as_ref().map(|text| workspace.find_session(text)).transpose()?;
     let request = read_request(context, &workspace, arguments, session.as_ref())?;
     let until = request.until;
-    if arguments.resume.is_some() && !arguments.conversation && !arguments.both {
+    let parts = read_parts(&workspace, arguments, request.target.as_ref())?;
+    if arguments.resume.is_some() && !parts.conversation {
         return Err(CommandFailure::new(FailureKind::Usage, "--resume continues a conversation")
             .with_hint("add --conversation, or --both for files and conversation"));
     }
-    let spoken = match (&request.target, arguments.conversation || arguments.both) {
+    let spoken = match (&request.target, parts.conversation) {
         (Some(target), true) => Some(conversation::last_session_step(&workspace, target, session.as_ref())?),
         _ => None,
     };
-    if let (true, Some(spoken)) = (arguments.conversation, &spoken) {
-        return rewind_conversation(context, &workspace, spoken, arguments);
-    }
+    let moves_files = parts.files || parts.is_empty();
     // A range has no point at which the conversation could continue.
     let target = request.target.clone().filter(|_| until.is_none());
-    let board = match &target {
-        Some(target) if arguments.reasoning || arguments.with_board && has_board(&workspace, target)? => {
-            Some(board::find_board_session(context, &workspace, target)?)
-        }
-        _ => None,
-    };
-    let request = MoveRequest {
-        board: board.as_ref().map(|session| session.id),
-        force: arguments.agree.force,
-        ..MoveRequest::from_user(MoveAction::Rewind(Box::new(request)))
-    };
+    let request = MoveRequest { force: arguments.agree.force, ..workspace.request_parts(request, parts)? };
     let mut planned = workspace.plan_move(&request)?;
-    if let Some(prepared) = planned.files.as_ref().filter(|files| files.plan.is_empty() && !arguments.both) {
-        let answer = report_nothing_to_do(context, prepared, arguments.agree.dry_run);
-        drop(planned);
-        if let (Some(target), Some(session)) = (&target, &board) {
-            board::rewind_board(context, &workspace, target, session, arguments.agree.dry_run)?;
-        }
-        return answer;
+    let live = session_parts::live_parts(&planned);
+    if let Some(prepared) = planned.files.as_ref().filter(|_| planned.is_empty()) {
+        return report_nothing_to_do(context, prepared, arguments.agree.dry_run);
     }
     add_rewind_warnings(&workspace, &mut planned)?;
     // Checked before anything is written: a conversation that cannot continue must not leave half a rewind.
@@ -77,21 +64,47 @@ pub fn rewind(context: &Context, arguments: &RewindArgs) -> CommandResult {
         return DONE;
     };
     let Some(mut report) = workspace.apply_move(planned)?.into_files() else { return DONE };
-    board::print_moved_board(context, report.board.take())?;
-    match conversation {
+    if !context.json {
+        board::print_moved_board(context, report.board.take())?;
+    }
+    let code = match conversation {
         Some(planned) => {
             // Files go first: the agent compares what it knows with the files when it continues.
             let continued = conversation::apply_fork(context, &workspace, planned)?;
             let code = print_report(context, &workspace, report, MoveKind::Rewind, Some(&continued))?;
             let ran = conversation::resume_conversation(context, &continued, arguments.resume.is_some())?;
-            Ok(if code == ExitCode::SUCCESS { ran } else { code })
+            if code == ExitCode::SUCCESS { ran } else { code }
         }
         None => {
             let code = print_report(context, &workspace, report, MoveKind::Rewind, None)?;
-            print_conversation_hint(context, &workspace, target.as_ref())?;
-            Ok(code)
+            if moves_files {
+                print_conversation_hint(context, &workspace, target.as_ref())?;
+            }
+            code
         }
-    }
+    };
+    session_parts::print_live_hints(context, &live, target.as_ref());
+    Ok(code)
+}
+
+/// Reads which parts of the state go back.
+fn read_parts(
+    workspace: &Workspace,
+    arguments: &RewindArgs,
+    target: Option<&StepRow>,
+) -> Result<RewindParts, CommandFailure> {
+    let with_board = match target {
+        Some(target) if arguments.with_board => has_board(workspace, target)?,
+        _ => false,
+    };
+    Ok(RewindParts {
+        files: arguments.files || arguments.both || arguments.with_board,
+        git: arguments.git,
+        conversation: arguments.conversation || arguments.both,
+        memory: arguments.memory,
+        task: arguments.task,
+        reasoning: arguments.reasoning || with_board,
+    })
 }
 
 /// Reads what is to be rewound from the arguments.
@@ -117,12 +130,10 @@ fn read_request(
         paths: arguments.paths.iter().map(|path| context.to_workspace_path(workspace, path)).collect(),
         changes: arguments.changes.clone(),
         last: arguments.last,
-        git: arguments.git,
         everything: arguments.everything,
         session: session.map(|session| session.id),
         hunks: arguments.hunks.clone(),
         audience: Audience::User,
-        conversation: arguments.both,
         ..selected
     })
 }
@@ -131,35 +142,6 @@ fn read_request(
 fn has_board(workspace: &Workspace, target: &StepRow) -> Result<bool, CommandFailure> {
     let state = WorkspaceState::load(workspace.store(), target.step.state).map_err(EngineError::from)?;
     Ok(state.reasoning.is_some())
-}
-
-/// Rewinds only the conversation; no file is touched.
-fn rewind_conversation(
-    context: &Context,
-    workspace: &Workspace,
-    target: &StepRow,
-    arguments: &RewindArgs,
-) -> CommandResult {
-    if arguments.agree.dry_run {
-        let plan = "the conversation would continue from there under a new id";
-        match context.json {
-            true => output::print_document(
-                &json!({ "summary": plan, "applied": false, "items": [], "left_alone": [] }),
-            ),
-            false => {
-                output::print_line(format!("{}.", output::capitalize(plan)));
-                output::print_status("Nothing was changed (dry run).");
-            }
-        }
-        return DONE;
-    }
-    let continued = conversation::fork_at(context, workspace, target, None, arguments.resume.as_deref())?;
-    if context.json {
-        output::print_document(
-            &json!({ "id": continued.ready.session, "conversation": conversation::fork_document(&continued) }),
-        );
-    }
-    conversation::resume_conversation(context, &continued, arguments.resume.is_some())
 }
 
 /// Prints how to rewind the conversation too, if there is one.
@@ -187,7 +169,7 @@ pub fn report_nothing_to_do(context: &Context, prepared: &PreparedRewind, dry_ru
     if context.json {
         output::print_document(&plan_document(prepared));
     } else {
-        print_plan(context, prepared, dry_run);
+        print_plan(context, prepared, None, dry_run);
         match &prepared.unchanged_because {
             Some(because) => output::print_line(format!("Nothing to change: {because}.")),
             None => output::print_line("Nothing to change."),
@@ -207,13 +189,23 @@ pub fn report_nothing_to_do(context: &Context, prepared: &PreparedRewind, dry_ru
     }
 }
 
-/// Prints a plan: as data on stdout if the plan is the result, as narration before it is carried out.
-pub fn print_plan(context: &Context, prepared: &PreparedRewind, is_data: bool) {
+/// Prints a plan: as data on stdout if the plan is the result, as narration before it is carried out. `board` is what a merge
+/// changes on the reasoning board.
+pub fn print_plan(
+    context: &Context,
+    prepared: &PreparedRewind,
+    board: Option<&BoardReplacement>,
+    is_data: bool,
+) {
     let paint = if is_data { Paint::stdout() } else { Paint::stderr() };
     let tell = |text: String| output::print_data_or_status(is_data, &text);
     let PreparedRewind { plan, warnings, summary, .. } = prepared;
     let title = output::capitalize(summary);
-    tell(format!("{title}: {}", output::count(plan.changes.len() as u64, "path")));
+    match plan.is_empty() && !prepared.parts.is_empty() {
+        true => tell(title),
+        false => tell(format!("{title}: {}", output::count(plan.changes.len() as u64, "path"))),
+    }
+    session_parts::planned_lines(prepared).into_iter().for_each(&tell);
     // What needs a decision comes first.
     for conflict in prepared.conflicts.iter().take(MAX_PLAN_LINES) {
         let outcome = if conflict.is_marked { "gets conflict markers" } else { "stays as it is here" };
@@ -222,6 +214,10 @@ pub fn print_plan(context: &Context, prepared: &PreparedRewind, is_data: bool) {
     if prepared.conflicts.len() > MAX_PLAN_LINES {
         let more = prepared.conflicts.len() - MAX_PLAN_LINES;
         tell(format!("  … and {more} more conflicts (--dry-run --json lists all)"));
+    }
+    for conflict in board.iter().flat_map(|board| &board.conflicts) {
+        let sentence = &conflict.sentence;
+        tell(format!("  {} on the board: {sentence}; it stays as it is here", paint.bad("conflict")));
     }
     let (inside_git, files): (Vec<_>, Vec<_>) = plan.changes.iter().partition(|change| is_inside_git(change));
     for change in files.iter().take(MAX_PLAN_LINES) {
@@ -248,6 +244,9 @@ pub fn print_plan(context: &Context, prepared: &PreparedRewind, is_data: bool) {
     let left: Vec<SkippedPath> = plan.left_alone.iter().filter(|left| !in_conflict(left)).cloned().collect();
     print_skipped_paths(&left, is_data);
     print_kept_changes(context, prepared, is_data);
+    for change in board.iter().flat_map(|board| &board.diff.changes) {
+        tell(format!("  board: {}", change.sentence));
+    }
     for warning in warnings {
         tell(format!("{} {warning}.", paint.note("Warning:")));
     }
@@ -306,6 +305,7 @@ pub fn plan_document(prepared: &PreparedRewind) -> Value {
         "kept": prepared.kept.iter().map(documents::kept_change).collect::<Vec<_>>(),
         "everything_changes": prepared.everything_changes,
         "unchanged_because": prepared.unchanged_because,
+        "parts": prepared.parts.iter().map(PlannedPartDocument::from_part).collect::<Vec<_>>(),
         "warnings": prepared.warnings,
     });
     if !prepared.conflicts.is_empty() {
@@ -338,6 +338,7 @@ pub fn print_report(
             "kept": report.kept.iter().map(documents::kept_change).collect::<Vec<_>>(),
             "conversation": continued.map(conversation::fork_document),
             "board": report.board,
+            "parts": report.parts.iter().map(MovedPartDocument::from_part).collect::<Vec<_>>(),
         }));
     } else {
         let paint = Paint::stdout();
@@ -347,6 +348,7 @@ pub fn print_report(
             output::count(done as u64, "path"),
             paint.strong(format!("#{}", report.after))
         ));
+        session_parts::moved_lines(&report.parts).into_iter().for_each(output::print_line);
         if !conflicts.is_empty() {
             print_skipped_paths(&conflicts, false);
         }

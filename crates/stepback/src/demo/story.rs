@@ -134,7 +134,7 @@ fn recover_from_deletion(stage: &DemoProject) -> Result<(), CommandFailure> {
     stage.start_act("7. And the worst case", lost)?;
     let before = project::read_manifest(&stage.root)?;
     stage.run_shell(&format!("{DISASTER} && ls -A"))?;
-    stage.run_stepback(&["rewind", "@", "--everything", "--git", "--yes"])?;
+    stage.run_stepback(&["rewind", "@", "--everything", "--files", "--git", "--yes"])?;
     if project::read_manifest(&stage.root)? != before {
         return Err(demo_failure("the project is not what it was"));
     }

@@ -82,7 +82,7 @@ fn files_come_back(agent: ScriptedAgent, worked: &Worked) {
     world.is(middle);
     world.stepback(&["undo", "--yes"]);
 
-    world.stepback(&["rewind", &point, "--git", "--yes"]);
+    world.stepback(&["rewind", &point, "--files", "--git", "--yes"]);
     world.is(middle);
     assert_eq!(head(), *second);
     assert_eq!(world.git(&["status", "--porcelain"]), "");

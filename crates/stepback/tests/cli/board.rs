@@ -129,7 +129,7 @@ fn files_and_board_go_back_together_or_apart() {
     world.ok(["rewind", &point, "--everything", "--yes"]);
     assert_eq!(fs::read_to_string(world.path("file")).unwrap(), "1\n");
     assert_eq!(json(&world, &["board"])["hypotheses"][0]["status"], "rejected", "only files were asked for");
-    world.ok(["rewind", &point, "--everything", "--yes", "--reasoning"]);
+    world.ok(["rewind", &point, "--everything", "--yes", "--files", "--reasoning"]);
     assert_eq!(json(&world, &["board"])["hypotheses"][0]["status"], "active");
     world.ok(["board", "undo"]);
     assert_eq!(json(&world, &["board"])["hypotheses"][0]["status"], "rejected");
@@ -149,7 +149,7 @@ fn undo_and_redo_take_the_board_along() {
         assert_eq!(fs::read_to_string(world.path("file")).unwrap(), files, "{when}");
         assert_eq!(json(&world, &["board"])["hypotheses"][0]["status"], board, "{when}");
     };
-    world.ok(["rewind", &point, "--everything", "--yes", "--reasoning"]);
+    world.ok(["rewind", &point, "--everything", "--yes", "--files", "--reasoning"]);
     is("1\n", "active", "after a rewind of both");
     world.ok(["board", "note", "add", "what came later stays"]);
     let undone = json(&world, &["undo", "--yes"]);

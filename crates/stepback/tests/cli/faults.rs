@@ -300,7 +300,7 @@ fn a_rewind_with_git_survives_every_fault() {
     world.git(&["add", "--all"]);
     world.git(&["commit", "--quiet", "-m", "second"]);
     world.write("edited.txt", "and an edit that only the user has\n");
-    let scene = FaultCase::new(world, &["rewind", "one", "--git", "--yes"], vec![("one", one)]);
+    let scene = FaultCase::new(world, &["rewind", "one", "--files", "--git", "--yes"], vec![("one", one)]);
     assert_ne!(scene.before.git, scene.after.git);
     scene.break_everywhere();
 }
@@ -314,7 +314,7 @@ fn bringing_a_lost_repository_back_survives_every_fault() {
     let one = world.files();
     fs::remove_dir_all(world.path(".git")).unwrap();
     world.write("file", "and an edit that only the user has\n");
-    let scene = FaultCase::new(world, &["rewind", "one", "--git", "--yes"], vec![("one", one)]);
+    let scene = FaultCase::new(world, &["rewind", "one", "--files", "--git", "--yes"], vec![("one", one)]);
     assert!(scene.before.git.is_empty() && !scene.after.git.is_empty());
     scene.break_everywhere();
 }

@@ -176,14 +176,19 @@ fn a_branch_moves_with_the_work_in_its_directory() {
     assert_eq!(items(&compared).len(), 2, "{compared}");
     let ran = world.run(["branch", "switch", "aside", "--yes"]).exits(2);
     assert!(ran.err.contains("elsewhere"), "{ran:?}");
+    let words = ["board", "hypothesis", "propose", "it is the cache"];
+    let ran: crate::sandbox::Ran = world.command(words).current_dir(&dir).output().unwrap().into();
+    ran.exits(0);
     // What nothing has recorded there yet is merged, too.
     fs::write(dir.join("late"), "not recorded yet\n").unwrap();
     world.ok(["branch", "rename", "aside", "over there"]);
     world.ok(["branch", "merge", "over there", "--yes"]);
     assert_eq!((read(&world, "mine").as_str(), read(&world, "made").as_str()), ("by the agent\n", "there\n"));
     assert_eq!(read(&world, "late"), "not recorded yet\n");
+    assert!(world.ok(["board"]).out.contains("it is the cache"), "and what was concluded there");
     world.ok(["undo", "--yes"]);
     world.expect_files(&here, "after the undo of the merge");
+    assert!(!world.ok(["board"]).out.contains("it is the cache"));
     fs::remove_dir_all(&dir).unwrap();
     world.ok(["branch", "switch", "over there", "--yes"]);
     assert_eq!(read(&world, "late"), "not recorded yet\n", "without its directory it is like any other");

@@ -30,14 +30,14 @@ fn lose_and_recover_everything(world: &Sandbox) {
         let path = world.path(name);
         if path.is_dir() { fs::remove_dir_all(path).unwrap() } else { fs::remove_file(path).unwrap() }
     }
-    world.ok(["rewind", "whole", "--git", "--yes"]);
+    world.ok(["rewind", "whole", "--files", "--git", "--yes"]);
     world.expect_files(&files, "after rm -rf of everything");
     assert_eq!((git_log(world), git_status(world)), (log.clone(), status.clone()));
     world.git(&["fsck", "--strict"]);
     world.git(&["stash", "show", "--patch"]);
     // And a reset that throws work away.
     world.git(&["reset", "--quiet", "--hard", "HEAD~1"]);
-    world.ok(["rewind", "whole", "--git", "--yes"]);
+    world.ok(["rewind", "whole", "--files", "--git", "--yes"]);
     world.expect_files(&files, "after git reset --hard");
     assert_eq!((git_log(world), git_status(world)), (log, status));
     world.expect_no_leftovers("after git reset --hard");
@@ -114,7 +114,7 @@ fn a_damaged_copy_in_the_store_is_not_put_in_place_and_the_rest_is_restored() {
     }
     assert!(damaged.len() >= 2, "{damaged:?}");
     fs::remove_dir_all(world.path(".git")).unwrap();
-    let ran = world.run(["rewind", "one", "--git", "--yes"]);
+    let ran = world.run(["rewind", "one", "--files", "--git", "--yes"]);
     expect_clear(&ran, &[PARTIAL], "a damaged copy");
     for name in &damaged {
         assert!(ran.err.contains(name.as_str()), "{name} is not named: {}", ran.err);
@@ -135,7 +135,7 @@ fn chmod_before_rm_does_not_keep_git_from_coming_back() {
             make_writable(&path);
         }
         fs::remove_dir_all(world.path(".git")).unwrap();
-        world.ok(["rewind", "one", "--git", "--yes"]);
+        world.ok(["rewind", "one", "--files", "--git", "--yes"]);
         let differences = tree::differences(&everything, &world.everything());
         assert!(differences.is_empty(), "round {round}:\n{differences}");
         world.git(&["fsck", "--strict"]);
@@ -150,7 +150,7 @@ fn chmod_before_rm_does_not_keep_git_from_coming_back() {
     world.git(&["fsck", "--strict"]);
     world.expect_sound("after overwriting a copy");
     fs::remove_dir_all(world.path(".git")).unwrap();
-    world.ok(["rewind", "one", "--git", "--yes"]);
+    world.ok(["rewind", "one", "--files", "--git", "--yes"]);
     world.git(&["fsck", "--strict"]);
 }
 
@@ -162,7 +162,7 @@ fn objects_that_a_power_loss_emptied_come_back() {
         make_writable(&path);
         fs::write(&path, "").unwrap();
     }
-    world.ok(["rewind", "one", "--git", "--yes"]);
+    world.ok(["rewind", "one", "--files", "--git", "--yes"]);
     world.git(&["fsck", "--strict"]);
     world.expect_sound("after objects were emptied");
 }
@@ -182,12 +182,12 @@ fn a_rebase_in_progress_is_left_and_entered() {
     world.git(&["branch", "x/y/z"]);
     world.ok(["checkpoint", "create", "during"]);
     let during = world.git(&["status"]);
-    world.ok(["rewind", "before", "--git", "--yes"]);
+    world.ok(["rewind", "before", "--files", "--git", "--yes"]);
     assert_eq!(world.git(&["status"]), status);
     assert!(!world.path(".git/rebase-merge").exists());
     assert_eq!(world.git(&["branch", "--list", "x*"]), "  x\n");
     world.git(&["commit", "--quiet", "--allow-empty", "-m", "goes on"]);
-    world.ok(["rewind", "during", "--git", "--yes"]);
+    world.ok(["rewind", "during", "--files", "--git", "--yes"]);
     assert_eq!(world.git(&["status"]), during);
     world.git(&["rebase", "--abort"]);
     world.git(&["fsck", "--strict"]);
@@ -208,7 +208,7 @@ fn a_damaged_object_is_named_at_the_checkpoint_and_at_the_rewind() {
     assert!(world.ok(["status"]).err.contains(name));
     let everything = world.everything();
     fs::remove_dir_all(world.path(".git")).unwrap();
-    let ran = world.ok(["rewind", "one", "--git", "--yes"]);
+    let ran = world.ok(["rewind", "one", "--files", "--git", "--yes"]);
     assert!(ran.err.contains(name) && ran.err.contains("damaged"), "{}", ran.err);
     let differences = tree::differences(&everything, &world.everything());
     assert!(differences.is_empty(), "{differences}");

@@ -33,7 +33,7 @@ fn a_rewind_with_git_brings_everything_back() {
     fs::remove_file(world.work.join("b.txt")).unwrap();
     world.git(&["commit", "-qam", "second"]);
     fs::remove_dir_all(world.work.join(".git")).unwrap();
-    world.ok(["rewind", "good", "--git", "--everything", "--yes"]);
+    world.ok(["rewind", "good", "--files", "--git", "--everything", "--yes"]);
     let after = world.everything();
     assert_eq!(tree::differences(&before, &after), "");
     assert_eq!(world.git(&["log", "--format=%s"]).trim(), "first");
@@ -102,7 +102,7 @@ fn a_store_is_copied_there_and_back() {
         world.ok(["checkpoint", "create", &format!("v{version}"), "--tag", "kept"]);
     }
     world.ok(["checkpoint", "delete", "v1"]);
-    world.ok(["rewind", "v0", "--git", "--everything", "--yes"]);
+    world.ok(["rewind", "v0", "--files", "--git", "--everything", "--yes"]);
     let old = but_git_objects(&world);
     let log = world.ok(["log"]).out;
     let op_log = world.ok(["op", "log"]).out;
@@ -123,10 +123,10 @@ fn a_store_is_copied_there_and_back() {
         assert_eq!(world.ok(["op", "log"]).out, op_log);
         assert_eq!(self::answers(&world), answers);
         world.ok(["fsck"]);
-        world.ok(["rewind", "v3", "--git", "--everything", "--yes"]);
+        world.ok(["rewind", "v3", "--files", "--git", "--everything", "--yes"]);
         let text = fs::read_to_string(world.work.join("a.txt")).unwrap();
         assert_eq!(text, "version 3\n".repeat(200));
-        world.ok(["rewind", "v0", "--git", "--everything", "--yes"]);
+        world.ok(["rewind", "v0", "--files", "--git", "--everything", "--yes"]);
         assert_eq!(tree::differences(&old, &but_git_objects(&world)), "");
         world.git(&["fsck", "--strict"]);
     }

@@ -40,6 +40,11 @@ impl<'w> Talk<'w> {
         }
     }
 
+    /// The world that it works in.
+    pub fn world(&self) -> &'w Sandbox {
+        self.world
+    }
+
     /// Where its conversation is written.
     pub fn transcript(&self) -> PathBuf {
         self.world.home.join(format!("{}.jsonl", self.session))

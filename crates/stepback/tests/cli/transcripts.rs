@@ -298,7 +298,7 @@ fn git_and_what_is_not_covered() {
         .run("rewind one --yes")
         .run("status")
         .run("undo --yes")
-        .run("rewind one --git --yes")
+        .run("rewind one --files --git --yes")
         .run("status")
         .run("undo --yes")
         .run("status");

@@ -112,6 +112,7 @@ impl StreamWorkspace {
             has_proxy: false,
             policy: None,
             find_launch_command: &|| None,
+            variable_names: &Vec::new,
         };
         let outcome = hook.handle(payload.to_string().as_bytes());
         assert_eq!(outcome.error, None, "{payload}");

@@ -41,6 +41,7 @@ pub fn an_operation_keeps_every_field(store: &dyn Store) {
         branches: Some(("a".into(), "b".into())),
         by: Some(SessionId::from_bytes([6; 16])),
         conversation_from: Some(step_id(7)),
+        parts: vec![step_id(8)],
     };
     let annotation = Annotation { label: Some("ü".into()), note: None, tags: vec!["t".into()] };
     let actions = [

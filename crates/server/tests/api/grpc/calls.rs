@@ -285,12 +285,13 @@ fn branches_are_created_switched_to_renamed_compared_and_deleted() {
     };
     let made = grpc.wait(grpc.branches().create_branch(request)).unwrap().into_inner();
     assert!(!made.present && made.name == "another way");
-    let rename = RenameBranchRequest {
+    let rename = UpdateBranchRequest {
         workspace: workspace.clone(),
         branch: "another way".into(),
-        name: "better".into(),
+        name: Some("better".into()),
+        ..Default::default()
     };
-    assert_eq!(grpc.wait(grpc.branches().rename_branch(rename)).unwrap().into_inner().name, "better");
+    assert_eq!(grpc.wait(grpc.branches().update_branch(rename)).unwrap().into_inner().name, "better");
     let switch =
         PlanSwitchRequest { workspace: workspace.clone(), branch: "better".into(), ..Default::default() };
     let plan = grpc.wait(grpc.plans().plan_switch(switch)).unwrap().into_inner();

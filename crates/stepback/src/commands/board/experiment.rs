@@ -1,9 +1,7 @@
 //! Commands that combine boards and branches: experiments, and boards that move along with the files.
 
-use stepback_engine::Workspace;
-use stepback_engine::board::{BoardEditor, BoardMoment, BoardReplacement};
+use stepback_engine::board::{BoardEditor, BoardReplacement};
 use stepback_engine::branch::quote_branch_name;
-use stepback_model::record::{Session, StepRow};
 use stepback_reasoning::BoardMutation;
 use stepback_reasoning::item::ExperimentStatus;
 
@@ -53,34 +51,6 @@ pub fn experiment(context: &Context, command: &ExperimentCommand) -> CommandResu
             print_items(context, reasoning_board, "experiments", "Experiments", |_| true)
         }),
     }
-}
-
-/// Finds the session whose board goes back with the files to a point.
-pub fn find_board_session(
-    context: &Context,
-    workspace: &Workspace,
-    target: &StepRow,
-) -> Result<Session, CommandFailure> {
-    match workspace.store().session(target.step.session)? {
-        Some(session) if session.info.slots.reasoning.is_some() => Ok(session),
-        _ => Ok(stepback_board::choose_session(workspace, None, context.now())?),
-    }
-}
-
-/// Rewinds the board alone to a point at which the files already are.
-pub fn rewind_board(
-    context: &Context,
-    workspace: &Workspace,
-    target: &StepRow,
-    session: &Session,
-    dry_run: bool,
-) -> Result<(), CommandFailure> {
-    let moment = BoardMoment::Step(target.step.number);
-    let joined = BoardEditor::new(workspace, session).restore(&moment, dry_run)?;
-    if !context.json {
-        versions::print_replacement(context, &joined, dry_run)?;
-    }
-    Ok(())
 }
 
 /// Prints what changed on a board that moved along with the files, unless the output is JSON.
