@@ -3,7 +3,6 @@
 use std::process::ExitCode;
 
 use crate::args::store::{self as store_args, GuardCommand, StoreCommand};
-use crate::args::workspace::WorkspaceCommand;
 use crate::args::{Arguments, CheckpointCommand, Command, OpCommand};
 use crate::context::{Context, CreateStore};
 use crate::failure::{CommandFailure, FailureKind};
@@ -143,10 +142,7 @@ pub fn run(arguments: Arguments) -> CommandResult {
         Command::Fsck(wanted) => fsck::fsck(&arguments, wanted),
         Command::Seal(wanted) => seal::seal(&open_existing("")?, wanted),
         Command::Mirror(wanted) => mirror::mirror(&arguments, wanted),
-        Command::WorkspaceOf(command @ WorkspaceCommand::Create { .. }) => {
-            workspace::run(&open_or_create("")?, command)
-        }
-        Command::WorkspaceOf(command) => workspace::run(&open_existing("")?, command),
+        Command::WorkspaceOf(command) => workspace::run(&arguments, command),
         Command::Stats => maintenance::stats(&open_existing("")?),
         Command::Guard(GuardCommand::Setup(wanted)) => guard::setup(wanted, arguments.json),
         Command::Store(StoreCommand::Copy { from, to, accept_breaks }) => {

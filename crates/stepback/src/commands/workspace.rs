@@ -12,14 +12,20 @@ use stepback_model::record::WorkspaceRecord;
 use stepback_store::port::StepQuery;
 
 use super::{CommandResult, DONE};
+use crate::args::Arguments;
 use crate::args::workspace::WorkspaceCommand;
-use crate::context::Context;
+use crate::context::{Context, CreateStore};
 use crate::failure::{CommandFailure, FailureKind};
 use crate::output::{self, Paint};
 use crate::store_location::StoreLocation;
 
 /// Runs `stepback workspace …`.
-pub fn run(context: &Context, command: &WorkspaceCommand) -> CommandResult {
+pub fn run(arguments: &Arguments, command: &WorkspaceCommand) -> CommandResult {
+    let create_store = match command {
+        WorkspaceCommand::Create { .. } => CreateStore::Yes,
+        _ => CreateStore::No,
+    };
+    let context = &Context::open(arguments, create_store, "")?;
     match command {
         WorkspaceCommand::List { forgotten } => list(context, *forgotten),
         WorkspaceCommand::Create { place } => create(context, place.as_deref()),
