@@ -167,14 +167,7 @@ impl Hook<'_> {
                 }
             };
         }
-        // A proxy records more about the launch. Without one, these events are enough to record it.
-        if !self.has_proxy && (event.scan_policy == ScanPolicy::Before || event.point == HookPoint::Done) {
-            event.update.started = (self.find_launch_command)();
-        }
-        if event.update.environment.is_none() && event.scan_policy != ScanPolicy::None {
-            let variables = (self.variable_names)();
-            event.update.environment = (!variables.is_empty()).then(|| json!({ "variables": variables }));
-        }
+        self.add_environment(&mut event);
         let dir = known.as_ref().map(|(_, dir)| dir.as_path());
         let root = match known.as_ref().map(|(root, _)| root.clone()).or_else(|| (self.new_root)(&directory))
         {
@@ -209,6 +202,18 @@ impl Hook<'_> {
                 let dir = dir.or(reserved.as_deref());
                 self.report_failure(dir, event.point, &event.name, &error.to_string(), missed)
             }
+        }
+    }
+
+    /// Adds how the agent was started, and the names of its environment variables.
+    fn add_environment(&self, event: &mut HookEvent) {
+        // A proxy records more about the launch. Without one, these events are enough to record it.
+        if !self.has_proxy && (event.scan_policy == ScanPolicy::Before || event.point == HookPoint::Done) {
+            event.update.started = (self.find_launch_command)();
+        }
+        if event.update.environment.is_none() && event.scan_policy != ScanPolicy::None {
+            let variables = (self.variable_names)();
+            event.update.environment = (!variables.is_empty()).then(|| json!({ "variables": variables }));
         }
     }
 

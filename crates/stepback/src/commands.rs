@@ -134,10 +134,7 @@ pub fn run(arguments: Arguments) -> CommandResult {
         Command::Mcp(wanted) => mcp::mcp(&open_or_create("")?, wanted),
         Command::Settings { key, values } => settings::settings(&open_or_create("")?, key.as_deref(), values),
         Command::Doctor(wanted) => doctor::doctor(&arguments, wanted),
-        Command::Watcher { command: None } => watcher::show(&open_existing("")?),
-        Command::Watcher { command: Some(store_args::WatcherCommand::Stop) } => {
-            watcher::stop(&open_existing("")?)
-        }
+        Command::Watcher { command } => run_watcher(&open_existing("")?, command.as_ref()),
         Command::Prune(arguments) => maintenance::prune(&open_existing("objects")?, arguments),
         Command::Fsck(wanted) => fsck::fsck(&arguments, wanted),
         Command::Seal(wanted) => seal::seal(&open_existing("")?, wanted),
@@ -159,6 +156,13 @@ pub fn run(arguments: Arguments) -> CommandResult {
 fn refuse_hook_arguments(agent: &str) -> CommandResult {
     let text = format!("cannot run the hook of {agent} with these arguments");
     Err(CommandFailure::new(FailureKind::Usage, text))
+}
+
+fn run_watcher(context: &Context, command: Option<&store_args::WatcherCommand>) -> CommandResult {
+    match command {
+        None => watcher::show(context),
+        Some(store_args::WatcherCommand::Stop) => watcher::stop(context),
+    }
 }
 
 fn run_checkpoint(arguments: &Arguments, command: &CheckpointCommand) -> CommandResult {

@@ -73,13 +73,7 @@ pub fn classify_engine_error(error: &EngineError) -> (FailureKind, Option<&'stat
             (FailureKind::Usage, Some("name the change with --change N"))
         }
         EngineError::Parts(error) => classify_parts_error(error),
-        EngineError::Workspace(WorkspaceError::Taken(_)) => (
-            FailureKind::Refused,
-            Some("\"stepback workspace list\" lists the workspaces; forget or move that one first"),
-        ),
-        EngineError::Workspace(_) => {
-            (FailureKind::Nothing, Some("\"stepback workspace list --forgotten\" lists forgotten ones"))
-        }
+        EngineError::Workspace(error) => classify_workspace_error(error),
         EngineError::Branch(_)
         | EngineError::Selection(_)
         | EngineError::Pattern(_)
@@ -315,4 +309,14 @@ fn disk_full_advice() -> (FailureKind, Option<&'static str>) {
             "the disk is full: free some space, then try again; \"stepback prune --now\" frees old checkpoints, but needs a little space itself",
         ),
     )
+}
+
+fn classify_workspace_error(error: &WorkspaceError) -> (FailureKind, Option<&'static str>) {
+    match error {
+        WorkspaceError::Taken(_) => (
+            FailureKind::Refused,
+            Some("\"stepback workspace list\" lists the workspaces; forget or move that one first"),
+        ),
+        _ => (FailureKind::Nothing, Some("\"stepback workspace list --forgotten\" lists forgotten ones")),
+    }
 }

@@ -98,7 +98,8 @@ fn read_parts(
         _ => false,
     };
     Ok(RewindParts {
-        files: arguments.files || arguments.both || arguments.with_board,
+        // "Everything" is said of files: all of them, and not only what agents changed.
+        files: arguments.files || arguments.both || arguments.with_board || arguments.everything,
         git: arguments.git,
         conversation: arguments.conversation || arguments.both,
         memory: arguments.memory,
