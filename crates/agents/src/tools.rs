@@ -95,7 +95,7 @@ const READ_ONLY_TOOLS: [(Agent, &[&str]); 4] = [
 ];
 
 /// Tools of stepback's own MCP server that only read.
-const OWN_READ_ONLY_TOOLS: [&str; 13] = [
+const OWN_READ_ONLY_TOOLS: [&str; 14] = [
     "recover",
     "mind",
     "next",
@@ -108,6 +108,7 @@ const OWN_READ_ONLY_TOOLS: [&str; 13] = [
     "compare",
     "rewind_plan",
     "switch_plan",
+    "merge_plan",
     "undo_plan",
 ];
 

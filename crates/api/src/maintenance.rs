@@ -100,6 +100,11 @@ pub struct NewPrune {
     pub keep_days: Option<u64>,
     /// Keep the newest manual ones, whatever the other rules say.
     pub keep_manual: bool,
+    /// Keep significant ones, whatever the other rules say: made because a hypothesis was concluded, because of a
+    /// contradiction or a verification, or the result of a merge.
+    pub keep_significant: bool,
+    /// Delete the branches with the oldest tips until so many are left; the current one and `main` stay.
+    pub max_branches: Option<usize>,
     /// Remove automatic checkpoints, the oldest first, until the store has at most so many bytes. Refused if that cannot be
     /// reached; without `now`, checkpoints of the last 24 hours stay.
     pub max_size: Option<u64>,
@@ -116,6 +121,8 @@ impl Default for NewPrune {
             keep_last: None,
             keep_days: None,
             keep_manual: false,
+            keep_significant: false,
+            max_branches: None,
             max_size: None,
             now: false,
             dry_run: true,
@@ -134,6 +141,8 @@ pub struct PruneReportDocument {
     pub kept: u64,
     /// Checkpoints whose bytes are freed: hidden more than 24 hours ago, or removed by `now` or `max_size`.
     pub freed_checkpoints: u64,
+    /// Branches that it deletes.
+    pub branches: Vec<String>,
     /// Reruns whose intermediate files were removed; their branches stay.
     pub reruns: u64,
     /// Objects that were freed.

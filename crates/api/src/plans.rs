@@ -35,6 +35,20 @@ pub struct NewRewind {
     pub force: bool,
 }
 
+/// How a branch is to be merged into the present one.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct NewMerge {
+    /// Write conflict markers into text files that both branches changed in the same lines.
+    pub markers: bool,
+    /// Merge only the files, and not what was concluded on the branch.
+    pub files_only: bool,
+    /// The session into whose board conclusions are merged; the running agent's, else the user's, if none is given.
+    pub session: Option<String>,
+    /// Replace databases although a process has them open.
+    pub force: bool,
+}
+
 /// What to undo.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -107,6 +121,32 @@ pub struct KeptChangeDocument {
     pub number: Option<u64>,
 }
 
+/// A path that both branches of a merge changed in ways that do not fit together.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
+pub struct MergeConflictDocument {
+    /// The path, for display.
+    pub path: String,
+    /// Why the versions do not fit together, as a phrase.
+    pub reason: String,
+    /// Whether conflict markers show both versions; otherwise the path stays as it is.
+    pub marked: bool,
+    /// What was there where the branches diverged; none if nothing was.
+    pub base: Option<NodeDocument>,
+    /// What is there on the present branch; none if nothing is.
+    pub ours: Option<NodeDocument>,
+    /// What is there on the branch that is merged; none if nothing is.
+    pub theirs: Option<NodeDocument>,
+}
+
+/// What a merge changes on the reasoning board.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
+pub struct MergedBoardDocument {
+    /// Items that both sides changed, each in a sentence; they stay as they are here.
+    pub conflicts: Vec<String>,
+    /// What changes, each in a sentence.
+    pub changes: Vec<String>,
+}
+
 /// Exactly what applying the plan will do.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct PlanDocument {
@@ -118,6 +158,12 @@ pub struct PlanDocument {
     pub workspace: String,
     /// The plan in words.
     pub summary: String,
+    /// Of a merge: the paths that both branches changed in ways that do not fit together.
+    #[serde(default)]
+    pub conflicts: Vec<MergeConflictDocument>,
+    /// Of a merge: what changes on the reasoning board; none if no board takes part.
+    #[serde(default)]
+    pub board: Option<MergedBoardDocument>,
     /// Whether git directories are included.
     pub git: bool,
     /// Every path that will change.
@@ -179,8 +225,11 @@ pub struct AppliedPlanDocument {
     pub left_alone: Vec<SkippedPathDocument>,
     /// Changes that were kept because the user or another session made them.
     pub kept: Vec<KeptChangeDocument>,
-    /// Whether something was left alone because of a later change of another author.
+    /// Whether something was left alone because of a later change of another author, or has conflict markers now.
     pub partial: bool,
+    /// What changed on the reasoning board, if it moved along.
+    #[serde(default)]
+    pub board: Option<MergedBoardDocument>,
     /// How to undo it.
     pub undo: UndoRequestDocument,
 }

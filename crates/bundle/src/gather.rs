@@ -165,7 +165,7 @@ fn referenced_steps(action: &OperationAction) -> Vec<StepId> {
         | OperationAction::BranchCreate { step, .. }
         | OperationAction::BranchDelete { step, .. }
         | OperationAction::BranchRename { step, .. } => vec![*step],
-        OperationAction::CheckpointDelete { steps } | OperationAction::Prune { steps } => steps.clone(),
+        OperationAction::CheckpointDelete { steps } | OperationAction::Prune { steps, .. } => steps.clone(),
         OperationAction::ChangesClear { .. } => Vec::new(),
         OperationAction::Rewind { .. } | OperationAction::Undo { .. } | OperationAction::Redo { .. } => {
             action.moved().map_or_else(Vec::new, |moved| vec![moved.before, moved.after, moved.onto])

@@ -9,6 +9,7 @@
 
 mod at_point;
 mod editor;
+mod merge_branch;
 mod replace;
 
 pub use self::at_point::{BoardAtPoint, BoardMoment};

@@ -1,15 +1,22 @@
 //! Merges a branch into the present one: what changed on the branch since the two diverged is applied to the workspace, three
 //! ways. It is planned, shown, saved and undone like a rewind.
 //!
-//! A path that both sides changed in ways that do not fit together stays as it is here and is listed with the reason: a merge
-//! never writes conflict markers into a file.
+//! A path that both sides changed in ways that do not fit together is a conflict. Conflicts are data: the plan lists each with
+//! its three versions, the file stays as it is here, and the step of the merge keeps the list. Only a user who asks for them gets
+//! conflict markers in text files.
 
 use std::collections::{HashMap, HashSet};
 
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
+use stepback_model::hash::Hash;
 use stepback_model::ids::StepId;
+use stepback_model::object::ObjectError;
+use stepback_model::path::RelPath;
+use stepback_model::plan::{How, RewindPlan};
+use stepback_model::quantity;
 use stepback_model::record::{OpStatus, Operation, StepRow};
+use stepback_model::tree::TreeNode;
 
 use crate::branch::BranchError;
 use crate::diff;
@@ -18,6 +25,23 @@ use crate::restore_plan::outside_link_warnings;
 use crate::revert::{Reverter, TreeLookup};
 use crate::rewind::PreparedRewind;
 use crate::workspace::{StoreSource, Workspace, describe_checkpoint};
+
+/// A path that both branches changed in ways that do not fit together.
+#[derive(Clone, PartialEq, Debug)]
+pub struct MergeConflict {
+    /// The path.
+    pub path: RelPath,
+    /// Why the versions do not fit together, as a phrase.
+    pub reason: String,
+    /// What was there where the branches diverged.
+    pub base: Option<TreeNode>,
+    /// What is there on the present branch.
+    pub ours: Option<TreeNode>,
+    /// What is there on the branch that is merged.
+    pub theirs: Option<TreeNode>,
+    /// Whether conflict markers show both versions in the file; otherwise it stays as it is.
+    pub is_marked: bool,
+}
 
 /// A merge that is in force.
 struct BranchMerge {
@@ -31,9 +55,14 @@ struct BranchMerge {
 /// How the summary of a merge begins; its detail says what was merged.
 const SUMMARY: &str = "merge branch ";
 
+/// Whether this is the summary of a merge, and of the step that it created.
+pub(crate) fn is_merge_summary(summary: &str) -> bool {
+    summary.starts_with(SUMMARY)
+}
+
 impl Workspace {
     /// Plans to merge a branch into the present one. Changes nothing.
-    pub(crate) fn prepare_merge(&self, name: &str) -> Result<PreparedRewind, EngineError> {
+    pub(crate) fn prepare_merge(&self, name: &str, markers: bool) -> Result<PreparedRewind, EngineError> {
         let tip = self.require_branch_tip(name)?;
         let current = self.present_branch()?;
         if current == name {
@@ -48,6 +77,9 @@ impl Workspace {
         let source = StoreSource(self.store());
         let batch = self.store().begin()?;
         let mut reverter = Reverter::new(&source, &*batch, present.state.files);
+        if markers {
+            reverter = reverter.with_markers(current, format!("branch {name}"));
+        }
         // To apply what led from the fork to the branch is to take back what would lead from the branch to the fork.
         for change in diff::compare_visible_files(self.store(), &theirs, &base)? {
             reverter.take_back_visible(&change, &mut TreeLookup::new(&source, theirs.files))?;
@@ -64,20 +96,29 @@ impl Workspace {
                 other => other.into(),
             };
         }
+        let conflicts = list_conflicts(&source, &plan, [base.files, present.state.files, theirs.files])?;
         let unchanged_because = plan.is_empty().then(|| match plan.left_alone.is_empty() {
             true => format!("everything that changed on {name} since {} is here", describe_checkpoint(&fork)),
             false => format!("what changed on {name} is skipped for the reasons listed"),
         });
-        let detail = self.store_detail(&json!({ "merged": { "branch": name, "tip": tip.step.id } }))?;
-        let warnings = outside_link_warnings(&plan);
+        let listed: Vec<_> = conflicts.iter().map(describe_conflict).collect();
+        let detail = self.store_detail(
+            &json!({ "merged": { "branch": name, "tip": tip.step.id, "conflicts": listed } }),
+        )?;
+        let mut warnings = outside_link_warnings(&plan);
+        let marked = conflicts.iter().filter(|conflict| conflict.is_marked).count() as u64;
+        if marked > 0 {
+            let files = quantity::count(marked, "file");
+            warnings.push(format!("{files} will have conflict markers, which you have to resolve"));
+        }
         let summary = format!("{SUMMARY}{name}");
         let prepared = self.new_prepared_rewind(plan, warnings, summary, false, None, Some(detail))?;
-        Ok(PreparedRewind { present, lock: Some(lock), unchanged_because, ..prepared })
+        Ok(PreparedRewind { present, lock: Some(lock), unchanged_because, conflicts, ..prepared })
     }
 
     /// Returns the checkpoint from which the changes of a branch are merged: what was merged into the present line last, else
     /// the newest checkpoint that both lines have.
-    fn find_merge_base(
+    pub(crate) fn find_merge_base(
         &self,
         name: &str,
         head: &StepRow,
@@ -123,4 +164,35 @@ impl Workspace {
         }
         Ok(merges)
     }
+}
+
+/// Returns the conflicts of a merge, with the versions that each path has in the three trees: where the branches diverged, here,
+/// and on the branch.
+fn list_conflicts(
+    source: &StoreSource<'_>,
+    plan: &RewindPlan,
+    trees: [Option<Hash>; 3],
+) -> Result<Vec<MergeConflict>, ObjectError> {
+    let [mut base, mut ours, mut theirs] = trees.map(|tree| TreeLookup::new(source, tree));
+    let left = plan.left_alone.iter().filter(|left| left.is_conflict());
+    let left = left.map(|left| (&left.path, left.reason.as_str(), false));
+    let marked = plan.changes.iter().filter(|change| change.how == How::Marked);
+    let marked = marked.map(|change| (&change.path, "both branches changed the same lines", true));
+    left.chain(marked)
+        .map(|(path, reason, is_marked)| {
+            Ok(MergeConflict {
+                base: base.get(path)?,
+                ours: ours.get(path)?,
+                theirs: theirs.get(path)?,
+                path: path.clone(),
+                reason: reason.to_owned(),
+                is_marked,
+            })
+        })
+        .collect()
+}
+
+/// Describes a conflict for the record of the merge. The versions themselves are in the states on both sides.
+fn describe_conflict(conflict: &MergeConflict) -> Value {
+    json!({ "path": conflict.path, "reason": conflict.reason, "marked": conflict.is_marked })
 }

@@ -89,12 +89,16 @@ pub struct Created {
 }
 
 impl Workspace {
-    /// Creates a checkpoint of the workspace as it is now.
+    /// Creates a checkpoint of the workspace as it is now. A manual one is refused with [`EngineError::TooManyManual`] if the
+    /// session at work has as many as it may have.
     pub fn create_checkpoint(
         &self,
         annotation: Annotation,
         trigger: Trigger,
     ) -> Result<Created, EngineError> {
+        if trigger == Trigger::Manual {
+            self.check_manual_limit()?;
+        }
         let _lock = self.lock_shared()?;
         // Each attempt scans again, which is cheap because the processes share the stat cache.
         retry("create the checkpoint", is_race, || {
@@ -113,6 +117,34 @@ impl Workspace {
             troubles.extend(self.damaged_paths(&state));
             Ok(Created { stored, hashed, skipped_paths: troubles })
         })
+    }
+
+    /// Fails if the session at work has as many manual checkpoints as it may have. Deleted and pruned ones do not count, and
+    /// those made before the first step of any agent are the user's own.
+    fn check_manual_limit(&self) -> Result<(), EngineError> {
+        let Some(limit) = self.engine.max_manual else { return Ok(()) };
+        let mut manual = self.checkpoints()?;
+        manual.retain(|stored| stored.trigger == Some(Trigger::Manual));
+        if manual.len() < limit {
+            return Ok(());
+        }
+        let at_work = self.last_active_session(None)?;
+        let mut count = 0;
+        for stored in &manual {
+            let owner = match stored.step.session == self.session.id {
+                true => self.last_active_session(Some(stored.step.number))?.map(|session| session.id),
+                false => Some(stored.step.session),
+            };
+            count += usize::from(owner == at_work.as_ref().map(|session| session.id));
+        }
+        if count < limit {
+            return Ok(());
+        }
+        let who = match &at_work {
+            Some(session) => format!("session {} of {}", session.id.short(), session.agent),
+            None => "this workspace".to_owned(),
+        };
+        Err(EngineError::TooManyManual { who, count, limit })
     }
 
     /// The paths of a state whose content the store has, but damaged, and could not store again.

@@ -19,6 +19,16 @@ use crate::reachability::{Alive, Marker};
 use crate::retry::{is_race, retry};
 use crate::workspace::{PATIENCE, StoreSource, wait_for_lock};
 
+/// How many steps are read at once of those that were committed during a walk.
+const NEW_STEPS: u64 = 1000;
+
+/// A walk from the roots to everything that they need.
+struct Walk {
+    alive: Alive,
+    /// The newest step when it began.
+    position: u64,
+}
+
 /// The result of a check of the store.
 #[derive(Debug, Default, serde::Serialize)]
 pub struct Health {
@@ -50,12 +60,43 @@ impl Engine {
     /// Returns everything that unpruned states, sessions and open journals need, and the problems met, such as missing
     /// objects.
     fn find_reachable(&self) -> Result<(Alive, Vec<String>), EngineError> {
+        let (Walk { mut alive, .. }, problems) = self.walk(None)?;
+        self.add_bases(&mut alive)?;
+        Ok((alive, problems))
+    }
+
+    /// Walks from all roots to everything that they need. `earlier` is a walk that met no problem: what it reached is not
+    /// read again, and only the steps that were committed since are roots.
+    fn walk(&self, earlier: Option<Walk>) -> Result<(Walk, Vec<String>), EngineError> {
         let source = StoreSource(self.store());
         let mut marker = Marker::new(&source);
-        self.push_roots(&mut marker, &|_| false)?;
+        // Read first: what is committed meanwhile belongs to the next walk.
+        let position = self.store.newest_position()?;
+        match earlier {
+            None => self.push_roots(&mut marker, &|_| false)?,
+            Some(earlier) => {
+                marker.alive = earlier.alive;
+                let mut from = earlier.position;
+                loop {
+                    let steps = self.store.follow(from, NEW_STEPS)?;
+                    let Some(last) = steps.last() else { break };
+                    from = last.position;
+                    for new in &steps {
+                        marker.push_step(&new.stored.step, new.stored.purged);
+                    }
+                }
+                for workspace in self.store.workspaces()? {
+                    self.push_movable_roots(&mut marker, workspace.id)?;
+                }
+            }
+        }
         marker.run();
-        let Marker { mut alive, problems, .. } = marker;
-        // An object that is stored as a delta needs its base.
+        Ok((Walk { alive: marker.alive, position }, marker.problems))
+    }
+
+    /// Adds the bases of objects that are stored as deltas. Nothing may be marked from these objects afterwards: what a base
+    /// refers to is not needed.
+    fn add_bases(&self, alive: &mut Alive) -> Result<(), EngineError> {
         let mut bases: HashMap<Hash, Hash> = HashMap::new();
         self.store.for_each_object(&mut |object| {
             if let Some(base) = object.base {
@@ -70,7 +111,7 @@ impl Engine {
                 chains.push(*base);
             }
         }
-        Ok((alive, problems))
+        Ok(())
     }
 
     /// Adds everything that steps, sessions and open journals of all workspaces refer to. The states of purged steps are not
@@ -84,16 +125,22 @@ impl Engine {
             for stored in self.store.steps(workspace.id, &StepQuery::default())? {
                 marker.push_step(&stored.step, stored.purged || is_freed(&stored));
             }
-            for session in self.store.sessions(workspace.id)? {
-                marker.push_session(&session.info);
+            self.push_movable_roots(marker, workspace.id)?;
+        }
+        Ok(())
+    }
+
+    /// Adds what the sessions and open journals of a workspace refer to. It changes, other than what a step refers to.
+    fn push_movable_roots(&self, marker: &mut Marker<'_>, workspace: WorkspaceId) -> Result<(), EngineError> {
+        for session in self.store.sessions(workspace)? {
+            marker.push_session(&session.info);
+        }
+        for operation in self.store.unfinished(workspace)? {
+            if let Some(journal) = operation.journal {
+                marker.push(ObjectKind::Plan, journal);
             }
-            for operation in self.store.unfinished(workspace.id)? {
-                if let Some(journal) = operation.journal {
-                    marker.push(ObjectKind::Plan, journal);
-                }
-                if let Some(detail) = operation.action.moved().and_then(|moved| moved.detail) {
-                    marker.push(ObjectKind::Json, detail);
-                }
+            if let Some(detail) = operation.action.moved().and_then(|moved| moved.detail) {
+                marker.push(ObjectKind::Json, detail);
             }
         }
         Ok(())
@@ -101,20 +148,27 @@ impl Engine {
 
     /// Frees the objects that nothing needs. Other processes may write and read meanwhile; a process that relied on a freed
     /// object gets an error.
+    ///
+    /// The walk through a large store takes long, and hooks do not wait: so it is done before the lock is taken, and only
+    /// what was committed meanwhile is walked under the lock.
     pub fn collect_garbage(&self) -> Result<Swept, EngineError> {
+        let (before, problems) = self.walk(None)?;
+        // Another collection may have freed what this walk was about to read; the walk under the lock decides.
+        let mut walked = Some(before).filter(|_| problems.is_empty());
         let _lock = match self.store.local_dir() {
             Some(dir) => Some(wait_for_lock(&dir.join("collect.lock"), File::try_lock, dir, PATIENCE)?),
             None => None,
         };
         retry("free unused objects", is_race, || {
             let mark = self.store.commit_seq()?;
-            let (alive, problems) = self.find_reachable()?;
+            let (walk, problems) = self.walk(walked.take())?;
             if let Some(problem) = problems.first() {
                 return Err(StoreError::Corrupt {
                     what: format!("{problem}; nothing is freed from a damaged store"),
                 }
                 .into());
             }
+            let alive = &walked.insert(walk).alive;
             let mut swept = self.store.sweep(&alive.objects, mark)?;
             if let Some(vault) = self.vault()? {
                 let lenders = self.store.lenders()?;

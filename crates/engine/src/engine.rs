@@ -27,6 +27,9 @@ use crate::workspace::{PATIENCE, Workspace, WorkspaceLock, wait_for_lock};
 /// The maximum number of threads that a scan uses by default.
 const MAX_THREADS: usize = 8;
 
+/// How many manual checkpoints a session may have by default.
+pub const MAX_MANUAL: usize = 50;
+
 /// A store, and the environment that workspaces are opened with.
 #[derive(Clone)]
 pub struct Engine {
@@ -38,6 +41,8 @@ pub struct Engine {
     pub budget: Budget,
     /// The maximum number of threads for a scan.
     pub threads: usize,
+    /// How many manual checkpoints a session may have; `None` for any number.
+    pub max_manual: Option<usize>,
     /// A counter of work done, for a progress display.
     pub progress: Option<Arc<AtomicU64>>,
     /// A file watcher that may know what changed since the last scan.
@@ -54,13 +59,14 @@ impl Engine {
         Ok(Self::new(Arc::new(store), Arc::new(SystemEnv)))
     }
 
-    /// Returns an engine over any store, with the default budget and as many threads as this process may use.
+    /// Returns an engine over any store, with the default budget and limits and as many threads as this process may use.
     pub fn new(store: Arc<dyn Store>, env: Arc<dyn Env>) -> Self {
         Self {
             store,
             env,
             budget: Budget::default(),
             threads: default_thread_count(),
+            max_manual: Some(MAX_MANUAL),
             progress: None,
             watcher: None,
         }

@@ -50,6 +50,16 @@ pub enum EngineError {
         /// Whether checkpoints within the undo window were allowed to go.
         freed_at_once: bool,
     },
+    /// A session has as many manual checkpoints as it may have.
+    #[error("{who} has {count} manual checkpoints, and at most {limit} are allowed")]
+    TooManyManual {
+        /// Whose checkpoints they are: a session, or the user.
+        who: String,
+        /// How many there are.
+        count: usize,
+        /// The largest number allowed.
+        limit: usize,
+    },
     /// The step was recorded before the first scan of the files.
     #[error("the files had not been scanned yet at {what}")]
     NoFiles {

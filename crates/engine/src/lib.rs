@@ -40,7 +40,7 @@
 //!
 //! Going back and forth:
 //!
-//! - [`resolve`], [`branch`], [`branch_graph`], `branch_merge`: from a point to a step; branches; which steps are on
+//! - [`resolve`], [`branch`], [`branch_graph`], [`branch_merge`]: from a point to a step; branches; which steps are on
 //!   which line, and the lanes of a timeline; merging.
 //! - [`diff`], [`changes`], [`hunks`], `unified`: what differs, the numbered list of changes with their authors, and
 //!   parts of one.
@@ -56,7 +56,8 @@
 //!
 //! Upkeep:
 //!
-//! - [`prune`], [`collect`], [`reachability`]: which checkpoints go, and freeing what nothing needs.
+//! - [`prune`], [`budget`], [`collect`], [`reachability`]: which checkpoints go, by rules and by size, and freeing what
+//!   nothing needs.
 //! - [`error`]: what can go wrong. What a user can do about it is said by `stepback_api::failure`.
 //!
 //! A new operation is a module with a plan and an outcome, and an `OperationAction` in `stepback_model::record` that
@@ -67,7 +68,8 @@ pub mod authorship;
 pub mod board;
 pub mod branch;
 pub mod branch_graph;
-mod branch_merge;
+pub mod branch_merge;
+pub mod budget;
 mod calls;
 pub mod changes;
 pub mod checkpoint;

@@ -1,8 +1,8 @@
 //! Three-way merge of text: joins two edits of the same file if they do not conflict.
 //!
 //! A rewind finds files that the user or another process changed after the agent did. If the edits are to different lines,
-//! both can be kept; if not, there is no safe guess, so this module never writes conflict markers: it returns merged bytes or
-//! reports a conflict, and the caller keeps the file as it is.
+//! both can be kept; if not, there is no safe guess: the module returns merged bytes or reports a conflict, and the caller keeps
+//! the file as it is. Conflict markers are written only by [`merge_with_markers`], for a user who asked for them.
 //!
 //! The merge works on bytes. A line ends with `\n` and includes it, so line endings and a missing final newline are part
 //! of a line and survive exactly; nothing has to be UTF-8. It is the classic diff3 with git's rule for neighbours: edits
@@ -54,27 +54,86 @@ pub fn three_way_merge(base: &[u8], ours: &[u8], theirs: &[u8]) -> TextMerge {
     if base == ours {
         return TextMerge::Clean(theirs.to_vec());
     }
-    let inputs = [base, ours, theirs];
-    if inputs.iter().map(|bytes| bytes.len()).sum::<usize>() > MAX_BYTES
-        || inputs.iter().any(|bytes| bytes.contains(&0))
-    {
-        return TextMerge::Conflict { hunks: 1 };
-    }
     let mut lines = LineTable::default();
-    let [base, ours, theirs] = inputs.map(|bytes| lines.intern_lines(bytes));
-    if base.len() + ours.len() + theirs.len() > MAX_LINES {
+    let Some([base, ours, theirs]) = lines.intern_inputs([base, ours, theirs]) else {
         return TextMerge::Conflict { hunks: 1 };
-    }
-    let forward = match merge_edits(&base, &ours, &theirs) {
+    };
+    let forward = match join_pieces(merge_edits(&base, &ours, &theirs)) {
         Ok(merged) => merged,
         Err(hunks) => return TextMerge::Conflict { hunks },
     };
     let [base, ours, theirs] = [base, ours, theirs].map(|ids| ids.into_iter().rev().collect::<Vec<_>>());
-    match merge_edits(&base, &ours, &theirs) {
+    match join_pieces(merge_edits(&base, &ours, &theirs)) {
         Ok(backward) if backward.iter().rev().eq(&forward) => TextMerge::Clean(lines.concat_lines(&forward)),
         Ok(_) => TextMerge::Conflict { hunks: 1 },
         Err(hunks) => TextMerge::Conflict { hunks },
     }
+}
+
+/// Joins edits that are in conflict, with both versions of each region between conflict markers as git writes them. The names
+/// stand behind the markers. `None` if the inputs are not text or too large: then no markers can be written.
+pub fn merge_with_markers(
+    base: &[u8],
+    (our_name, ours): (&str, &[u8]),
+    (their_name, theirs): (&str, &[u8]),
+) -> Option<Vec<u8>> {
+    let mut lines = LineTable::default();
+    let [base_ids, our_ids, their_ids] = lines.intern_inputs([base, ours, theirs])?;
+    let mut pieces = merge_edits(&base_ids, &our_ids, &their_ids);
+    if !pieces.iter().any(|piece| matches!(piece, MergePiece::Conflict { .. })) {
+        // Which lines conflict depends on the direction of the merge, so the whole file does.
+        pieces = vec![MergePiece::Conflict { ours: our_ids, theirs: their_ids }];
+    }
+    let mut bytes = Vec::with_capacity(ours.len() + theirs.len());
+    let mut put = |text: &[u8]| {
+        bytes.extend_from_slice(text);
+        if bytes.last().is_some_and(|last| *last != b'\n') {
+            bytes.push(b'\n');
+        }
+    };
+    let last = pieces.len() - 1;
+    for (at, piece) in pieces.into_iter().enumerate() {
+        match piece {
+            // A missing final newline stays missing, unless a marker follows.
+            MergePiece::Lines(ids) if at == last => {
+                let text = lines.concat_lines(&ids);
+                bytes.extend_from_slice(&text);
+                break;
+            }
+            MergePiece::Lines(ids) => put(&lines.concat_lines(&ids)),
+            MergePiece::Conflict { ours, theirs } => {
+                put(format!("<<<<<<< {our_name}\n").as_bytes());
+                put(&lines.concat_lines(&ours));
+                put(b"=======\n");
+                put(&lines.concat_lines(&theirs));
+                put(format!(">>>>>>> {their_name}\n").as_bytes());
+            }
+        }
+    }
+    Some(bytes)
+}
+
+/// A part of a merged file.
+enum MergePiece {
+    /// Lines that are certain.
+    Lines(Vec<u32>),
+    /// Lines that both sides changed in ways that do not fit together.
+    Conflict {
+        /// The lines of the first side.
+        ours: Vec<u32>,
+        /// The lines of the second side.
+        theirs: Vec<u32>,
+    },
+}
+
+/// Returns the lines of a merge without conflicts; the error is the number of conflicts.
+fn join_pieces(pieces: Vec<MergePiece>) -> Result<Vec<u32>, usize> {
+    let hunks = pieces.iter().filter(|piece| matches!(piece, MergePiece::Conflict { .. })).count();
+    let lines = pieces.into_iter().filter_map(|piece| match piece {
+        MergePiece::Lines(lines) => Some(lines),
+        MergePiece::Conflict { .. } => None,
+    });
+    if hunks == 0 { Ok(lines.flatten().collect()) } else { Err(hunks) }
 }
 
 /// The lines of all three files, each identified by a number that equal lines share.
@@ -85,6 +144,16 @@ struct LineTable<'a> {
 }
 
 impl<'a> LineTable<'a> {
+    /// Splits all three inputs into lines; `None` if they are binary or too large.
+    fn intern_inputs(&mut self, inputs: [&'a [u8]; 3]) -> Option<[Vec<u32>; 3]> {
+        let is_large = inputs.iter().map(|bytes| bytes.len()).sum::<usize>() > MAX_BYTES;
+        if is_large || inputs.iter().any(|bytes| bytes.contains(&0)) {
+            return None;
+        }
+        let ids = inputs.map(|bytes| self.intern_lines(bytes));
+        (ids.iter().map(Vec::len).sum::<usize>() <= MAX_LINES).then_some(ids)
+    }
+
     fn intern_lines(&mut self, bytes: &'a [u8]) -> Vec<u32> {
         bytes
             .split_inclusive(|byte| *byte == b'\n')
@@ -150,14 +219,14 @@ fn compute_claim(base: &[u32], side: &[u32], edit: &Edit, above: usize, below: u
     edit.base.start - up..edit.base.end + down
 }
 
-/// Walks both lists of edits through the base; the error is the number of conflicts.
-fn merge_edits(base: &[u32], ours: &[u32], theirs: &[u32]) -> Result<Vec<u32>, usize> {
+/// Walks both lists of edits through the base.
+fn merge_edits(base: &[u32], ours: &[u32], theirs: &[u32]) -> Vec<MergePiece> {
     let our_edits = diff_edits(base, ours);
     let their_edits = diff_edits(base, theirs);
     let (mut a, mut b) = (0, 0);
+    let mut pieces = Vec::new();
     let mut out = Vec::with_capacity(ours.len().max(theirs.len()));
     let mut copied = 0;
-    let mut hunks = 0;
     loop {
         // A group starts with the edit that claims the earliest line, and grows while another edit touches it.
         let first = (a, b);
@@ -189,11 +258,18 @@ fn merge_edits(base: &[u32], ours: &[u32], theirs: &[u32]) -> Result<Vec<u32>, u
             (Some(range), None) => out.extend_from_slice(&ours[range]),
             (None, Some(range)) => out.extend_from_slice(&theirs[range]),
             (Some(x), Some(y)) if ours[x.clone()] == theirs[y.clone()] => out.extend_from_slice(&ours[x]),
-            _ => hunks += 1,
+            (x, y) => {
+                pieces.push(MergePiece::Lines(std::mem::take(&mut out)));
+                let lines = |side: &[u32], range: Option<Range<usize>>| {
+                    range.map_or_else(Vec::new, |range| side[range].to_vec())
+                };
+                pieces.push(MergePiece::Conflict { ours: lines(ours, x), theirs: lines(theirs, y) });
+            }
         }
     }
     out.extend_from_slice(&base[copied..]);
-    if hunks == 0 { Ok(out) } else { Err(hunks) }
+    pieces.push(MergePiece::Lines(out));
+    pieces
 }
 
 /// The lines of the base from the first to the last of `edits`.
@@ -226,6 +302,30 @@ mod tests {
                 None
             }
         }
+    }
+
+    #[test]
+    fn markers_hold_both_versions_and_keep_what_fits() {
+        let marked = |base: &str, ours: &str, theirs: &str| {
+            let bytes = merge_with_markers(
+                base.as_bytes(),
+                ("main", ours.as_bytes()),
+                ("branch other", theirs.as_bytes()),
+            );
+            bytes.map(|bytes| String::from_utf8(bytes).unwrap())
+        };
+        let conflict = "<<<<<<< main\nX\n=======\nY\n>>>>>>> branch other\n";
+        let merged = marked("a\nb\nc\nd\ne\nf", "a\nX\nc\nd\ne\nf", "a\nY\nc\nd\ne\nF");
+        assert_eq!(merged, Some(format!("a\n{conflict}c\nd\ne\nF")));
+        assert_eq!(marked("", "X", "Y"), Some(conflict.into()), "a marker is on a line of its own");
+        assert_eq!(marked("a\0", "b\0", "c\0"), None, "binary files get no markers");
+        // The direction decides where the conflict is, so all of it is shown.
+        let (base, ours, theirs) = ("a\nx\nx\nb\n", "a\nx\nx\nx\nb\n", "a\nx\nx\nB\n");
+        let merged = marked(base, ours, theirs).unwrap();
+        assert!(
+            merged.contains("<<<<<<< main\n") && merged.contains("B\n>>>>>>> branch other\n"),
+            "{merged}"
+        );
     }
 
     #[test]

@@ -5,16 +5,22 @@
 //! collecting starts from what is kept. Every plan says what size results; `fit` chooses what goes for a given size.
 
 mod fit;
+mod kept;
+mod needs;
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use stepback_model::ids::{OpId, StepId};
-use stepback_model::record::{Operation, OperationAction, Trigger};
+use stepback_model::record::{Operation, OperationAction};
 use stepback_model::time::Timestamp;
 use stepback_store::Mutation;
 use stepback_store::port::{StepRow, Swept};
 
+use self::kept::newest_manual_checkpoints;
+pub use self::kept::{is_kept_by_size, is_significant};
+pub(crate) use self::kept::{moves_since, undo_window_start};
+use crate::branch::MAIN;
 use crate::error::EngineError;
 use crate::workspace::Workspace;
 
@@ -37,6 +43,10 @@ pub struct Rules {
     pub keep_days: Option<u64>,
     /// Keep the newest manual ones ([`KEPT_MANUAL`]) in addition to the other rules. Without other rules they are kept anyway.
     pub keep_manual: bool,
+    /// Keep significant ones ([`is_significant`]) in addition to the other rules. Without other rules they are kept anyway.
+    pub keep_significant: bool,
+    /// Delete the branches whose tips are oldest until the workspace has this many. The current branch and `main` stay.
+    pub max_branches: Option<usize>,
     /// Remove automatic checkpoints, the oldest first, until the store has at most this many bytes. What the rules above keep
     /// stays. Only checkpoints older than [`UNDO_WINDOW`] are removed, unless `now` is set.
     pub max_size: Option<u64>,
@@ -51,6 +61,8 @@ pub struct PrunePlan {
     pub hide: Vec<StepRow>,
     /// Checkpoints whose bytes will be freed: hidden earlier, or now.
     pub purge: Vec<StepId>,
+    /// Branches that will be deleted, the one with the oldest tip first.
+    pub branches: Vec<String>,
     /// How many checkpoints stay.
     pub keep: usize,
     /// Bytes of the store now.
@@ -71,6 +83,8 @@ pub struct Pruned {
     pub undoable: usize,
     /// How many checkpoints are left.
     pub kept: usize,
+    /// The branches that were deleted, each by an operation that can be undone.
+    pub branches: Vec<String>,
     /// How many reruns had the states of their own workspaces freed; their branches stay.
     pub reruns: usize,
     /// The objects and bytes that were freed.
@@ -84,8 +98,9 @@ impl Workspace {
     pub fn plan_prune(&self, rules: Rules) -> Result<PrunePlan, EngineError> {
         let checkpoints = self.store().checkpoints(self.record.id)?;
         let operations = self.operations()?;
+        let branches = self.find_excess_branches(rules.max_branches)?;
         let protected = self.protected_checkpoints(&operations)?;
-        let window_start = self.undo_window_start();
+        let window_start = undo_window_start(self.engine.env.now());
         // What is hidden within the window is not freed, so hiding it harms no undo; freeing it would.
         let needed_by_undo =
             moves_since(&operations, if rules.now { Timestamp::from_micros(i64::MAX) } else { window_start });
@@ -94,25 +109,14 @@ impl Workspace {
             .into_iter()
             .filter(|stored| !protected.contains(&stored.step.id))
             .collect();
-        let hidden_at: HashMap<OpId, Timestamp> = operations.iter().map(|op| (op.id, op.at)).collect();
-        let is_past_window = |stored: &StepRow| {
-            stored.hidden_by.and_then(|op| hidden_at.get(&op)).is_none_or(|time| *time < window_start)
-        };
-        let mut purge: Vec<StepId> = checkpoints
-            .iter()
-            .filter(|stored| stored.hidden_by.is_some() && !stored.purged)
-            .filter(|stored| rules.now || is_past_window(stored))
-            .map(|stored| stored.step.id)
-            .filter(|id| !protected.contains(id) && !needed_by_undo.contains(id))
-            .collect();
+        let stays: HashSet<StepId> = protected.union(&needed_by_undo).copied().collect();
+        let past = if rules.now { Timestamp::from_micros(i64::MAX) } else { window_start };
+        let mut purge = self.find_expired(&checkpoints, &operations, &stays, past);
         if rules.now {
             purge.extend(hide.iter().map(|stored| stored.step.id));
         }
         let candidates = match rules.max_size {
-            Some(_) => {
-                let stays = |id: &StepId| protected.contains(id) || needed_by_undo.contains(id);
-                size_candidates(&rules, &checkpoints, &hide, stays, window_start)
-            }
+            Some(_) => size_candidates(&rules, &checkpoints, &hide, |id| stays.contains(id), window_start),
             None => Vec::new(),
         };
         let sizes = fit::PruneSizes::measure(self, &hide, &purge, &candidates, rules.now)?;
@@ -133,7 +137,34 @@ impl Workspace {
             .cloned()
             .collect();
         let keep = checkpoints.iter().filter(is_visible).count() - hide.len();
-        Ok(PrunePlan { keep, hide, purge, size_before, size_after, now: rules.now })
+        Ok(PrunePlan { branches, keep, hide, purge, size_before, size_after, now: rules.now })
+    }
+
+    /// The checkpoints that were hidden before `start` and whose bytes were not freed yet, except those that stay.
+    pub(crate) fn find_expired(
+        &self,
+        checkpoints: &[StepRow],
+        operations: &[Operation],
+        stays: &HashSet<StepId>,
+        start: Timestamp,
+    ) -> Vec<StepId> {
+        let hidden_at: HashMap<OpId, Timestamp> = operations.iter().map(|op| (op.id, op.at)).collect();
+        let is_expired = |stored: &StepRow| {
+            let hidden_by = stored.hidden_by.filter(|_| !stored.purged);
+            hidden_by.is_some_and(|op| hidden_at.get(&op).is_none_or(|time| *time < start))
+        };
+        let hidden = checkpoints.iter().filter(|stored| is_expired(stored));
+        hidden.map(|stored| stored.step.id).filter(|id| !stays.contains(id)).collect()
+    }
+
+    /// The branches beyond `most`, the one with the oldest tip first. The current branch and `main` are not among them.
+    fn find_excess_branches(&self, most: Option<usize>) -> Result<Vec<String>, EngineError> {
+        let Some(most) = most else { return Ok(Vec::new()) };
+        let mut branches = self.branches()?;
+        let excess = branches.len().saturating_sub(most);
+        branches.retain(|branch| !branch.present && branch.name != MAIN);
+        branches.sort_by_key(|branch| (branch.tip.step.at, branch.tip.step.number));
+        Ok(branches.into_iter().take(excess).map(|branch| branch.name).collect())
     }
 
     /// The visible checkpoints that no rule keeps.
@@ -147,37 +178,23 @@ impl Workspace {
             let step = &stored.step;
             let first_of_hour = hours.insert(step.at.as_micros() / HOUR);
             match (rules.keep_last, rules.keep_days) {
-                // The default rules: keep manual checkpoints, everything of the last hour, then one per hour.
+                // The default rules: keep manual and significant checkpoints, everything of the last hour, then one per hour.
                 (None, None) => {
                     only_size
                         || manual.contains(&step.id)
+                        || is_significant(stored)
                         || first_of_hour
                         || now.as_micros() - step.at.as_micros() < HOUR
                 }
                 (last, days) => {
                     last.is_some_and(|count| *index < count)
                         || (rules.keep_manual && manual.contains(&step.id))
+                        || (rules.keep_significant && is_significant(stored))
                         || days.is_some_and(|days| age_in_days(step.at, now) < days)
                 }
             }
         };
         visible.enumerate().filter(|item| !is_kept(item)).map(|(_, stored)| stored).collect()
-    }
-
-    /// When the undo window begins: what was hidden or moved before can no longer be brought back after a prune.
-    fn undo_window_start(&self) -> Timestamp {
-        let window = i64::try_from(UNDO_WINDOW.as_micros()).unwrap_or(i64::MAX);
-        Timestamp::from_micros(self.engine.env.now().as_micros().saturating_sub(window))
-    }
-
-    /// Returns the checkpoints that no rule may hide: the head, the tips of branches, and what an undo of the last move needs.
-    fn protected_checkpoints(&self, operations: &[Operation]) -> Result<HashSet<StepId>, EngineError> {
-        let mut protected: HashSet<StepId> = self.head_id()?.into_iter().collect();
-        protected.extend(self.branches()?.into_iter().map(|branch| branch.tip.step.id));
-        if let Some(moved) = operations.iter().find_map(|op| op.action.moved()) {
-            protected.extend([moved.before, moved.after]);
-        }
-        Ok(protected)
     }
 
     /// Carries out a planned prune.
@@ -202,12 +219,23 @@ impl Workspace {
         let (mutations, operation) = self.prune_mutations(steps, purge);
         self.store().commit(None, &mutations)?;
         drop(lock);
+        let mut branches = Vec::new();
+        for name in plan.branches {
+            // Switched to or deleted since the plan was made.
+            match self.delete_branch(&name) {
+                Err(EngineError::Branch(_)) => {}
+                deleted => {
+                    deleted?;
+                    branches.push(name);
+                }
+            }
+        }
         let reruns = self.engine.discard_reruns(plan.now)?;
         let mut swept = self.engine.collect_garbage()?;
         let size_after = self.store().usage()?.total_bytes;
         swept.bytes = size_before.saturating_sub(size_after);
         let remaining = self.checkpoints()?.len();
-        Ok(Pruned { operation, hidden, undoable, kept: remaining, reruns, swept, size_after })
+        Ok(Pruned { operation, hidden, undoable, branches, kept: remaining, reruns, swept, size_after })
     }
 
     /// The changes of the log that hide `steps` and free `purge`, and the operation that is recorded.
@@ -218,7 +246,7 @@ impl Workspace {
             let count = steps.len();
             let record = self.new_operation(
                 format!("prune {count} checkpoint{}", if count == 1 { "" } else { "s" }),
-                OperationAction::Prune { steps: steps.clone() },
+                OperationAction::Prune { steps: steps.clone(), freed: false },
             );
             mutations.push(Mutation::SetHidden { steps, by: Some(record.id) });
             mutations.push(Mutation::AppendOp(record.clone()));
@@ -243,27 +271,12 @@ fn size_candidates<'a>(
     let is_candidate = |stored: &&StepRow| {
         let id = stored.step.id;
         stored.hidden_by.is_none()
-            && stored.trigger != Some(Trigger::Manual)
-            && stored.annotation.is_empty()
+            && !is_kept_by_size(stored)
             && !stays(&id)
             && (!has_rules || not_kept.contains(&id))
             && (rules.now || stored.step.at < window_start)
     };
     checkpoints.iter().rev().filter(is_candidate).collect()
-}
-
-/// The states that an undo of the moves since `start` needs.
-fn moves_since(operations: &[Operation], start: Timestamp) -> HashSet<StepId> {
-    let recent = operations.iter().filter(|op| op.at >= start);
-    recent.filter_map(|op| op.action.moved()).flat_map(|moved| [moved.before, moved.after]).collect()
-}
-
-/// Returns the newest manual checkpoints, which stay when no rule is given.
-fn newest_manual_checkpoints(checkpoints: &[StepRow]) -> HashSet<StepId> {
-    let manual = checkpoints
-        .iter()
-        .filter(|stored| stored.trigger == Some(Trigger::Manual) && stored.hidden_by.is_none());
-    manual.take(KEPT_MANUAL).map(|stored| stored.step.id).collect()
 }
 
 fn age_in_days(time: Timestamp, now: Timestamp) -> u64 {

@@ -114,8 +114,10 @@ impl Engine {
     pub fn discard_reruns(&self, now: bool) -> Result<usize, EngineError> {
         let discarded = self.discardable_reruns(now)?;
         for (workspace, steps) in &discarded {
-            let operation = workspace
-                .new_operation("discard a rerun".to_owned(), OperationAction::Prune { steps: steps.clone() });
+            let operation = workspace.new_operation(
+                "discard a rerun".to_owned(),
+                OperationAction::Prune { steps: steps.clone(), freed: true },
+            );
             let mutations = [
                 Mutation::SetHidden { steps: steps.clone(), by: Some(operation.id) },
                 Mutation::Purge { steps: steps.clone() },

@@ -52,6 +52,8 @@ pub(crate) struct Reverter<'a> {
     left_alone: Vec<SkippedPath>,
     /// Directories created by a change that is taken back; they are removed if nothing is left in them.
     created_dirs: BTreeSet<RelPath>,
+    /// What the two sides are called behind conflict markers; `None` if no markers are written.
+    marker_names: Option<(String, String)>,
 }
 
 impl<'a> Reverter<'a> {
@@ -64,7 +66,14 @@ impl<'a> Reverter<'a> {
             planned: BTreeMap::new(),
             left_alone: Vec::new(),
             created_dirs: BTreeSet::new(),
+            marker_names: None,
         }
+    }
+
+    /// Writes conflict markers into text files that both sides changed in the same lines, with these names behind them.
+    pub fn with_markers(mut self, present: String, target: String) -> Self {
+        self.marker_names = Some((present, target));
+        self
     }
 
     fn planned_node(&mut self, path: &RelPath) -> Result<Option<TreeNode>, ObjectError> {
@@ -155,15 +164,20 @@ impl<'a> Reverter<'a> {
         match (change_result, &now, target) {
             (Some(change_result), Some(ours), Some(theirs)) => {
                 match self.merge_nodes(change_result, ours, theirs)? {
-                    Some(node) => {
-                        self.planned.insert(path.clone(), (Some(node), How::Merged));
+                    Some((node, how)) => {
+                        self.planned.insert(path.clone(), (Some(node), how));
                     }
                     None => self.skip_path(path, "later edits touch the same lines"),
                 }
             }
             (_, None, _) => self.skip_path(path, "it was deleted since"),
             (_, _, None) => self.skip_path(path, "it was edited since"),
-            (None, _, _) => self.skip_path(path, "it is something else now"),
+            (None, Some(ours), Some(theirs)) => match self.mark_files(None, ours, theirs)? {
+                Some(node) => {
+                    self.planned.insert(path.clone(), (Some(node), How::Marked));
+                }
+                None => self.skip_path(path, "it is something else now"),
+            },
         }
         Ok(())
     }
@@ -174,11 +188,12 @@ impl<'a> Reverter<'a> {
 
     fn merge_nodes(
         &self,
-        change_result: &TreeNode,
-        ours: &TreeNode,
-        theirs: &TreeNode,
-    ) -> Result<Option<TreeNode>, ObjectError> {
-        match (change_result, ours, theirs) {
+        base_node: &TreeNode,
+        our_node: &TreeNode,
+        their_node: &TreeNode,
+    ) -> Result<Option<(TreeNode, How)>, ObjectError> {
+        let merged = |node: TreeNode| Ok(Some((node, How::Merged)));
+        match (base_node, our_node, their_node) {
             (
                 TreeNode::File { mode: left_mode, content: change_result, .. },
                 TreeNode::File { mode: our_mode, content: ours, size: our_size },
@@ -186,10 +201,10 @@ impl<'a> Reverter<'a> {
             ) => {
                 let mode = if our_mode == left_mode { *their_mode } else { *our_mode };
                 if change_result == theirs {
-                    return Ok(Some(TreeNode::File { mode, size: *our_size, content: *ours }));
+                    return merged(TreeNode::File { mode, size: *our_size, content: *ours });
                 }
                 if change_result == ours {
-                    return Ok(Some(TreeNode::File { mode, size: *their_size, content: *theirs }));
+                    return merged(TreeNode::File { mode, size: *their_size, content: *theirs });
                 }
                 // Only content stored as a single blob is small enough to be merged line by line.
                 let (Content::Whole(change_result), Content::Whole(ours), Content::Whole(theirs)) =
@@ -199,11 +214,14 @@ impl<'a> Reverter<'a> {
                 };
                 let read = |hash: &Hash| self.source.read(ObjectKind::Blob, *hash);
                 match merge::three_way_merge(&read(change_result)?, &read(ours)?, &read(theirs)?) {
-                    TextMerge::Conflict { .. } => Ok(None),
+                    TextMerge::Conflict { .. } => {
+                        let marked = self.mark_files(Some(base_node), our_node, their_node)?;
+                        Ok(marked.map(|node| (node, How::Marked)))
+                    }
                     TextMerge::Clean(bytes) => {
                         let content =
                             Content::Whole(self.sink.write(ObjectKind::Blob, &bytes, Some(*ours))?);
-                        Ok(Some(TreeNode::File { mode, size: bytes.len() as u64, content }))
+                        merged(TreeNode::File { mode, size: bytes.len() as u64, content })
                     }
                 }
             }
@@ -213,10 +231,34 @@ impl<'a> Reverter<'a> {
                 TreeNode::Dir { mode: theirs, .. },
             ) => {
                 let mode = if ours == change_result { *theirs } else { *ours };
-                Ok(Some(TreeNode::Dir { mode, tree: *tree }))
+                merged(TreeNode::Dir { mode, tree: *tree })
             }
             _ => Ok(None),
         }
+    }
+
+    /// Returns a file with both versions between conflict markers; `None` unless markers were asked for and both are text.
+    fn mark_files(
+        &self,
+        base: Option<&TreeNode>,
+        ours: &TreeNode,
+        theirs: &TreeNode,
+    ) -> Result<Option<TreeNode>, ObjectError> {
+        let Some((our_name, their_name)) = &self.marker_names else { return Ok(None) };
+        let read = |node: &TreeNode| match node {
+            TreeNode::File { content: Content::Whole(hash), .. } => {
+                self.source.read(ObjectKind::Blob, *hash).map(Some)
+            }
+            _ => Ok(None),
+        };
+        let TreeNode::File { mode, content: Content::Whole(old_hash), .. } = ours else { return Ok(None) };
+        let (Some(our_bytes), Some(their_bytes)) = (read(ours)?, read(theirs)?) else { return Ok(None) };
+        let base_bytes = base.map(read).transpose()?.flatten().unwrap_or_default();
+        let marked =
+            merge::merge_with_markers(&base_bytes, (our_name, &our_bytes), (their_name, &their_bytes));
+        let Some(bytes) = marked else { return Ok(None) };
+        let content = Content::Whole(self.sink.write(ObjectKind::Blob, &bytes, Some(*old_hash))?);
+        Ok(Some(TreeNode::File { mode: *mode, size: bytes.len() as u64, content }))
     }
 
     /// Returns the plan, including the missing directories that it needs; their modes come from `directories`.

@@ -17,6 +17,7 @@ use stepback_worktree::apply::ChangeOutcome;
 use stepback_worktree::scan::single::{Looker, Single};
 
 use crate::board::BoardReplacement;
+use crate::branch_merge::MergeConflict;
 use crate::databases::{HeldChange, add_sidecar_files};
 use crate::diff;
 use crate::error::EngineError;
@@ -50,6 +51,9 @@ pub struct RewindRequest {
     /// Instead of going back: apply what changed on this branch.
     #[serde(default)]
     pub merge: Option<String>,
+    /// With `merge`: whether conflict markers are written into text files that both branches changed in the same lines.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub markers: bool,
     /// Whether git directories go back too.
     pub git: bool,
     /// Restore the whole workspace, not only what agents changed.
@@ -78,6 +82,8 @@ pub struct PreparedRewind {
     pub everything_changes: Vec<RelPath>,
     /// Why the plan changes no file; `None` if it changes any.
     pub unchanged_because: Option<String>,
+    /// Paths that both branches of a merge changed in ways that do not fit together.
+    pub conflicts: Vec<MergeConflict>,
     /// Whether git directories take part.
     pub git: bool,
     /// The session that requested the rewind, if an agent did so on its own.
@@ -168,7 +174,7 @@ impl Workspace {
 
     fn plan_rewind(&self, request: &RewindRequest) -> Result<PreparedRewind, EngineError> {
         if let Some(branch) = &request.merge {
-            return self.prepare_merge(branch);
+            return self.prepare_merge(branch, request.markers);
         }
         let by_change = !request.changes.is_empty() || request.last.is_some() || request.all;
         if by_change {
@@ -252,6 +258,7 @@ impl Workspace {
             kept,
             everything_changes,
             unchanged_because,
+            conflicts: Vec::new(),
             git: request.git,
             requested_by: None,
             new_parent: onto,

@@ -352,6 +352,7 @@ impl Workspace {
             lock: None,
             kept: Vec::new(),
             everything_changes: Vec::new(),
+            conflicts: Vec::new(),
             unchanged_because: None,
             gc_generation: self.store().gc_generation()?,
             held: Vec::new(),

@@ -92,6 +92,12 @@ impl Workspace {
             Some(id) => {
                 let undoable =
                     operations.iter().find(|op| op.id == id).ok_or(EngineError::NothingToUndo("undo"))?;
+                if let OperationAction::Prune { freed: true, .. } = undoable.action {
+                    return Err(EngineError::CannotUndo(format!(
+                        "operation {} ({}) cannot be undone: it freed the files of its checkpoints",
+                        undoable.number, undoable.summary
+                    )));
+                }
                 if !is_in_force(undoable) {
                     return Err(EngineError::CannotUndo(format!(
                         "operation {} ({}) cannot be undone: it was undone or reverted already, or is itself an undo",
@@ -179,7 +185,7 @@ impl Workspace {
     fn check_log_reversal(&self, operation: &Operation, direction: UndoDirection) -> Result<(), EngineError> {
         let steps = match (&operation.action, direction) {
             (
-                OperationAction::CheckpointDelete { steps } | OperationAction::Prune { steps },
+                OperationAction::CheckpointDelete { steps } | OperationAction::Prune { steps, .. },
                 UndoDirection::Undo,
             ) => steps.as_slice(),
             (OperationAction::CheckpointCreate { step }, UndoDirection::Redo) => std::slice::from_ref(step),
@@ -264,6 +270,7 @@ impl Workspace {
             summary,
             kept: Vec::new(),
             everything_changes: Vec::new(),
+            conflicts: Vec::new(),
             unchanged_because,
             git: moved.git,
             requested_by: None,
@@ -399,11 +406,17 @@ fn is_dir_change(before: &Option<TreeNode>, after: &Option<TreeNode>) -> bool {
     before.as_ref().or(after.as_ref()).is_some_and(TreeNode::is_dir)
 }
 
-/// Whether an operation can be undone: it took effect, was not undone, and is not an undo or redo itself.
+/// Whether an operation can be undone: it took effect, was not undone, is not an undo or redo itself, and did not free what it
+/// took away.
 pub(crate) fn is_in_force(op: &Operation) -> bool {
     !op.undone
         && op.status == OpStatus::Done
-        && !matches!(op.action, OperationAction::Undo { .. } | OperationAction::Redo { .. })
+        && !matches!(
+            op.action,
+            OperationAction::Undo { .. }
+                | OperationAction::Redo { .. }
+                | OperationAction::Prune { freed: true, .. }
+        )
 }
 
 /// Returns the newest undo that was not redone.
@@ -460,7 +473,7 @@ fn log_reversal_mutations(
         OperationAction::CheckpointAnnotate { step, before, after } => {
             Mutation::Annotate { step: *step, annotation: if undo { before.clone() } else { after.clone() } }
         }
-        OperationAction::CheckpointDelete { steps } | OperationAction::Prune { steps } => {
+        OperationAction::CheckpointDelete { steps } | OperationAction::Prune { steps, .. } => {
             Mutation::SetHidden { steps: steps.clone(), by: (!undo).then_some(operation.id) }
         }
         // These change files or are reversals themselves, so they are not passed here.

@@ -125,6 +125,7 @@ pub fn list_tools(allow_others: bool) -> Vec<Tool> {
         files::checkpoint_tool(),
         rewind::rewind_tool(),
         rewind::switch_tool(),
+        rewind::merge_plan_tool(),
         rewind::undo_tool(),
         apply::apply_tool(),
         files::branch_tool(),

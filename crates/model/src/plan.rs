@@ -17,6 +17,9 @@ pub enum How {
     /// A three-way merge of a past state with later edits.
     #[n(1)]
     Merged,
+    /// Both versions, with conflict markers around the lines that do not fit together.
+    #[n(2)]
+    Marked,
 }
 
 /// One path that will change.
@@ -49,6 +52,7 @@ impl PlannedChange {
     pub fn verb(&self) -> &'static str {
         match (&self.now, &self.then, self.how) {
             (_, _, How::Merged) => "merge",
+            (_, _, How::Marked) => "mark conflicts in",
             (None, _, _) => "create",
             (_, None, _) => "delete",
             (Some(TreeNode::File { content: a, .. }), Some(TreeNode::File { content: b, .. }), _)

@@ -11,16 +11,17 @@
 //! Merging a branch is one use; taking back a single change is the other, with the mind after the change as the base and
 //! the one before it as theirs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use serde::Serialize;
 use serde_json::Value;
+use stepback_model::ids::StepId;
 
 use crate::error::MindError;
 use crate::ids::{BeliefId, GapId, HypothesisId, ItemId, ItemKind, VerificationId};
 use crate::item::{
-    Belief, CheckRun, Contradiction, Evidence, EvidenceOrigin, Experiment, Gap, Hypothesis, Note, OnOutcome,
-    Verification,
+    Belief, CheckRun, Contradiction, Evidence, EvidenceOrigin, Experiment, Gap, Hypothesis, ItemOrigin, Note,
+    OnOutcome, Verification,
 };
 use crate::mind::{ReasoningBoard, each_table};
 use crate::paged_table::Table;
@@ -67,6 +68,7 @@ impl ItemRenames {
 
 /// An item that may refer to other items.
 trait ItemReferences {
+    fn origin(&self) -> &ItemOrigin;
     fn rename(&mut self, names: &ItemRenames);
     fn refers(&self) -> Vec<ItemId>;
 }
@@ -76,6 +78,10 @@ fn rename_hypothesis(id: &mut HypothesisId, names: &ItemRenames) {
 }
 
 impl ItemReferences for Hypothesis {
+    fn origin(&self) -> &ItemOrigin {
+        &self.origin
+    }
+
     fn rename(&mut self, names: &ItemRenames) {
         self.parent.iter_mut().chain(&mut self.excludes).for_each(|id| rename_hypothesis(id, names));
         if let Some(fallen) = &mut self.fallen {
@@ -89,6 +95,10 @@ impl ItemReferences for Hypothesis {
 }
 
 impl ItemReferences for Evidence {
+    fn origin(&self) -> &ItemOrigin {
+        &self.origin
+    }
+
     fn rename(&mut self, names: &ItemRenames) {
         rename_hypothesis(&mut self.hypothesis, names);
         if let EvidenceOrigin::Verification(id) = &mut self.source {
@@ -106,6 +116,10 @@ impl ItemReferences for Evidence {
 }
 
 impl ItemReferences for Belief {
+    fn origin(&self) -> &ItemOrigin {
+        &self.origin
+    }
+
     fn rename(&mut self, names: &ItemRenames) {
         self.hypothesis.iter_mut().for_each(|id| rename_hypothesis(id, names));
         self.depends
@@ -121,6 +135,10 @@ impl ItemReferences for Belief {
 }
 
 impl ItemReferences for Contradiction {
+    fn origin(&self) -> &ItemOrigin {
+        &self.origin
+    }
+
     fn rename(&mut self, names: &ItemRenames) {
         (self.left, self.right) = (names.resolve(self.left), names.resolve(self.right));
     }
@@ -131,6 +149,10 @@ impl ItemReferences for Contradiction {
 }
 
 impl ItemReferences for Gap {
+    fn origin(&self) -> &ItemOrigin {
+        &self.origin
+    }
+
     fn rename(&mut self, names: &ItemRenames) {
         self.blocks.iter_mut().for_each(|item| *item = names.resolve(*item));
         self.after.iter_mut().for_each(|id| *id = GapId(names.resolve_number(*id)));
@@ -142,6 +164,10 @@ impl ItemReferences for Gap {
 }
 
 impl ItemReferences for Verification {
+    fn origin(&self) -> &ItemOrigin {
+        &self.origin
+    }
+
     fn rename(&mut self, names: &ItemRenames) {
         for act in self.on_pass.iter_mut().chain(&mut self.on_fail) {
             match act {
@@ -164,6 +190,10 @@ impl ItemReferences for Verification {
 }
 
 impl ItemReferences for CheckRun {
+    fn origin(&self) -> &ItemOrigin {
+        &self.origin
+    }
+
     fn rename(&mut self, names: &ItemRenames) {
         self.verification = VerificationId(names.resolve_number(self.verification));
     }
@@ -174,6 +204,10 @@ impl ItemReferences for CheckRun {
 }
 
 impl ItemReferences for Note {
+    fn origin(&self) -> &ItemOrigin {
+        &self.origin
+    }
+
     fn rename(&mut self, names: &ItemRenames) {
         self.about.iter_mut().for_each(|item| *item = names.resolve(*item));
     }
@@ -184,6 +218,10 @@ impl ItemReferences for Note {
 }
 
 impl ItemReferences for Experiment {
+    fn origin(&self) -> &ItemOrigin {
+        &self.origin
+    }
+
     fn rename(&mut self, names: &ItemRenames) {
         self.hypothesis.iter_mut().for_each(|id| rename_hypothesis(id, names));
     }
@@ -193,17 +231,29 @@ impl ItemReferences for Experiment {
     }
 }
 
-/// Assigns names in ours to items that only `theirs` has.
-fn name<T: Clone + PartialEq>(
+/// Assigns names in ours to items that only `theirs` has. With `by_origin`, an item that was recorded by a step that also
+/// recorded one in ours is the same item.
+fn name<T: Clone + PartialEq + ItemReferences>(
     base: &Table<T>,
     theirs: &Table<T>,
     ours: &Table<T>,
+    by_origin: bool,
     names: &mut ItemRenames,
 ) -> Vec<(u32, u32)> {
     let mut free = ours.newest().max(base.newest());
     let mut added = Vec::new();
+    // One step may record several items of a kind; they are in the same order on both sides.
+    let mut known: BTreeMap<StepId, VecDeque<u32>> = BTreeMap::new();
+    for (number, item) in ours.iter().filter(|_| by_origin) {
+        known.entry(item.origin().step).or_default().push_back(number);
+    }
     for (number, item) in theirs.iter().filter(|(number, _)| base.get(*number).is_none()) {
         if ours.get(number) == Some(item) {
+            continue;
+        }
+        if let Some(own_number) = known.get_mut(&item.origin().step).and_then(VecDeque::pop_front) {
+            let kind = ours.kind;
+            names.0.insert(ItemId { kind, number }, ItemId { kind, number: own_number });
             continue;
         }
         // A name that was used and taken back is free for the same item.
@@ -290,10 +340,35 @@ impl ReasoningBoard {
 
     /// Merges what changed between `base` and `theirs` into this mind.
     pub fn merge(&self, base: &Self, theirs: &Self, take_theirs: bool) -> Result<BoardMerge, MindError> {
+        self.merge_items(base, theirs, take_theirs, false)
+    }
+
+    /// Like [`Self::merge`], for a board that may have been merged before: an item that is here already under another name is
+    /// not added again.
+    pub fn merge_again(&self, base: &Self, theirs: &Self) -> Result<BoardMerge, MindError> {
+        self.merge_items(base, theirs, false, true)
+    }
+
+    /// Whether this board may have grown out of `earlier`: what both have under one name was recorded by the same step.
+    pub fn continues(&self, earlier: &Self) -> bool {
+        let same = |item: &ItemId| {
+            let (here, there) = (self.origin_of(*item), earlier.origin_of(*item));
+            here.is_none() || here.map(|origin| origin.step) == there.map(|origin| origin.step)
+        };
+        earlier.items().iter().all(same)
+    }
+
+    fn merge_items(
+        &self,
+        base: &Self,
+        theirs: &Self,
+        take_theirs: bool,
+        by_origin: bool,
+    ) -> Result<BoardMerge, MindError> {
         let mut names = ItemRenames::default();
         macro_rules! all {
             ($($table:ident),+) => {{
-                $(let $table = name(&base.$table, &theirs.$table, &self.$table, &mut names);)+
+                $(let $table = name(&base.$table, &theirs.$table, &self.$table, by_origin, &mut names);)+
                 let mut mind = self.clone();
                 let mut joining = Joining { names: &names, take_theirs, conflicts: Vec::new() };
                 $(joining.table(&base.$table, &theirs.$table, &mut mind.$table, &$table)?;)+
@@ -329,6 +404,7 @@ impl ReasoningBoard {
                 taken: take_theirs && mind.document_of(item) == theirs.document_of(item),
             })
             .collect();
+        names.0.retain(|there, here| there != here);
         Ok(BoardMerge { mind, conflicts, renamed: names.0.into_iter().collect() })
     }
 

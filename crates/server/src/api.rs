@@ -112,6 +112,7 @@ fn operations() -> OpenApiRouter<AppState> {
         .routes(routes!(plans::plan_undo))
         .routes(routes!(plans::plan_redo))
         .routes(routes!(plans::plan_switch))
+        .routes(routes!(plans::plan_merge))
         .routes(routes!(forks::create))
         .routes(routes!(apply::get_rewind_plan))
         .routes(routes!(apply::rewind))

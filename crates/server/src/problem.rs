@@ -11,6 +11,7 @@ use serde::Serialize;
 use stepback_api::failure::{self, FailureKind};
 use stepback_api::plans::PlanDocument;
 use stepback_api::problem::ProblemDocument;
+use stepback_board::BoardError;
 use stepback_bundle::BundleError;
 use stepback_engine::EngineError;
 use stepback_history::HistoryError;
@@ -180,6 +181,18 @@ impl From<HistoryError> for Problem {
         match error {
             HistoryError::Engine(error) => error.into(),
             error => Self::from_kind(kind, error.to_string(), hint),
+        }
+    }
+}
+
+impl From<BoardError> for Problem {
+    fn from(error: BoardError) -> Self {
+        match error {
+            BoardError::Engine(error) => error.into(),
+            error => {
+                let (kind, hint) = failure::classify_board_error(&error);
+                Self::from_kind(kind, error.to_string(), hint)
+            }
         }
     }
 }

@@ -86,8 +86,10 @@ impl Context {
         }
         let named = arguments.workspace.as_deref().map(|id| find_root_by_id(&*store, id)).transpose()?;
         let progress = Progress::start(progress_label, arguments.json);
-        let watcher = watcher::create_client(&place, &Settings::load_or_default(place.local_dir()), false);
+        let settings = Settings::load_or_default(place.local_dir());
+        let watcher = watcher::create_client(&place, &settings, false);
         let engine = Engine {
+            max_manual: settings.max_manual_checkpoints(),
             progress: Some(progress.counter()),
             watcher: watcher.map(|watcher| Arc::new(watcher) as Arc<dyn ScanHints>),
             ..Engine::new(store, crate::system::environment())

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::Value;
+use stepback_engine::engine::MAX_MANUAL;
 use stepback_store::new_file::{Durability, replace_file};
 
 use crate::failure::{CommandFailure, FailureKind};
@@ -22,7 +23,7 @@ pub struct SettingSpec {
 }
 
 /// All settings.
-pub const SETTINGS: [SettingSpec; 8] = [
+pub const SETTINGS: [SettingSpec; 9] = [
     SettingSpec {
         key: "checkpoint.calls",
         default: 1,
@@ -37,6 +38,11 @@ pub const SETTINGS: [SettingSpec; 8] = [
         key: "checkpoint.iterations",
         default: 5,
         description: "create a checkpoint when the agent finishes, after this many model turns without one; 0 turns this off",
+    },
+    SettingSpec {
+        key: "checkpoint.max-manual",
+        default: MAX_MANUAL as i64,
+        description: "refuse a manual checkpoint if its session has this many; 0 means no limit",
     },
     SettingSpec {
         key: "breakpoint.seconds",
@@ -118,6 +124,11 @@ impl Settings {
     /// Returns how long a stopped agent waits.
     pub fn breakpoint_timeout(&self) -> Duration {
         Duration::from_secs(self.get("breakpoint.seconds").max(0) as u64)
+    }
+
+    /// Returns how many manual checkpoints a session may have; `None` for any number.
+    pub fn max_manual_checkpoints(&self) -> Option<usize> {
+        self.get_positive("checkpoint.max-manual").map(|most| usize::try_from(most).unwrap_or(usize::MAX))
     }
 
     /// Returns the size in bytes that the store should stay within.

@@ -14,6 +14,7 @@ impl PruneReportDocument {
         Self {
             items: plan.hide.iter().map(StepDocument::from_row).collect(),
             kept: plan.keep as u64,
+            branches: plan.branches.clone(),
             freed_checkpoints: plan.purge.len() as u64,
             freed_bytes: plan.size_before.saturating_sub(plan.size_after),
             size_before: plan.size_before,
@@ -28,6 +29,7 @@ impl PruneReportDocument {
         Ok(Self {
             applied: true,
             kept: pruned.kept as u64,
+            branches: pruned.branches.clone(),
             reruns: pruned.reruns as u64,
             freed_objects: pruned.swept.objects,
             freed_bytes: pruned.swept.bytes,

@@ -1,19 +1,22 @@
 //! Plans, the changes they keep, and their results as documents.
 
 use serde_json::json;
+use stepback_engine::board::BoardReplacement;
+use stepback_engine::branch_merge::MergeConflict;
 use stepback_engine::kept::{Audience, KeptChange, SessionName};
 use stepback_engine::moves::{MoveReport, PlannedMove};
 use stepback_model::ids::WorkspaceId;
-use stepback_model::plan::{PlannedChange, RewindPlan, SkippedPath};
+use stepback_model::plan::{How, PlannedChange, RewindPlan, SkippedPath};
 use stepback_model::record::{Operation, OperationAction};
+use stepback_model::tree::TreeNode;
 use stepback_store::{Store, StoreError};
 use stepback_worktree::apply::ChangeOutcome;
 
-use crate::files::SkippedPathDocument;
+use crate::files::{NodeDocument, SkippedPathDocument};
 use crate::operations::OperationDocument;
 use crate::plans::{
-    AppliedPlanDocument, ChangeOutcomeDocument, KeptChangeDocument, PlanDocument, PlannedChangeDocument,
-    SessionNameDocument, UndoRequestDocument,
+    AppliedPlanDocument, ChangeOutcomeDocument, KeptChangeDocument, MergeConflictDocument,
+    MergedBoardDocument, PlanDocument, PlannedChangeDocument, SessionNameDocument, UndoRequestDocument,
 };
 
 impl PlanDocument {
@@ -31,6 +34,12 @@ impl PlanDocument {
             kind: kind.to_owned(),
             workspace: workspace.to_string(),
             summary: planned.summary.clone(),
+            conflicts: files
+                .map_or(&[][..], |files| &files.conflicts)
+                .iter()
+                .map(MergeConflictDocument::from_conflict)
+                .collect(),
+            board: planned.merged_board.as_ref().map(MergedBoardDocument::from_replacement),
             git: planned.moved_parts().git,
             items: plan.changes.iter().map(PlannedChangeDocument::from_change).collect(),
             left_alone: plan.left_alone.iter().map(SkippedPathDocument::from_skipped_path).collect(),
@@ -39,6 +48,31 @@ impl PlanDocument {
             unchanged_because: files.and_then(|files| files.unchanged_because.clone()),
             warnings: files.map(|files| files.warnings.clone()).unwrap_or_default(),
             operation: planned.operation.as_ref().map(|operation| operation.id.to_string()),
+        }
+    }
+}
+
+impl MergeConflictDocument {
+    /// The document of a conflict.
+    pub fn from_conflict(conflict: &MergeConflict) -> Self {
+        let node = |node: &Option<TreeNode>| node.as_ref().map(NodeDocument::from_node);
+        Self {
+            path: conflict.path.display().into_owned(),
+            reason: conflict.reason.clone(),
+            marked: conflict.is_marked,
+            base: node(&conflict.base),
+            ours: node(&conflict.ours),
+            theirs: node(&conflict.theirs),
+        }
+    }
+}
+
+impl MergedBoardDocument {
+    /// The document of what changes on a board.
+    pub fn from_replacement(merged: &BoardReplacement) -> Self {
+        Self {
+            conflicts: merged.conflicts.iter().map(|conflict| conflict.sentence.clone()).collect(),
+            changes: merged.diff.changes.iter().map(|change| change.sentence.clone()).collect(),
         }
     }
 }
@@ -62,7 +96,9 @@ impl AppliedPlanDocument {
             before: Some(report.before),
             after: Some(report.after),
             items: report.outcomes.iter().map(ChangeOutcomeDocument::from_outcome).collect(),
-            partial: left.iter().any(SkippedPath::is_conflict),
+            partial: left.iter().any(SkippedPath::is_conflict)
+                || report.outcomes.iter().any(|(change, _)| change.how == How::Marked),
+            board: report.board.as_ref().map(MergedBoardDocument::from_replacement),
             left_alone: left.iter().map(SkippedPathDocument::from_skipped_path).collect(),
             kept: report.kept.iter().map(KeptChangeDocument::from_change).collect(),
             ..document

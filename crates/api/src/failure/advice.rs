@@ -44,6 +44,12 @@ pub fn classify_engine_error(error: &EngineError) -> (FailureKind, Option<&'stat
                 "nothing was pruned; delete labelled or manual checkpoints by name, use --keep-last or --keep-days, or prune other workspaces",
             ),
         ),
+        EngineError::TooManyManual { .. } => (
+            FailureKind::Refused,
+            Some(
+                "delete some with \"stepback checkpoint delete POINT\", or raise the limit with \"stepback settings checkpoint.max-manual N\" (0: no limit)",
+            ),
+        ),
         EngineError::NothingToUndo(_) => {
             (FailureKind::Nothing, Some("\"stepback op log\" lists the operations"))
         }

@@ -4,6 +4,7 @@
 
 mod checks;
 mod experiments;
+mod merges;
 mod own;
 mod place;
 mod stores;

@@ -46,7 +46,18 @@ impl Workspace {
         match (request.action, files, operation) {
             (MoveAction::Rewind(rewind), Some(prepared), _) => {
                 let board = request.board.map(|board| self.require_board_session(board)).transpose()?;
+                // Read before the files move: a merge is the base of the next one.
+                let merge = rewind.merge.as_deref().filter(|_| board.is_some());
+                let merge =
+                    merge.map(|branch| Ok::<_, EngineError>((branch, self.board_merge_base(branch)?)));
+                let merge = merge.transpose()?;
                 let mut report = self.apply_rewind(prepared)?;
+                if let (Some(session), Some((branch, base))) = (&board, merge) {
+                    let operation = Some(report.operation.id);
+                    let merged =
+                        BoardEditor::new(self, session).merge_branch(branch, base, operation, false)?;
+                    report.board = Some(merged);
+                }
                 if let (Some(session), Some(target)) = (board, rewind.target) {
                     let moment = BoardMoment::Step(target.step.number);
                     let restored = BoardEditor::new(self, &session)
@@ -79,7 +90,7 @@ impl Workspace {
         }
     }
 
-    fn require_board_session(&self, id: SessionId) -> Result<Session, EngineError> {
+    pub(super) fn require_board_session(&self, id: SessionId) -> Result<Session, EngineError> {
         let missing = || EngineError::Point(format!("there is no session {id}"));
         self.store().session(id)?.ok_or_else(missing)
     }

@@ -7,6 +7,7 @@ use stepback_model::record::{Operation, Session, StepRow};
 
 use super::request::{MoveAction, MoveRequest};
 use super::shown::request_document;
+use crate::board::{BoardEditor, BoardReplacement};
 use crate::error::EngineError;
 use crate::rewind::PreparedRewind;
 use crate::undo::Reversal;
@@ -27,6 +28,8 @@ pub struct PlannedMove {
     pub operation: Option<Operation>,
     /// The changes of files; `None` if only the log changes.
     pub files: Option<PreparedRewind>,
+    /// What a merge of branches changes on the reasoning board that it is for.
+    pub merged_board: Option<BoardReplacement>,
 }
 
 /// The parts of a workspace's state that a move changes.
@@ -50,7 +53,10 @@ impl PlannedMove {
             files: files.is_some_and(|files| !files.plan.is_empty()),
             git: files.is_some_and(|files| files.git),
             conversation: files.and_then(|files| files.conversation_from),
-            reasoning: self.request.board,
+            reasoning: self
+                .request
+                .board
+                .filter(|_| self.merged_board.as_ref().is_none_or(|merged| !merged.diff.changes.is_empty())),
         }
     }
 
@@ -90,6 +96,8 @@ impl PlannedMove {
 impl Workspace {
     /// Plans a move and changes nothing. If files may change, the plan holds the workspace's lock.
     pub fn plan_move(&self, request: &MoveRequest) -> Result<PlannedMove, EngineError> {
+        // Before the workspace is locked: the lock for recording is always taken before that of the workspace.
+        let merged_board = self.plan_board_merge(request)?;
         let mut planned = match &request.action {
             MoveAction::Rewind(rewind) => build_planned_move(request, self.prepare_rewind(rewind)?),
             MoveAction::Switch { branch, begin_at: None } => {
@@ -113,6 +121,7 @@ impl Workspace {
                 },
             ),
         };
+        planned.merged_board = merged_board;
         if request.force {
             planned.force();
         }
@@ -125,9 +134,17 @@ impl Workspace {
         Ok(planned)
     }
 
+    /// Returns what a merge of branches would change on the board that it is for; `None` for every other request.
+    fn plan_board_merge(&self, request: &MoveRequest) -> Result<Option<BoardReplacement>, EngineError> {
+        let (Some(branch), Some(session)) = (request.merged_branch(), request.board) else { return Ok(None) };
+        let session = self.require_board_session(session)?;
+        let base = self.board_merge_base(branch)?;
+        BoardEditor::new(self, &session).merge_branch(branch, base, None, true).map(Some)
+    }
+
     fn compute_plan_id(&self, planned: &PlannedMove) -> String {
         let files = planned.files.as_ref();
-        let content = json!({
+        let mut content = json!({
             "workspace": self.record.id,
             "request": request_document(&planned.request),
             "summary": planned.summary,
@@ -135,6 +152,9 @@ impl Workspace {
             "warnings": files.map(|files| &files.warnings),
             "plan": files.map(|files| Hash::of(ObjectKind::Plan, &files.plan.encode()).to_string()),
         });
+        if let Some(merged) = &planned.merged_board {
+            content["board"] = json!(merged);
+        }
         let mut id = Hash::of(ObjectKind::Blob, content.to_string().as_bytes()).to_string();
         id.truncate(ID_LENGTH);
         id
@@ -152,7 +172,14 @@ fn restricted_session(request: &MoveRequest) -> Option<SessionId> {
 
 fn build_planned_move(request: &MoveRequest, files: PreparedRewind) -> PlannedMove {
     let summary = files.summary.clone();
-    PlannedMove { id: String::new(), request: request.clone(), summary, operation: None, files: Some(files) }
+    PlannedMove {
+        id: String::new(),
+        request: request.clone(),
+        summary,
+        operation: None,
+        files: Some(files),
+        merged_board: None,
+    }
 }
 
 fn build_planned_reversal(request: &MoveRequest, reversal: Reversal) -> PlannedMove {
@@ -166,6 +193,7 @@ fn build_planned_reversal(request: &MoveRequest, reversal: Reversal) -> PlannedM
             summary,
             operation: Some(operation),
             files: None,
+            merged_board: None,
         },
     }
 }

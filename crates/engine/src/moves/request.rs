@@ -36,6 +36,20 @@ impl MoveRequest {
         Self::from_user(MoveAction::Undo { operation: None })
     }
 
+    /// Merges a branch into the present one.
+    pub fn merge(branch: &str, markers: bool) -> Self {
+        let request = RewindRequest { merge: Some(branch.to_owned()), markers, ..RewindRequest::default() };
+        Self::from_user(MoveAction::Rewind(Box::new(request)))
+    }
+
+    /// The branch that is merged, if this is a merge.
+    pub fn merged_branch(&self) -> Option<&str> {
+        match &self.action {
+            MoveAction::Rewind(rewind) => rewind.merge.as_deref(),
+            _ => None,
+        }
+    }
+
     fn rewind(step: &StepRow, everything: bool) -> Self {
         let request = RewindRequest { target: Some(step.clone()), everything, ..RewindRequest::default() };
         Self::from_user(MoveAction::Rewind(Box::new(request)))
@@ -44,6 +58,12 @@ impl MoveRequest {
     /// A request of the user that moves no board.
     pub fn from_user(action: MoveAction) -> Self {
         Self { action, agent: None, board: None, force: false }
+    }
+}
+
+impl From<MoveAction> for MoveRequest {
+    fn from(action: MoveAction) -> Self {
+        Self::from_user(action)
     }
 }
 

@@ -3,20 +3,15 @@
 //! First, the last removable checkpoint that needs each object is determined. The size after the removal of any number of
 //! checkpoints is then one query to the store, and the smallest sufficient number a binary search.
 
-use std::cell::Cell;
 use std::collections::HashSet;
-use std::rc::Rc;
 
-use stepback_model::hash::{Hash, ObjectKind};
+use stepback_model::hash::Hash;
 use stepback_model::ids::StepId;
-use stepback_model::object::ObjectError;
-use stepback_model::tree::Content;
-use stepback_store::StoreError;
 use stepback_store::port::StepRow;
 
+use super::needs::Needs;
 use crate::error::EngineError;
-use crate::reachability::{Marker, Visitor};
-use crate::workspace::{StoreSource, Workspace};
+use crate::workspace::Workspace;
 
 /// Sizes of the store by the number of removed checkpoints.
 pub struct PruneSizes<'a> {
@@ -29,34 +24,6 @@ pub struct PruneSizes<'a> {
     candidates: Vec<(u64, StepId)>,
     now: bool,
     needs: Needs,
-}
-
-/// What is needed, each with the number of candidates that have to be removed before it is not. What the kept checkpoints
-/// need has a number that is never reached.
-#[derive(Default)]
-struct Needs {
-    objects: Vec<(Hash, usize)>,
-    vaulted: Vec<(Vec<u8>, usize)>,
-}
-
-/// Collects what a marker reaches for the first time, under the present number.
-struct NeedCollector {
-    removals: Rc<Cell<usize>>,
-    needs: Needs,
-}
-
-impl Visitor for NeedCollector {
-    fn visit_object(&mut self, _: ObjectKind, hash: Hash) {
-        self.needs.objects.push((hash, self.removals.get()));
-    }
-
-    fn visit_file(&mut self, _: u64, _: &Content) -> Result<(), ObjectError> {
-        Ok(())
-    }
-
-    fn vaulted(&mut self, name: &[u8]) {
-        self.needs.vaulted.push((name.to_vec(), self.removals.get()));
-    }
 }
 
 impl<'a> PruneSizes<'a> {
@@ -73,27 +40,7 @@ impl<'a> PruneSizes<'a> {
         for (_, steps) in engine.discardable_reruns(now)? {
             freed.extend(steps);
         }
-        let last: HashSet<StepId> = candidates.iter().map(|stored| stored.step.id).collect();
-        let removals = Rc::new(Cell::new(usize::MAX));
-        let mut collector = NeedCollector { removals: Rc::clone(&removals), needs: Needs::default() };
-        let source = StoreSource(workspace.store());
-        let mut marker = Marker::new(&source).with_visitor(&mut collector);
-        engine.push_roots(&mut marker, &|stored| {
-            freed.contains(&stored.step.id) || last.contains(&stored.step.id)
-        })?;
-        marker.run();
-        for (index, stored) in candidates.iter().enumerate().rev() {
-            removals.set(index + 1);
-            marker.push_step(&stored.step, false);
-            marker.run();
-        }
-        if let Some(problem) = marker.problems.first() {
-            return Err(StoreError::Corrupt {
-                what: format!("{problem}; nothing is freed from a damaged store"),
-            }
-            .into());
-        }
-        let needs = collector.needs;
+        let needs = engine.collect_needs(&freed, candidates)?;
         let ids =
             |rows: &[&StepRow]| rows.iter().map(|stored| (stored.step.number, stored.step.id)).collect();
         Ok(Self {

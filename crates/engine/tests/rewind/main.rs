@@ -7,6 +7,7 @@ mod git;
 mod git_damage;
 mod git_states;
 mod hostile;
+mod merges;
 mod moves;
 mod paths;
 mod points;

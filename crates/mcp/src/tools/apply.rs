@@ -25,6 +25,9 @@ fn check_allowed(
     session: &Session,
     planned: &PlannedMove,
 ) -> Result<(), ToolError> {
+    if planned.request.merged_branch().is_some() {
+        return check_no_other_agents(context, session);
+    }
     let (Some(branch), Some(prepared)) = (planned.entered_branch(), &planned.files) else { return Ok(()) };
     check_no_other_agents(context, session)?;
     match context.allow_others {
@@ -69,7 +72,17 @@ pub(super) fn show_plan(
         board: args.flag("reasoning").then_some(session.id),
         force: false,
     };
-    let planned = context.workspace.plan_move(&request)?;
+    show_plan_of(context, args, session, &request)
+}
+
+/// Plans a request, shows the plan, and keeps it until it is confirmed.
+pub(super) fn show_plan_of(
+    context: &ToolContext<'_>,
+    args: &Args,
+    session: &Session,
+    request: &MoveRequest,
+) -> Result<ToolReply, ToolError> {
+    let planned = context.workspace.plan_move(request)?;
     check_allowed(context, session, &planned)?;
     context.workspace.save_plan(&planned, Value::Null)?;
     Ok(plan_reply(&planned, page_limit(args, 30)))
@@ -90,7 +103,7 @@ fn describe_skipped(items: &[SkippedPath], kept: &[KeptChange]) -> Vec<String> {
 }
 
 fn plan_reply(planned: &PlannedMove, max_paths: usize) -> ToolReply {
-    let PlannedMove { id, summary, files, .. } = planned;
+    let PlannedMove { id, summary, files, merged_board, .. } = planned;
     let prepared = files.as_ref();
     let all = prepared.map_or(&[][..], |prepared| &prepared.plan.changes);
     let changes: Vec<String> =
@@ -106,6 +119,13 @@ fn plan_reply(planned: &PlannedMove, max_paths: usize) -> ToolReply {
         lines.push("  no file changes".to_owned());
         let reason = prepared.and_then(|prepared| prepared.unchanged_because.as_deref());
         warnings.extend(reason.map(|reason| format!("no file changes: {reason}")));
+    }
+    if let Some(merged) = merged_board {
+        let sentences = merged.conflicts.iter().map(|found| format!("conflict: {}", found.sentence));
+        let changes = merged.diff.changes.iter().map(|change| change.sentence.clone());
+        let board: Vec<String> = sentences.chain(changes).take(MAX_LISTED_BOARD_CHANGES).collect();
+        lines.extend(board.iter().map(|sentence| format!("  board: {sentence}")));
+        structured["board"] = json!(board);
     }
     if hidden > 0 {
         structured["changes_more"] = json!(hidden);
@@ -131,6 +151,7 @@ pub(super) fn plan_schema() -> serde_json::Value {
             ("changes", string_array("Of files")),
             ("changes_more", integer("Not listed")),
             ("left_alone", string_array("Skipped paths, with reasons")),
+            ("board", string_array("What changes on the board; conflicts first")),
             ("warnings", string_array("")),
         ],
         &["plan", "summary", "changes"],
@@ -141,7 +162,7 @@ pub(super) fn apply_tool() -> Tool {
     Tool {
         name: "rewind_apply",
         title: "Apply a plan",
-        description: "Applies a plan of rewind_plan, switch_plan or undo_plan, if it is still valid. The current state is saved first; undo_plan reverts it.",
+        description: "Applies a plan of rewind_plan, switch_plan, merge_plan or undo_plan, if it is still valid. The current state is saved first; undo_plan reverts it.",
         input: object(
             &[("plan", string("Its id")), ("force", boolean("Replace open databases too"))],
             &["plan"],
@@ -170,8 +191,9 @@ fn apply_plan(context: &ToolContext<'_>, args: &Args) -> Result<ToolReply, ToolE
     let workspace = context.workspace;
     let unknown = || {
         let clipped_id: String = id.chars().take(40).collect();
-        ToolError::new(format!("unknown plan \"{clipped_id}\""))
-            .with_hint("make one with rewind_plan, switch_plan or undo_plan; plans are kept for a day")
+        ToolError::new(format!("unknown plan \"{clipped_id}\"")).with_hint(
+            "make one with rewind_plan, switch_plan, merge_plan or undo_plan; plans are kept for a day",
+        )
     };
     let shown_here = workspace
         .engine

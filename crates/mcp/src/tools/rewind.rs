@@ -2,14 +2,14 @@
 
 use serde_json::json;
 use stepback_engine::kept::Audience;
-use stepback_engine::moves::MoveAction;
+use stepback_engine::moves::{MoveAction, MoveRequest, MovingAgent};
 use stepback_engine::rewind::RewindRequest;
 use stepback_engine::workspace::describe_checkpoint;
 use stepback_model::point;
 use stepback_model::record::Session;
 use stepback_model::record::StepRow;
 
-use super::apply::{plan_schema, show_plan};
+use super::apply::{plan_schema, show_plan, show_plan_of};
 use super::{Args, READ_ONLY, Tool, limit_schema, point_schema, resolve_step};
 use crate::schema::{array, boolean, bounded_integer, object, string, string_array};
 use crate::tool_error::ToolError;
@@ -154,6 +154,35 @@ pub(super) fn switch_tool() -> Tool {
     }
 }
 
+pub(super) fn merge_plan_tool() -> Tool {
+    Tool {
+        name: "merge_plan",
+        title: "Plan a merge",
+        description: "Plans to merge another branch into the current one: files three ways, and conclusions into your board. Conflicts are listed and stay as they are here. Changes nothing; rewind_apply applies the plan.",
+        input: object(
+            &[
+                ("branch", string("Its name")),
+                ("markers", boolean("Write conflict markers into text files instead of leaving them")),
+                ("limit", limit_schema(30, 500)),
+            ],
+            &["branch"],
+        ),
+        output: plan_schema(),
+        hints: READ_ONLY,
+        is_slow: false,
+        creates_workspace: false,
+        run: |context, args| {
+            let session = moving_session(context)?;
+            let request = MoveRequest {
+                agent: Some(MovingAgent { session: session.id, own_only: !context.allow_others }),
+                board: Some(session.id),
+                ..MoveRequest::merge(args.require_text("branch")?, args.flag("markers"))
+            };
+            show_plan_of(context, args, &session, &request)
+        },
+    }
+}
+
 /// Refuses to move a workspace in which another agent is active.
 pub(super) fn check_no_other_agents(context: &ToolContext<'_>, session: &Session) -> Result<(), ToolError> {
     if context.allow_others {
@@ -168,11 +197,11 @@ pub(super) fn check_no_other_agents(context: &ToolContext<'_>, session: &Session
     match names.as_slice() {
         [] => Ok(()),
         names => Err(ToolError::new(format!(
-            "{} would be switched to another branch, too",
+            "the files of {} would be switched to another branch or merged with it, too",
             names.join(", ")
         ))
         .with_hint(
-            "wait until no other agent is running here; the user can switch with \"stepback branch switch\"",
+            "wait until no other agent is running here; the user can use \"stepback branch switch\" or \"merge\"",
         )),
     }
 }

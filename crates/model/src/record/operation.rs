@@ -59,6 +59,9 @@ pub enum OperationAction {
     Prune {
         /// The checkpoints that were hidden.
         steps: Vec<StepId>,
+        /// Whether their bytes were freed at once, so that it can never be undone.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        freed: bool,
     },
     /// A branch was made.
     BranchCreate {

@@ -90,6 +90,8 @@ pub async fn prune(
                 keep_last: new.keep_last,
                 keep_days: new.keep_days,
                 keep_manual: new.keep_manual,
+                keep_significant: new.keep_significant,
+                max_branches: new.max_branches,
                 max_size: new.max_size,
                 now: new.now,
             };

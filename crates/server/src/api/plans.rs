@@ -4,8 +4,7 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
-use stepback_api::plans::{AppliedPlanDocument, NewRewind, NewUndo, PlanDocument, PlanOptions};
-use stepback_engine::kept::Audience;
+use stepback_api::plans::{AppliedPlanDocument, NewMerge, NewRewind, NewUndo, PlanDocument, PlanOptions};
 use stepback_engine::moves::{Confirmation, MoveAction, MoveKind, MoveRequest, PlannedMove, ShownPlan};
 use stepback_engine::rewind::RewindRequest;
 use stepback_engine::{Engine, EngineError, Workspace};
@@ -39,14 +38,11 @@ pub async fn plan_rewind(
             changes: new.changes,
             last: new.last,
             all: new.all,
-            until: None,
-            merge: None,
             git: new.git,
             everything: new.everything,
             session: session.map(|session| session.id),
             hunks: new.hunks,
-            audience: Audience::User,
-            conversation: false,
+            ..RewindRequest::default()
         })))
     })
     .await
@@ -102,16 +98,38 @@ pub async fn plan_switch(
     .await
 }
 
-async fn create_plan(
+/// Plans to merge a branch into the present one. Changes nothing; the plan is applied like that of a rewind.
+#[utoipa::path(post, path = "/workspaces/{workspace}/branches/{branch}/merge-plans", tag = "plans",
+    params(("workspace" = String, Path, description = "The workspace"), ("branch" = String, Path, description = "The branch")),
+    request_body = Option<NewMerge>,
+    responses((status = 201, body = PlanDocument), (status = "default", body = Problem)))]
+pub async fn plan_merge(
+    State(state): State<AppState>,
+    Path((id, branch)): Path<(String, String)>,
+    OptionalJson(new): OptionalJson<NewMerge>,
+) -> Result<Response, Problem> {
+    create_plan(state, id, new.force, move |workspace| {
+        super::branches::find_branch(workspace, &branch)?;
+        let now = workspace.engine.env.now();
+        let board = match new.files_only {
+            true => None,
+            false => Some(stepback_board::choose_session(workspace, new.session.as_deref(), now)?.id),
+        };
+        Ok(MoveRequest { board, ..MoveRequest::merge(&branch, new.markers) })
+    })
+    .await
+}
+
+async fn create_plan<R: Into<MoveRequest>>(
     state: AppState,
     id: String,
     force: bool,
-    action: impl FnOnce(&Workspace) -> Result<MoveAction, Problem> + Send + 'static,
+    request: impl FnOnce(&Workspace) -> Result<R, Problem> + Send + 'static,
 ) -> Result<Response, Problem> {
     state
         .run(move |engine| {
             let workspace = state::find_workspace(engine, &id)?;
-            let request = MoveRequest { force, ..MoveRequest::from_user(action(&workspace)?) };
+            let request = MoveRequest { force, ..request(&workspace)?.into() };
             let document = save_plan(&workspace, &workspace.plan_move(&request)?)?;
             let place = format!("/api/v1/{}-plans/{}", document.kind, document.id);
             Ok((StatusCode::CREATED, [(header::LOCATION, place)], Json(document)).into_response())

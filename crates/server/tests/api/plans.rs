@@ -65,6 +65,46 @@ fn a_rewind_is_shown_agreed_to_and_taken_back() {
 }
 
 #[test]
+fn a_branch_is_merged_with_its_conflicts_as_data() {
+    let place = TestServer::new();
+    place.write("file", "base\n");
+    place.write("other", "base\n");
+    place.checkpoint("start");
+    let here = format!("/workspaces/{}", place.workspace());
+    let branches = format!("{here}/branches");
+    place.post(&branches, &json!({ "name": "aside" })).with(201);
+    let switch = |to: &str| {
+        let plan = place.post(&format!("{branches}/{to}/switch-plans"), &json!({})).with(201);
+        place.ask("POST", below(&plan["apply"]), None).with(200);
+    };
+    switch("aside");
+    place.write("file", "theirs\n");
+    place.write("other", "theirs\n");
+    place.checkpoint("there");
+    switch("main");
+    place.write("file", "ours\n");
+    place.checkpoint("here");
+    let merges = format!("{branches}/aside/merge-plans");
+    let plan = place.post(&merges, &json!({})).with(201);
+    assert_eq!(paths(&plan), ["restore other"]);
+    assert_eq!(plan["conflicts"][0]["path"], "file");
+    assert_eq!(plan["conflicts"][0]["theirs"]["type"], "file");
+    assert_eq!(plan["conflicts"][0]["marked"], false);
+    assert_eq!(plan["board"], json!({ "conflicts": [], "changes": [] }));
+    let marked = place.post(&merges, &json!({ "markers": true, "files_only": true })).with(201);
+    assert_eq!(paths(&marked), ["mark conflicts in file", "restore other"]);
+    assert_eq!(marked["board"], json!(null));
+    let done = place.ask("POST", below(&marked["apply"]), None).with(200);
+    assert_eq!(done["partial"], true);
+    assert!(place.read("file").unwrap().starts_with("<<<<<<< main\nours\n"));
+    let undo = place.post(below(&done["undo"]["href"]), &done["undo"]["body"]).with(201);
+    place.ask("POST", below(&undo["apply"]), None).with(200);
+    assert_eq!(place.read("file").unwrap(), "ours\n");
+    place.post(&format!("{branches}/nowhere/merge-plans"), &json!({})).problem(404);
+    place.post(&format!("{branches}/main/merge-plans"), &json!({})).problem(400);
+}
+
+#[test]
 fn a_plan_that_is_out_of_date_is_refused_with_the_new_one() {
     let place = TestServer::new();
     place.write("file", "1");

@@ -209,11 +209,17 @@ pub enum BranchCommand {
     },
     /// Merge what changed on a branch into the current one; conflicts are listed and left alone
     #[command(
-        after_help = "Files are merged three ways from where the branches diverged. A file that both changed in ways that do not fit together stays as it is here. The conclusions of an experiment on the branch are merged into the reasoning board.\n\nExamples:\n  stepback branch merge try-redis --dry-run\n  stepback branch merge \"alternative approach\""
+        after_help = "Files are merged three ways from where the branches diverged. A file that both changed in ways that do not fit together stays as it is here. What was concluded on the branch is merged into the reasoning board in the same way. \"stepback undo\" takes both back.\n\nExamples:\n  stepback branch merge try-redis --dry-run\n  stepback branch merge \"alternative approach\"\n  stepback branch merge try-redis --markers"
     )]
     Merge {
         /// Its name
         name: String,
+        /// Write conflict markers into text files that both branches changed in the same lines
+        #[arg(long)]
+        markers: bool,
+        /// Merge conclusions into the board of this session [default: the running agent's, else yours]
+        #[arg(long, value_name = "SESSION")]
+        session: Option<String>,
         #[command(flatten)]
         agree: super::ConfirmArgs,
     },

@@ -122,6 +122,12 @@ pub struct PruneArgs {
     /// Keep the newest 50 manual checkpoints, regardless of other rules
     #[arg(long)]
     pub keep_manual: bool,
+    /// Keep significant checkpoints, regardless of other rules: hypotheses concluded, contradictions, verifications, merges
+    #[arg(long)]
+    pub keep_significant: bool,
+    /// Delete the branches with the oldest tips until N are left; the current one and main stay
+    #[arg(long, value_name = "N")]
+    pub max_branches: Option<usize>,
     /// Remove automatic checkpoints, oldest first, until the store fits: 500MB, 2GB
     #[arg(long, value_name = "S", value_parser = parse_size)]
     pub max_size: Option<u64>,

@@ -15,7 +15,6 @@ use stepback_model::record::Session;
 use stepback_reasoning::{BoardMutation, ReasoningBoard};
 
 pub use self::experiment::{find_board_session, print_moved_board, rewind_board};
-pub use self::versions::merge_experiment;
 
 use super::{CommandResult, DONE};
 use crate::args::board::{BoardArgs, BoardCommand, BoardPartCommand, BoardSelector};

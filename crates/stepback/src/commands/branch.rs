@@ -8,7 +8,6 @@ use stepback_api::branches::BranchDocument;
 use stepback_engine::branch::quote_branch_name;
 use stepback_engine::moves::{MoveAction, MoveKind, MoveRequest};
 use stepback_engine::reruns::{Rerun, RerunStatus};
-use stepback_engine::rewind::RewindRequest;
 use stepback_engine::workspace::describe_checkpoint;
 use stepback_engine::{EngineError, Workspace};
 use stepback_history::compare::{Conversations, TipComparison, compare_tips};
@@ -72,7 +71,10 @@ pub fn run(context: &Context, command: &BranchCommand) -> CommandResult {
             workspace.delete_branch(name)?;
             print_result(context, name, &format!("Deleted branch {name}; its steps are kept."))
         }
-        BranchCommand::Merge { name, agree } => merge(context, &workspace, name, agree),
+        BranchCommand::Merge { name, markers, session, agree } => {
+            let request = MoveRequest { force: agree.force, ..MoveRequest::merge(name, *markers) };
+            merge(context, &workspace, request, session.as_deref(), agree)
+        }
         BranchCommand::Compare { a, b } => {
             let b = match b {
                 Some(name) => name.clone(),
@@ -89,18 +91,28 @@ fn switch_request(name: &str, begin_at: Option<StepId>, agree: &ConfirmArgs) -> 
     MoveRequest { force: agree.force, ..MoveRequest::from_user(action) }
 }
 
-/// Merges the files of a branch, and then what an experiment on it concluded.
-fn merge(context: &Context, workspace: &Workspace, name: &str, agree: &ConfirmArgs) -> CommandResult {
-    let request = RewindRequest { merge: Some(name.to_owned()), ..RewindRequest::default() };
-    let request =
-        MoveRequest { force: agree.force, ..MoveRequest::from_user(MoveAction::Rewind(Box::new(request))) };
-    let planned = workspace.plan_move(&request)?;
-    let merged = match planned.files.as_ref().filter(|files| files.plan.is_empty()) {
-        Some(prepared) => rewind::report_nothing_to_do(context, prepared, agree.dry_run)?,
-        None => moves::confirm_and_apply(context, workspace, planned, agree)?,
+/// Merges the files of a branch, and what was concluded on it into the board of a session.
+fn merge(
+    context: &Context,
+    workspace: &Workspace,
+    request: MoveRequest,
+    session: Option<&str>,
+    agree: &ConfirmArgs,
+) -> CommandResult {
+    let board = match stepback_board::choose_session(workspace, session, context.now()) {
+        Ok(session) => Some(session.id),
+        Err(error) if session.is_none() => {
+            let note = format!("The reasoning board is not merged: {error}.");
+            output::print_unless_json(context.json, &note);
+            None
+        }
+        Err(error) => return Err(error.into()),
     };
-    let board = super::board::merge_experiment(context, workspace, name, agree.dry_run)?;
-    Ok(if merged == ExitCode::SUCCESS { board } else { merged })
+    let planned = workspace.plan_move(&MoveRequest { board, ..request })?;
+    match planned.files.as_ref().filter(|_| planned.is_empty()) {
+        Some(prepared) => rewind::report_nothing_to_do(context, prepared, agree.dry_run),
+        None => moves::confirm_and_apply(context, workspace, planned, agree),
+    }
 }
 
 fn print_result(context: &Context, name: &str, line: &str) -> CommandResult {

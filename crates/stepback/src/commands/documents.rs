@@ -8,8 +8,11 @@ use serde_json::{Value, json};
 use stepback_api::changes::NumberedChangeDocument;
 use stepback_api::files::{ChangeDocument, FileDocument, SkippedPathDocument};
 use stepback_api::operations::OperationDocument;
-use stepback_api::plans::{ChangeOutcomeDocument, KeptChangeDocument, PlannedChangeDocument};
+use stepback_api::plans::{
+    ChangeOutcomeDocument, KeptChangeDocument, MergeConflictDocument, PlannedChangeDocument,
+};
 use stepback_api::steps::StepDocument;
+use stepback_engine::branch_merge::MergeConflict;
 use stepback_engine::changes::NumberedChange;
 use stepback_engine::kept::KeptChange;
 use stepback_model::change::PathChange;
@@ -53,6 +56,15 @@ fn adapt_node(value: &mut Value, node: Option<&TreeNode>) {
 pub fn file(path: &RelPath, node: &TreeNode) -> Value {
     let mut value = with_path_id(FileDocument::from_node(path, node));
     adapt_node(&mut value, Some(node));
+    value
+}
+
+/// Returns a path that both branches of a merge changed.
+pub fn merge_conflict(conflict: &MergeConflict) -> Value {
+    let mut value = with_path_id(MergeConflictDocument::from_conflict(conflict));
+    for (name, node) in [("base", &conflict.base), ("ours", &conflict.ours), ("theirs", &conflict.theirs)] {
+        adapt_node(&mut value[name], node.as_ref());
+    }
     value
 }
 

@@ -19,6 +19,8 @@ pub fn prune(context: &Context, arguments: &PruneArgs) -> CommandResult {
         keep_last: arguments.keep_last,
         keep_days: arguments.keep_days,
         keep_manual: arguments.keep_manual,
+        keep_significant: arguments.keep_significant,
+        max_branches: arguments.max_branches,
         max_size: arguments.max_size,
         now: arguments.now,
     };
@@ -51,6 +53,9 @@ fn print_prune_plan(plan: &PrunePlan) {
     for stored in &plan.hide {
         output::print_line(format!("would prune #{}  {}", stored.step.number, titles::step_title(stored)));
     }
+    for name in &plan.branches {
+        output::print_line(format!("would delete branch {name}"));
+    }
     let freed: HashSet<_> = plan.purge.iter().collect();
     let undoable = plan.hide.iter().filter(|stored| !freed.contains(&stored.step.id)).count();
     output::print_line(format!(
@@ -77,6 +82,13 @@ fn print_pruned(pruned: &Pruned, size_before: u64) {
         output::count(pruned.swept.objects, "object"),
     ));
     output::print_line(size_line("The store has", size_before, pruned.size_after));
+    if !pruned.branches.is_empty() {
+        output::print_line(format!(
+            "Deleted {} {}; checkpoints that are only there follow the rules from the next prune on",
+            if pruned.branches.len() == 1 { "branch" } else { "branches" },
+            pruned.branches.join(", ")
+        ));
+    }
     if pruned.reruns > 0 {
         output::print_line(format!(
             "Removed the intermediate files of {}; branches of reruns are kept",
@@ -84,6 +96,9 @@ fn print_pruned(pruned: &Pruned, size_before: u64) {
         ));
     }
     let paint = Paint::stdout();
+    if !pruned.branches.is_empty() {
+        output::print_status(paint.dim("\"stepback undo\" restores the branches, the last one first."));
+    }
     if pruned.undoable > 0 {
         output::print_status(paint.dim(
             "\"stepback undo\" restores them; a prune frees their space after 24 hours (--now: immediately).",

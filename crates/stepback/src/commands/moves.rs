@@ -51,6 +51,23 @@ pub fn confirm_and_apply(
     print_report(context, workspace, report, kind, None)
 }
 
+/// Prints what a merge would change on the reasoning board: conflicts first.
+fn print_merged_board(planned: &PlannedMove, is_data: bool) {
+    let Some(merged) = &planned.merged_board else { return };
+    let paint = if is_data { Paint::stdout() } else { Paint::stderr() };
+    for conflict in &merged.conflicts {
+        let conflict = format!(
+            "  {} on the board: {}; it stays as it is here",
+            paint.bad("conflict"),
+            conflict.sentence
+        );
+        output::print_data_or_status(is_data, &conflict);
+    }
+    for change in &merged.diff.changes {
+        output::print_data_or_status(is_data, &format!("  board: {}", change.sentence));
+    }
+}
+
 /// Undoes or redoes an operation that changed no file.
 fn apply_without_files(
     context: &Context,
@@ -106,9 +123,14 @@ fn show_and_ask(
     let Some(prepared) = &planned.files else { return Ok(Some(planned)) };
     if arguments.dry_run {
         if context.json {
-            output::print_document(&plan_document(prepared));
+            let mut document = plan_document(prepared);
+            if let Some(merged) = &planned.merged_board {
+                document["board"] = json!(merged);
+            }
+            output::print_document(&document);
         } else {
             print_plan(context, prepared, true);
+            print_merged_board(&planned, true);
             output::print_status("Nothing was changed (dry run).");
         }
         return Ok(None);
@@ -125,6 +147,7 @@ fn show_and_ask(
         };
     }
     print_plan(context, prepared, false);
+    print_merged_board(&planned, false);
     if needs_no_question {
         return Ok(Some(planned));
     }

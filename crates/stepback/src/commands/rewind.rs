@@ -10,7 +10,7 @@ use stepback_engine::rewind::{PreparedRewind, RewindReport, RewindRequest};
 use stepback_engine::{EngineError, Workspace};
 use stepback_model::escape::safe;
 use stepback_model::ids::SessionId;
-use stepback_model::plan::{PlannedChange, RewindPlan, SkippedPath};
+use stepback_model::plan::{How, PlannedChange, RewindPlan, SkippedPath};
 use stepback_model::record::{Session, StepRow};
 use stepback_model::state::WorkspaceState;
 
@@ -135,7 +135,6 @@ fn read_request(
     Ok(RewindRequest {
         target,
         until,
-        merge: None,
         paths: arguments.paths.iter().map(|path| context.to_workspace_path(workspace, path)).collect(),
         changes: arguments.changes.clone(),
         last: arguments.last,
@@ -146,6 +145,7 @@ fn read_request(
         hunks: arguments.hunks.clone(),
         audience: Audience::User,
         conversation: arguments.both,
+        ..RewindRequest::default()
     })
 }
 
@@ -270,6 +270,15 @@ pub fn print_plan(context: &Context, prepared: &PreparedRewind, is_data: bool) {
     let PreparedRewind { plan, warnings, summary, .. } = prepared;
     let title = output::capitalize(summary);
     tell(format!("{title}: {}", output::count(plan.changes.len() as u64, "path")));
+    // What needs a decision comes first.
+    for conflict in prepared.conflicts.iter().take(MAX_PLAN_LINES) {
+        let outcome = if conflict.is_marked { "gets conflict markers" } else { "stays as it is here" };
+        tell(format!("  {} {} ({}; it {outcome})", paint.bad("conflict"), conflict.path, conflict.reason));
+    }
+    if prepared.conflicts.len() > MAX_PLAN_LINES {
+        let more = prepared.conflicts.len() - MAX_PLAN_LINES;
+        tell(format!("  … and {more} more conflicts (--dry-run --json lists all)"));
+    }
     let (inside_git, files): (Vec<_>, Vec<_>) = plan.changes.iter().partition(|change| is_inside_git(change));
     for change in files.iter().take(MAX_PLAN_LINES) {
         let verb = match change.verb() {
@@ -291,7 +300,9 @@ pub fn print_plan(context: &Context, prepared: &PreparedRewind, is_data: bool) {
         let count = output::count(inside_git.len() as u64, "path");
         tell(format!("  {} {count} inside .git (branches, HEAD, index, objects)", paint.note("restore")));
     }
-    print_skipped_paths(&plan.left_alone, is_data);
+    let in_conflict = |left: &SkippedPath| prepared.conflicts.iter().any(|found| found.path == left.path);
+    let left: Vec<SkippedPath> = plan.left_alone.iter().filter(|left| !in_conflict(left)).cloned().collect();
+    print_skipped_paths(&left, is_data);
     print_kept_changes(context, prepared, is_data);
     for warning in warnings {
         tell(format!("{} {warning}.", paint.note("Warning:")));
@@ -343,7 +354,7 @@ fn print_kept_changes(context: &Context, prepared: &PreparedRewind, is_data: boo
 
 /// The JSON document of a plan.
 pub fn plan_document(prepared: &PreparedRewind) -> Value {
-    json!({
+    let mut document = json!({
         "summary": prepared.summary,
         "applied": false,
         "items": prepared.plan.changes.iter().map(documents::planned_change).collect::<Vec<_>>(),
@@ -352,7 +363,11 @@ pub fn plan_document(prepared: &PreparedRewind) -> Value {
         "everything_changes": prepared.everything_changes,
         "unchanged_because": prepared.unchanged_because,
         "warnings": prepared.warnings,
-    })
+    });
+    if !prepared.conflicts.is_empty() {
+        document["conflicts"] = prepared.conflicts.iter().map(documents::merge_conflict).collect();
+    }
+    document
 }
 
 /// Prints what was done and how to undo it.
@@ -400,13 +415,14 @@ pub fn print_report(
             other = kind.reversal_kind().name(),
         )));
     }
-    if left.is_empty() { DONE } else { Ok(exit_code(&conflicts, &report)) }
+    let is_marked = report.outcomes.iter().any(|(change, _)| change.how == How::Marked);
+    if left.is_empty() && !is_marked { DONE } else { Ok(exit_code(&conflicts, &report, is_marked)) }
 }
 
 /// Returns the exit code. Leaving excluded paths alone was announced and is not a failure; leaving alone what another
-/// author changed has its own exit code.
-fn exit_code(conflicts: &[SkippedPath], report: &RewindReport) -> ExitCode {
-    if conflicts.is_empty() && !has_conflict(&report.left_alone) {
+/// author changed, or marking it for the user to decide, has its own exit code.
+fn exit_code(conflicts: &[SkippedPath], report: &RewindReport, is_marked: bool) -> ExitCode {
+    if conflicts.is_empty() && !has_conflict(&report.left_alone) && !is_marked {
         return ExitCode::SUCCESS;
     }
     ExitCode::from(FailureKind::Partial as u8)

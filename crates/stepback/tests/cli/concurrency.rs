@@ -29,6 +29,7 @@ fn checkpoints_rewinds_and_prunes_at_once() {
     for at in 0..40 {
         world.write(format!("dir{}/file{at}", at % 4), format!("file {at}\n"));
     }
+    world.ok(["settings", "checkpoint.max-manual", "0"]);
     world.ok(["checkpoint", "create", "start"]);
     let start = world.files();
     let writing = AtomicBool::new(true);

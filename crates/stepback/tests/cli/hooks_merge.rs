@@ -50,6 +50,13 @@ fn a_merge_takes_what_fits_and_lists_the_rest() {
     let left = plan["left_alone"].as_array().unwrap();
     assert_eq!((left.len(), &left[0]["path"]), (1, &json!("clash")), "{plan}");
     assert!(left[0]["reason"].as_str().unwrap().contains("both branches"), "{plan}");
+    assert_eq!(
+        (&plan["conflicts"][0]["path"], &plan["conflicts"][0]["marked"]),
+        (&json!("clash"), &json!(false))
+    );
+    let shown = world.ok(["branch", "merge", "other way", "--dry-run"]).out;
+    let line = |word: &str| shown.lines().position(|line| line.contains(word)).unwrap();
+    assert!(line("conflict clash") < line("dir/new"), "conflicts come first: {shown}");
     world.run(["branch", "merge", "other way"]).exits(9);
     world.expect_files(&before, "without an answer");
     let ran = world.run(["branch", "merge", "other way", "--yes"]).exits(5);
@@ -77,6 +84,16 @@ fn a_merge_takes_what_fits_and_lists_the_rest() {
     assert_eq!((read(&world, "dir/new"), read(&world, "clash")), ("newer\n".into(), "ours\n".into()));
     world.expect_sound("at the end");
     world.expect_no_leftovers("at the end");
+}
+
+#[test]
+fn markers_are_written_only_on_request() {
+    let world = diverged();
+    let before = world.files();
+    world.run(["branch", "merge", "other way", "--markers", "--yes"]).exits(5);
+    assert_eq!(read(&world, "clash"), "<<<<<<< main\nours\n=======\ntheirs\n>>>>>>> branch other way\n");
+    world.ok(["undo", "--yes"]);
+    world.expect_files(&before, "after the undo of a merge with markers");
 }
 
 #[test]

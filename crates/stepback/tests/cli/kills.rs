@@ -104,6 +104,7 @@ impl KillWorld {
         for at in 0..files {
             world.write(format!("d{:02}/f{at}", at % 40), format!("file {at}, as it was\n"));
         }
+        world.ok(["settings", "checkpoint.max-manual", "0"]);
         world.ok(["checkpoint", "create", "one"]);
         let one = world.files();
         for at in (0..files).step_by(2) {

@@ -69,6 +69,15 @@ fn an_agent_tries_something_out_on_a_branch_and_comes_back_with_what_it_found() 
     assert!(!world.path("made.txt").exists());
     assert_eq!(read(&world, "notes.txt"), "mine, and not kept yet\n");
     assert_eq!(agent.call("mind", json!({ "item": "H1" }))["item"]["status"], "active");
+    let planned = agent.call("merge_plan", json!({ "branch": "no-cache" }));
+    assert!(planned["board"].to_string().contains("H1"), "{planned:#}");
+    assert_eq!(planned["changes"].as_array().unwrap().len(), 2, "{planned:#}");
+    let joined = agent.call("rewind_apply", json!({ "plan": planned["plan"] }));
+    assert_eq!((read(&world, "cache.txt").as_str(), read(&world, "made.txt").as_str()), ("off\n", "made\n"));
+    assert_eq!(agent.call("mind", json!({ "item": "H1" }))["item"]["status"], "confirmed");
+    moved(&mut agent, "undo_plan", json!({ "operation": joined["operation"] }));
+    assert_eq!((read(&world, "cache.txt").as_str(), world.path("made.txt").exists()), ("on\n", false));
+    assert_eq!(agent.call("mind", json!({ "item": "H1" }))["item"]["status"], "active");
     let planned = agent.call("mind_merge", json!({ "from": "no-cache", "dry_run": true }));
     assert!(planned.get("step").is_none() && planned["conflicts"] == json!([]), "{planned:#}");
     let merged = agent.call("mind_merge", json!({ "from": "no-cache" }));
@@ -149,7 +158,11 @@ fn an_agent_takes_nobody_along_to_another_branch() {
     other.agent = "codex";
     other.begin();
     other.prompt("go");
-    for (tool, arguments) in [("experiment", start("y")), ("switch_plan", json!({ "branch": "x" }))] {
+    for (tool, arguments) in [
+        ("experiment", start("y")),
+        ("switch_plan", json!({ "branch": "x" })),
+        ("merge_plan", json!({ "branch": "x" })),
+    ] {
         let said = agent.refused(tool, arguments);
         assert!(said.contains("codex") && said.contains("switched to another branch"), "{said}");
     }

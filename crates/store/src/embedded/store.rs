@@ -167,6 +167,10 @@ impl ObjectStore for EmbeddedStore {
     }
 
     fn for_each_object(&self, visit: &mut dyn FnMut(ObjectInfo)) -> Result<(), StoreError> {
+        self.visit_objects(&mut |object, _| visit(object))
+    }
+
+    fn for_each_stored_object(&self, visit: &mut dyn FnMut(ObjectInfo, u64)) -> Result<(), StoreError> {
         self.visit_objects(visit)
     }
 }

@@ -28,9 +28,11 @@ struct PackedObject {
 }
 
 impl EmbeddedStore {
-    pub(super) fn visit_objects(&self, visit: &mut dyn FnMut(ObjectInfo)) -> Result<(), StoreError> {
+    /// Calls `visit` for every object, with the bytes of its record.
+    pub(super) fn visit_objects(&self, visit: &mut dyn FnMut(ObjectInfo, u64)) -> Result<(), StoreError> {
         let connection = self.connection();
-        let mut statement = connection.prepare("SELECT kind, hash, raw_len, base FROM objects")?;
+        let mut statement =
+            connection.prepare("SELECT kind, hash, raw_len, base, record_len FROM objects")?;
         let mut rows = statement.query([])?;
         while let Some(row) = rows.next()? {
             let hash = Hash::from_slice(row.get_ref(1)?.as_blob().map_err(rusqlite::Error::from)?);
@@ -40,7 +42,8 @@ impl EmbeddedStore {
             };
             let base =
                 row.get_ref(3)?.as_blob_or_null().map_err(rusqlite::Error::from)?.and_then(Hash::from_slice);
-            visit(ObjectInfo { kind, hash, raw_len: row.get::<_, i64>(2)? as u64, base });
+            let object = ObjectInfo { kind, hash, raw_len: row.get::<_, i64>(2)? as u64, base };
+            visit(object, row.get::<_, i64>(4)?.max(0) as u64);
         }
         Ok(())
     }
@@ -72,7 +75,7 @@ impl EmbeddedStore {
     /// The stored objects that are neither in `live` nor the base of one that stays.
     pub(super) fn dead_objects(&self, live: &HashSet<Hash>) -> Result<Vec<Hash>, StoreError> {
         let mut all = Vec::new();
-        self.visit_objects(&mut |object| all.push((object.hash, object.base)))?;
+        self.visit_objects(&mut |object, _| all.push((object.hash, object.base)))?;
         let base_of: HashMap<Hash, Hash> =
             all.iter().filter_map(|(hash, base)| Some((*hash, (*base)?))).collect();
         // The bases of live objects stay, whether or not the caller named them.

@@ -42,6 +42,11 @@ pub trait ObjectStore: ObjectSource {
     }
     /// Calls `visit` for every object. `visit` must not call the store.
     fn for_each_object(&self, visit: &mut dyn FnMut(ObjectInfo)) -> Result<(), StoreError>;
+    /// Calls `visit` for every object, with the bytes that it occupies in the store; a store that does not know them passes
+    /// the size before compression. `visit` must not call the store.
+    fn for_each_stored_object(&self, visit: &mut dyn FnMut(ObjectInfo, u64)) -> Result<(), StoreError> {
+        self.for_each_object(&mut |object| visit(object, object.raw_len))
+    }
 }
 
 /// Objects being written, not yet visible to others. Usable from several threads.

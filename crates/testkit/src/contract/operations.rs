@@ -47,7 +47,7 @@ pub fn an_operation_keeps_every_field(store: &dyn Store) {
         OperationAction::CheckpointCreate { step },
         OperationAction::CheckpointAnnotate { step, before: Annotation::default(), after: annotation },
         OperationAction::CheckpointDelete { steps: vec![step, step_id(9)] },
-        OperationAction::Prune { steps: vec![] },
+        OperationAction::Prune { steps: vec![], freed: false },
         OperationAction::Rewind { moved: moved.clone() },
         OperationAction::Undo { op, moved: Some(moved.clone()) },
         OperationAction::Redo { op, moved: None },

@@ -1,8 +1,6 @@
 //! Commands about versions of a board: `stepback board diff`, `restore`, `undo` and `merge`.
 
 use serde_json::json;
-use stepback_board::BoardError;
-use stepback_engine::Workspace;
 use stepback_engine::board::{BoardEditor, BoardMoment, BoardReplacement};
 
 use super::{resolve_board_moment, with_board};
@@ -87,31 +85,6 @@ pub fn merge(
         )?;
         print_replacement(context, &joined, dry_run)
     })
-}
-
-/// Merges what an experiment on a branch concluded, after its files were merged. A branch without an experiment has no board
-/// of its own.
-pub fn merge_experiment(
-    context: &Context,
-    workspace: &Workspace,
-    branch: &str,
-    dry_run: bool,
-) -> CommandResult {
-    let session = match stepback_board::choose_session(workspace, None, context.now()) {
-        Ok(session) => session,
-        Err(error) => {
-            output::print_unless_json(context.json, &format!("The reasoning board was not merged: {error}."));
-            return DONE;
-        }
-    };
-    let from = BoardMoment::Branch(branch.to_owned());
-    let mut editor = BoardEditor::new(workspace, &session);
-    match stepback_board::merge_board(&mut editor, &from, None, false, dry_run) {
-        Err(BoardError::UnknownStart { .. }) => DONE,
-        // The files are the document.
-        Ok(_) if context.json => DONE,
-        merged => print_replacement(context, &merged?, dry_run),
-    }
 }
 
 /// Prints what joining two boards did, or would do.

@@ -2,6 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "this is test code: a failure is a failed test")]
 
+mod budget;
+mod soak;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -219,4 +222,82 @@ fn a_store_made_without_movable_pages_shrinks_too() {
     let pruned = fixture.workspace.prune(plan).unwrap();
     assert!(pruned.size_after < before / 2, "{before} {}", pruned.size_after);
     fixture.expect_sound();
+}
+
+#[test]
+fn the_default_rules_keep_significant_checkpoints_and_other_rules_do_on_request() {
+    let fixture = Fixture::new();
+    let tagged = |tag: &str| Annotation { tags: vec![tag.into()], ..Annotation::default() };
+    // Several in one hour: the first of the hour would be kept anyway.
+    fixture.automatic(1);
+    for tag in ["hypothesis-status", "contradiction", "verification", "time-passed", "gap-filled"] {
+        fixture.checkpoint(tag, tagged(tag), Trigger::Automatic);
+    }
+    fixture.automatic(2);
+    fixture.pass_hours(48);
+    fixture.automatic(1);
+    let hidden = |rules| -> Vec<u64> {
+        let plan = fixture.workspace.plan_prune(rules).unwrap();
+        plan.hide.iter().map(|row| row.step.number).collect()
+    };
+    assert_eq!(
+        hidden(Rules::default()),
+        [7, 6, 5, 1],
+        "only the newest of the old hour and the significant stay"
+    );
+    let last = Rules { keep_last: Some(1), ..Rules::default() };
+    assert_eq!(hidden(last), [8, 7, 6, 5, 4, 3, 2, 1]);
+    assert_eq!(hidden(Rules { keep_significant: true, ..last }), [8, 7, 6, 5, 1]);
+}
+
+#[test]
+fn the_branches_with_the_oldest_tips_go_and_come_back() {
+    let fixture = Fixture::new();
+    for name in ["a", "b", "c"] {
+        fixture.automatic(1);
+        fixture.pass_hours(1);
+        let head = fixture.workspace.head().unwrap();
+        fixture.workspace.create_branch(name, &head).unwrap();
+    }
+    let names = || fixture.workspace.branch_names().unwrap();
+    let plan = |most| {
+        let rules = Rules { keep_last: Some(99), max_branches: Some(most), ..Rules::default() };
+        fixture.workspace.plan_prune(rules).unwrap()
+    };
+    assert_eq!(plan(0).branches, ["a", "b", "c"], "main is the current branch and stays");
+    assert_eq!(plan(1_000_000_000).branches, Vec::<String>::new());
+    assert_eq!(plan(2).branches, ["a", "b"]);
+    assert_eq!(names(), ["a", "b", "c", "main"], "a plan changes nothing");
+    let pruned = fixture.workspace.prune(plan(2)).unwrap();
+    assert_eq!((pruned.branches, names()), (vec!["a".into(), "b".into()], vec!["c".into(), "main".into()]));
+    fixture.undo();
+    fixture.undo();
+    assert_eq!(names(), ["a", "b", "c", "main"]);
+}
+
+#[test]
+fn the_manual_checkpoint_beyond_the_limit_is_refused_until_one_is_deleted() {
+    let fixture = Fixture::new();
+    let create = |trigger| fixture.workspace.create_checkpoint(Annotation::default(), trigger);
+    for _ in 0..50 {
+        create(Trigger::Manual).unwrap();
+    }
+    let refused = create(Trigger::Manual);
+    let Err(EngineError::TooManyManual { count: 50, limit: 50, .. }) = refused else { panic!("{refused:?}") };
+    for trigger in [Trigger::Automatic, Trigger::Scheduled] {
+        create(trigger).unwrap();
+    }
+    let oldest = fixture.workspace.checkpoints().unwrap().pop().unwrap();
+    fixture.workspace.delete_checkpoint(&oldest).unwrap();
+    create(Trigger::Manual).unwrap();
+    assert!(matches!(create(Trigger::Manual), Err(EngineError::TooManyManual { .. })));
+    // The same with other limits.
+    let limited = |max_manual| {
+        let engine = stepback_engine::Engine { max_manual, ..fixture.files.engine() };
+        let workspace = engine.open_workspace(&fixture.files.root).unwrap();
+        workspace.create_checkpoint(Annotation::default(), Trigger::Manual).map(|_| ())
+    };
+    assert!(matches!(limited(Some(0)), Err(EngineError::TooManyManual { limit: 0, .. })));
+    limited(Some(1_000_000_000)).unwrap();
+    limited(None).unwrap();
 }
