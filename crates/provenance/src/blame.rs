@@ -145,6 +145,16 @@ pub fn blame(workspace: &Workspace, request: &BlameRequest) -> Result<Blame, Pro
     Ok(Blame { path: path.clone(), count: lines.len(), lines: blamed.collect(), origins: origins.all })
 }
 
+/// Reads lines as people write them: `12`, or `12,20` from the first to the last.
+pub fn parse_lines(text: &str) -> Option<RangeInclusive<usize>> {
+    let number = |text: &str| text.trim().parse::<usize>().ok().filter(|number| *number > 0);
+    let (first, last) = match text.split_once(',') {
+        Some((first, last)) => (number(first)?, number(last)?),
+        None => (number(text)?, number(text)?),
+    };
+    (first <= last).then_some(first..=last)
+}
+
 /// The lines that were asked for, as indexes.
 fn check_range(
     path: &RelPath,
@@ -168,7 +178,9 @@ fn read_present(
 ) -> Result<Vec<u8>, ProvenanceError> {
     let place = workspace.root.join(std::ffi::OsStr::from_bytes(path.as_bytes()));
     let failed = |source: io::Error| match source.kind() {
-        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => no_file(versions, path, "now".to_owned()),
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory | io::ErrorKind::InvalidFilename => {
+            no_file(versions, path, "now".to_owned())
+        }
         _ => ProvenanceError::Engine(stepback_engine::EngineError::Io {
             what: format!("cannot read {path}"),
             error: source,

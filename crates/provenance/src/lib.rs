@@ -6,6 +6,7 @@
 //! # Modules
 //!
 //! - [`blame`]: the origin of every line of a file. Start there.
+//! - `call_origin`: the model turn and the prompt that led to a call.
 //! - [`line_map`]: which line of an older text each line of a newer one was, through formatting and moved blocks.
 //! - `file_versions`: the contents of one path along a line of checkpoints.
 //! - `follow`: follows lines from version to version.
@@ -13,6 +14,7 @@
 //! - `error`: what can go wrong.
 
 pub mod blame;
+mod call_origin;
 mod error;
 mod file_versions;
 mod follow;
@@ -20,4 +22,5 @@ pub mod line_map;
 mod moved;
 
 pub use blame::{Blame, BlameRequest, BlamedLine, LineOrigin, OriginKind};
+pub use call_origin::{CallOrigin, trace_call};
 pub use error::ProvenanceError;
