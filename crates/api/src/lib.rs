@@ -10,7 +10,8 @@
 //! - [`workspaces`], [`sessions`], [`steps`], [`operations`]: the records of a store.
 //! - [`checkpoints`], [`files`], [`changes`], [`state`]: what was saved, and what differs.
 //! - [`plans`], [`branches`]: going back and forth.
-//! - [`timeline`], [`search`], [`commands`]: looking at sessions, finding steps, and the commands that agents called.
+//! - [`timeline`], [`search`], [`commands`], [`blame`]: looking at sessions, finding steps, the commands that agents called,
+//!   and where lines come from.
 //! - [`control`]: stopping live agents, and answering those that wait.
 //! - [`reasoning`]: an agent's board.
 //! - [`ingest`]: what agents report over the network.
@@ -22,6 +23,7 @@
 //! `of` from the value that it describes: beside it if that value is one of the model, in `conversions` otherwise.
 
 pub mod address;
+pub mod blame;
 pub mod branches;
 pub mod changes;
 pub mod checkpoints;

@@ -10,6 +10,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 use stepback_model::ids::{SessionId, StepId};
 use stepback_model::path::RelPath;
+use stepback_model::record::Step;
+
+use crate::calls;
+use crate::changes::parse_authors;
+use crate::error::EngineError;
+use crate::workspace::Workspace;
 
 /// A tool call of a session, as the author of a change.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -64,7 +70,43 @@ impl Attribution {
     }
 }
 
+/// Who changed a path, and what that rests on.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct AttributedChange {
+    /// Who made the change.
+    pub who: Attribution,
+    /// Whether a call named the path. Otherwise it is concluded from which calls were running.
+    pub is_named: bool,
+}
+
+impl Workspace {
+    /// Returns who made the change of `path` that the checkpoint `step` found.
+    pub fn attribute_change(&self, step: &Step, path: &RelPath) -> Result<AttributedChange, EngineError> {
+        let mut authors = parse_authors(self.load_detail(step)?.as_ref());
+        let mut sessions = BTreeMap::new();
+        for call in &authors.calls {
+            if let std::collections::btree_map::Entry::Vacant(entry) = sessions.entry(call.session) {
+                let session = self.store().session(call.session)?;
+                entry.insert(session.map(|session| session.info).unwrap_or_default());
+            }
+        }
+        authors.update_uncertain(|call| calls::late_end_status(&sessions[&call.session], call.step));
+        Ok(authors.attribute(path))
+    }
+
+    /// Returns who is changing `path` now, if it differs from the newest checkpoint.
+    pub fn attribute_present(&self, path: &RelPath) -> Result<AttributedChange, EngineError> {
+        Ok(self.collect_active_authors(self.engine.env.now())?.attribute(path))
+    }
+}
+
 impl Authors {
+    /// Returns who changed `path`, and whether a call named it.
+    fn attribute(&self, path: &RelPath) -> AttributedChange {
+        let is_named = self.calls_naming(path).iter().any(|index| self.is_certain(*index));
+        AttributedChange { who: self.attribute_path(path), is_named }
+    }
+
     /// Returns who changed `path`.
     pub fn attribute_path(&self, path: &RelPath) -> Attribution {
         let naming_calls = self.calls_naming(path);

@@ -1,6 +1,7 @@
 //! The HTTP API below `/api/v1`: its routes, and the OpenAPI document generated from them.
 
 pub mod apply;
+pub mod blame;
 pub mod branches;
 pub mod breakpoints;
 pub mod changes;
@@ -140,6 +141,7 @@ fn operations() -> OpenApiRouter<AppState> {
         .routes(routes!(stops::inject))
         .routes(routes!(changes::list))
         .routes(routes!(commands::list))
+        .routes(routes!(blame::get))
         .routes(routes!(events::follow))
         .routes(routes!(live::connect))
         .routes(routes!(ingest::ingest_batch))

@@ -17,6 +17,7 @@ use stepback_engine::EngineError;
 use stepback_history::HistoryError;
 use stepback_model::escape::excerpt;
 use stepback_model::object::ObjectError;
+use stepback_provenance::ProvenanceError;
 use stepback_rerun::RerunError;
 use stepback_store::StoreError;
 use stepback_worktree::WorktreeError;
@@ -191,6 +192,18 @@ impl From<BoardError> for Problem {
             BoardError::Engine(error) => error.into(),
             error => {
                 let (kind, hint) = failure::classify_board_error(&error);
+                Self::from_kind(kind, error.to_string(), hint)
+            }
+        }
+    }
+}
+
+impl From<ProvenanceError> for Problem {
+    fn from(error: ProvenanceError) -> Self {
+        match error {
+            ProvenanceError::Engine(error) => error.into(),
+            error => {
+                let (kind, hint) = failure::classify_provenance_error(&error);
                 Self::from_kind(kind, error.to_string(), hint)
             }
         }

@@ -329,6 +329,9 @@ pub enum Command {
     /// List the shell commands that agents ran, with exit codes and output
     #[command(after_help = find::COMMANDS)]
     Commands(find::CommandsArgs),
+    /// Show which call, prompt and session each line of a file comes from
+    #[command(after_help = find::BLAME)]
+    Blame(find::BlameArgs),
     /// Find the step after which a command fails
     #[command(
         after_help = "The command runs with sh in a scratch directory with the files of each tested step; the workspace is not changed. Exit code 0 means good, 125 skips the step, anything else means bad.\n\nExamples:\n  stepback bisect --run 'cargo test'\n  stepback bisect --run ./check.sh --good '#3' --bad @ --jobs 2"

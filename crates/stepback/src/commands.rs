@@ -10,6 +10,7 @@ use crate::failure::{CommandFailure, FailureKind};
 mod agent;
 mod agents;
 mod bisect;
+mod blame;
 mod board;
 mod branch;
 mod budget;
@@ -126,6 +127,7 @@ pub fn run(arguments: Arguments) -> CommandResult {
         Command::Search(arguments) => find::search(&open_existing("steps indexed")?, arguments),
         Command::Query(arguments) => find::query(&open_existing("")?, arguments),
         Command::Commands(arguments) => command_history::commands(&open_existing("")?, arguments),
+        Command::Blame(arguments) => blame::blame(&open_existing("")?, arguments),
         Command::Compare(arguments) => compare::compare(&open_existing("")?, arguments),
         Command::Bisect(arguments) => bisect::bisect(&open_existing("")?, arguments),
         Command::Branch(command) => branch::run(&open_existing("files")?, command),

@@ -10,6 +10,7 @@ use stepback_bundle::BundleError;
 use stepback_engine::EngineError;
 use stepback_history::HistoryError;
 use stepback_model::object::ObjectError;
+use stepback_provenance::ProvenanceError;
 use stepback_store::StoreError;
 
 pub use stepback_api::failure::FailureKind;
@@ -103,6 +104,12 @@ impl From<BundleError> for CommandFailure {
 impl From<HistoryError> for CommandFailure {
     fn from(error: HistoryError) -> Self {
         Self::from_advice(failure::classify_history_error(&error), &error)
+    }
+}
+
+impl From<ProvenanceError> for CommandFailure {
+    fn from(error: ProvenanceError) -> Self {
+        Self::from_advice(failure::classify_provenance_error(&error), &error)
     }
 }
 

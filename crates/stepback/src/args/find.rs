@@ -25,6 +25,31 @@ Examples:
   stepback query --min-duration 30s --count
   stepback query --all-workspaces --limit 100 --json";
 
+/// Examples of `blame`.
+pub const BLAME: &str = "\
+Each line shows the step and the call that wrote it, and the prompt that the session was working on.
+Lines are followed through renames, formatters and moved blocks. \"~\" marks a call that does not name the file: only calls of its session were running when the line appeared.
+
+Examples:
+  stepback blame src/main.rs
+  stepback blame src/main.rs:40
+  stepback blame src/main.rs:40,60 --json
+  stepback blame old.rs --at '#12'";
+
+// Where the lines of a file come from.
+#[derive(Debug, Args)]
+pub struct BlameArgs {
+    /// The file, perhaps with a line or two: src/main.rs:40,60
+    #[arg(value_name = "FILE[:LINE[,LINE]]")]
+    pub file: String,
+    /// As the file was at this point
+    #[arg(long, value_name = "POINT")]
+    pub at: Option<String>,
+    /// Print one record per line, for other programs (as git blame --line-porcelain)
+    #[arg(long)]
+    pub porcelain: bool,
+}
+
 // Which steps a command looks at.
 #[derive(Debug, Args)]
 pub struct StepFilterArgs {

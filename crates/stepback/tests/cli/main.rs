@@ -7,6 +7,7 @@
 mod agent;
 mod agent_http;
 mod bisect;
+mod blame;
 mod board;
 mod budget;
 mod command_history;

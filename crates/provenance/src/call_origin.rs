@@ -1,0 +1,46 @@
+//! What led to a tool call: the model turn that asked for it, and the prompt that the session was working on.
+
+use stepback_engine::Workspace;
+use stepback_engine::authorship::Author;
+use stepback_model::record::{Session, StepKind, StepRow};
+use stepback_store::port::StepQuery;
+
+use crate::error::ProvenanceError;
+
+/// A tool call with the steps that led to it. What was not recorded, or was freed, is `None`.
+#[derive(Clone, Debug)]
+pub struct CallOrigin {
+    /// The session.
+    pub session: Option<Session>,
+    /// The step at which the call began.
+    pub call: Option<StepRow>,
+    /// The model's answer that asked for the call.
+    pub model: Option<StepRow>,
+    /// The prompt.
+    pub prompt: Option<StepRow>,
+}
+
+/// Finds what led to a call.
+pub fn trace_call(workspace: &Workspace, author: &Author) -> Result<CallOrigin, ProvenanceError> {
+    let store = workspace.store();
+    let call = store.step(author.step)?;
+    let prompt = match author.prompt {
+        Some(prompt) => store.step(prompt)?,
+        None => None,
+    };
+    let model = match &call {
+        Some(call) if call.step.meta.iteration > 0 => {
+            let query = StepQuery {
+                session: Some(author.session),
+                kinds: vec![StepKind::ModelEnd],
+                iteration: Some(call.step.meta.iteration),
+                before: Some(call.step.number),
+                limit: Some(1),
+                ..StepQuery::default()
+            };
+            store.steps(workspace.record.id, &query)?.into_iter().next()
+        }
+        _ => None,
+    };
+    Ok(CallOrigin { session: store.session(author.session)?, call, model, prompt })
+}

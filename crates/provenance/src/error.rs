@@ -1,0 +1,73 @@
+//! Why the origin of something cannot be found.
+
+use stepback_engine::EngineError;
+use stepback_model::object::ObjectError;
+use stepback_model::path::RelPath;
+use stepback_store::StoreError;
+
+/// An error of a question about an origin.
+#[derive(Debug, thiserror::Error)]
+pub enum ProvenanceError {
+    /// The path does not exist at that point.
+    #[error("{path} does not exist {at}")]
+    NoFile {
+        /// The path.
+        path: RelPath,
+        /// The point: "now", or "at #12".
+        at: String,
+        /// The last step at which it existed, if it ever did.
+        last: Option<u64>,
+    },
+    /// The path is a directory, a link or a special file.
+    #[error("{path} is {what}, which has no lines")]
+    NotAFile {
+        /// The path.
+        path: RelPath,
+        /// What it is.
+        what: &'static str,
+    },
+    /// The content is not text.
+    #[error("{0} is not a text file, so it has no lines")]
+    NotText(RelPath),
+    /// The content is too large.
+    #[error("{path} is too large: {reason}")]
+    TooLarge {
+        /// The path.
+        path: RelPath,
+        /// The size and the limit.
+        reason: String,
+    },
+    /// The content was not stored.
+    #[error("the content of {path} was not stored: {reason}")]
+    NotStored {
+        /// The path.
+        path: RelPath,
+        /// The rule by which it was left out.
+        reason: &'static str,
+    },
+    /// A line number is not one of the file's.
+    #[error("there is no line {line}: {path} has {count}")]
+    NoLine {
+        /// The path.
+        path: RelPath,
+        /// The line.
+        line: usize,
+        /// The number of lines.
+        count: usize,
+    },
+    /// The store or the work tree failed.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+}
+
+impl From<ObjectError> for ProvenanceError {
+    fn from(error: ObjectError) -> Self {
+        Self::Engine(error.into())
+    }
+}
+
+impl From<StoreError> for ProvenanceError {
+    fn from(error: StoreError) -> Self {
+        Self::Engine(error.into())
+    }
+}

@@ -1,0 +1,26 @@
+//! Where something came from: which tool call wrote a line.
+//!
+//! Everything here reads the store through the engine and changes nothing in it. What an answer rests on is part of it: a
+//! call that names the file is recorded, a call that was merely running is inferred.
+//!
+//! # Modules
+//!
+//! - [`blame`]: the origin of every line of a file. Start there.
+//! - `call_origin`: the model turn and the prompt that led to a call.
+//! - [`line_map`]: which line of an older text each line of a newer one was, through formatting and moved blocks.
+//! - `file_versions`: the contents of one path along a line of checkpoints.
+//! - `follow`: follows lines from version to version.
+//! - `moved`: blocks that were cut somewhere else in the workspace.
+//! - `error`: what can go wrong.
+
+pub mod blame;
+mod call_origin;
+mod error;
+mod file_versions;
+mod follow;
+pub mod line_map;
+mod moved;
+
+pub use blame::{Blame, BlameRequest, BlamedLine, LineOrigin, OriginKind};
+pub use call_origin::{CallOrigin, trace_call};
+pub use error::ProvenanceError;
