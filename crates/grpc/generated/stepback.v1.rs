@@ -604,6 +604,9 @@ pub struct Plan {
     /// Of a merge: the paths that both branches changed in ways that do not fit together.
     #[prost(message, repeated, tag = "15")]
     pub conflicts: ::prost::alloc::vec::Vec<MergeConflict>,
+    /// What happens to the parts of sessions: conversation, memory, task list, board.
+    #[prost(message, repeated, tag = "16")]
+    pub parts: ::prost::alloc::vec::Vec<PlannedPart>,
 }
 /// The result for one path.
 #[derive(serde::Deserialize)]
@@ -670,6 +673,9 @@ pub struct AppliedPlan {
     pub undo: ::core::option::Option<UndoRequest>,
     #[prost(message, optional, tag = "9")]
     pub board: ::core::option::Option<MergedBoard>,
+    /// What happened to the memory and the task list of a session.
+    #[prost(message, repeated, tag = "10")]
+    pub parts: ::prost::alloc::vec::Vec<MovedPart>,
 }
 /// A fork of a conversation, made or planned.
 #[derive(serde::Deserialize)]
@@ -1026,6 +1032,15 @@ pub struct Repository {
     /// Number of stashes.
     #[prost(uint32, tag = "5")]
     pub stashes: u32,
+    /// Paths of tracked files that differed from the index.
+    #[prost(string, repeated, tag = "6")]
+    pub changed: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Paths that were staged: their version in the index is not the one of HEAD. None if it is not known.
+    #[prost(message, optional, tag = "7")]
+    pub staged: ::core::option::Option<TextList>,
+    /// Whether there were uncommitted changes, staged or not, of files that git tracks. None if it is not known.
+    #[prost(bool, optional, tag = "8")]
+    pub uncommitted: ::core::option::Option<bool>,
 }
 /// A path in a state.
 #[derive(serde::Deserialize)]
@@ -1104,6 +1119,12 @@ pub struct State {
     /// The step.
     #[prost(message, optional, tag = "5")]
     pub step: ::core::option::Option<Step>,
+    /// What every session at work had then, that of the step first; only on the first page, without `path`.
+    #[prost(message, repeated, tag = "6")]
+    pub sessions: ::prost::alloc::vec::Vec<SessionState>,
+    /// The size of all files that the state names, in bytes; only on the first page, without `path`.
+    #[prost(uint64, optional, tag = "7")]
+    pub size_bytes: ::core::option::Option<u64>,
 }
 /// A message of a conversation.
 #[derive(serde::Deserialize)]
@@ -1283,6 +1304,23 @@ pub struct StepDetail {
     /// The number of steps of the session.
     #[prost(uint64, optional, tag = "32")]
     pub total: ::core::option::Option<u64>,
+    /// The parts of the event that the recorder's settings leave out.
+    #[prost(string, repeated, tag = "33")]
+    pub not_recorded: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// How many events of the session were skipped before this step, by kind; none if there was none.
+    #[prost(string, optional, tag = "34")]
+    #[serde(
+        rename = "skipped",
+        deserialize_with = "crate::json_text::optional::deserialize"
+    )]
+    pub skipped_json: ::core::option::Option<::prost::alloc::string::String>,
+    /// Which of input and output were cut, each with the size of the whole in `bytes`; none if both are whole.
+    #[prost(string, optional, tag = "35")]
+    #[serde(
+        rename = "truncated",
+        deserialize_with = "crate::json_text::optional::deserialize"
+    )]
+    pub truncated_json: ::core::option::Option<::prost::alloc::string::String>,
 }
 /// A branch: its newest step, and where it forked from another branch.
 #[derive(serde::Deserialize)]
@@ -1948,6 +1986,131 @@ pub struct MergeConflict {
     pub reason: ::prost::alloc::string::String,
     #[prost(message, optional, tag = "6")]
     pub theirs: ::core::option::Option<Node>,
+}
+/// What a plan does to a part of a session.
+#[derive(serde::Deserialize)]
+#[serde(default)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct PlannedPart {
+    /// What changes, in words; empty if it already is as it was.
+    #[prost(string, repeated, tag = "1")]
+    pub changes: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// What to do afterwards so that the agent itself follows; none if nothing is needed.
+    #[prost(string, optional, tag = "2")]
+    pub follow_up: ::core::option::Option<::prost::alloc::string::String>,
+    /// Whether the session may be running: then its agent has a copy of its own, which stays until it is told.
+    #[prost(bool, tag = "3")]
+    pub live: bool,
+    /// `conversation`, `memory`, `task` or `reasoning`.
+    #[prost(string, tag = "4")]
+    pub part: ::prost::alloc::string::String,
+    /// The session it belongs to.
+    #[prost(message, optional, tag = "5")]
+    pub session: ::core::option::Option<SessionName>,
+}
+/// What happened to a part of a session.
+#[derive(serde::Deserialize)]
+#[serde(default)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct MovedPart {
+    /// What changed, in words.
+    #[prost(string, repeated, tag = "1")]
+    pub changes: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// What stayed because it changed later, in words.
+    #[prost(string, repeated, tag = "2")]
+    pub kept: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// `memory` or `task`.
+    #[prost(string, tag = "3")]
+    pub part: ::prost::alloc::string::String,
+    /// The session it belongs to.
+    #[prost(message, optional, tag = "4")]
+    pub session: ::core::option::Option<SessionName>,
+    /// The number of the step that records it.
+    #[prost(uint64, tag = "5")]
+    pub step: u64,
+}
+/// A file that a session read or wrote.
+#[derive(serde::Deserialize)]
+#[serde(default)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct WorkingFile {
+    /// The path, relative to the workspace; one outside of it as the call named it.
+    #[prost(string, tag = "1")]
+    pub path: ::prost::alloc::string::String,
+    /// Whether a call that only reads named it.
+    #[prost(bool, tag = "2")]
+    pub read: bool,
+    /// Whether a call that can change files named it, or a call of the session changed it.
+    #[prost(bool, tag = "3")]
+    pub written: bool,
+}
+/// What a session had at a step.
+#[derive(serde::Deserialize)]
+#[serde(default)]
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct SessionState {
+    /// The name of the agent.
+    #[prost(string, tag = "1")]
+    pub agent: ::prost::alloc::string::String,
+    /// The agent's id of the newest call that had begun; none if there was none.
+    #[prost(string, optional, tag = "2")]
+    pub call: ::core::option::Option<::prost::alloc::string::String>,
+    /// How many of its calls were shell commands.
+    #[prost(uint64, tag = "3")]
+    pub commands: u64,
+    /// The model turn it was in.
+    #[prost(uint64, tag = "4")]
+    pub iteration: u64,
+    /// How many lines of the agent's own record these are.
+    #[prost(uint64, tag = "5")]
+    pub lines: u64,
+    /// Its key-value memory; none if it was never recorded.
+    #[prost(string, optional, tag = "6")]
+    #[serde(
+        rename = "memory",
+        deserialize_with = "crate::json_text::optional::deserialize"
+    )]
+    pub memory_json: ::core::option::Option<::prost::alloc::string::String>,
+    /// The message index: how many messages the conversation had.
+    #[prost(uint64, tag = "7")]
+    pub messages: u64,
+    /// The model, as last reported.
+    #[prost(string, optional, tag = "8")]
+    pub model: ::core::option::Option<::prost::alloc::string::String>,
+    /// The session.
+    #[prost(string, tag = "9")]
+    pub session: ::prost::alloc::string::String,
+    /// Its parts by hash; files and git belong to the workspace.
+    #[prost(message, optional, tag = "10")]
+    pub slots: ::core::option::Option<StateSlots>,
+    /// The number of the session's newest step by then; 0 if it had none.
+    #[prost(uint64, tag = "11")]
+    pub step: u64,
+    /// The summary that replaced the earlier conversation last; none if it was not compacted.
+    #[prost(string, optional, tag = "12")]
+    pub summary: ::core::option::Option<::prost::alloc::string::String>,
+    /// Its task list; none if it was never recorded.
+    #[prost(string, optional, tag = "13")]
+    #[serde(
+        rename = "task",
+        deserialize_with = "crate::json_text::optional::deserialize"
+    )]
+    pub task_json: ::core::option::Option<::prost::alloc::string::String>,
+    /// How many tokens the context had after the model's last answer; none if none were reported.
+    #[prost(uint64, optional, tag = "14")]
+    pub tokens: ::core::option::Option<u64>,
+    /// The tool of that call.
+    #[prost(string, optional, tag = "15")]
+    pub tool: ::core::option::Option<::prost::alloc::string::String>,
+    /// The names of the tools it has, where the agent or a recorded model call tells them.
+    #[prost(string, repeated, tag = "16")]
+    pub tools: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// The names of its environment variables, never their values.
+    #[prost(string, repeated, tag = "17")]
+    pub variables: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// The files that it read or wrote up to there.
+    #[prost(message, repeated, tag = "18")]
+    pub working_set: ::prost::alloc::vec::Vec<WorkingFile>,
 }
 /// What ListBranches takes.
 #[derive(serde::Serialize)]
@@ -4123,6 +4286,10 @@ pub struct PlanRewindRequest {
     /// Two points: take back what was changed after the first and up to the second, merging later edits.
     #[prost(string, repeated, tag = "12")]
     pub between: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// With `point`: only these parts of the state, of `files`, `git`, `conversation`, `memory`, `task` and `reasoning`. None
+    /// stands for the files.
+    #[prost(string, repeated, tag = "13")]
+    pub parts: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 /// What GetRewindPlan takes.
 #[derive(serde::Serialize)]
@@ -7928,6 +8095,9 @@ pub struct ListStepsRequest {
     /// Where to continue: the `next_cursor` of the page before.
     #[prost(string, optional, tag = "13")]
     pub after: ::core::option::Option<::prost::alloc::string::String>,
+    /// With the checkpoints that the user made by hand while the session was at work, as in its timeline.
+    #[prost(bool, optional, tag = "14")]
+    pub manual: ::core::option::Option<bool>,
 }
 /// What GetStep takes.
 #[derive(serde::Serialize)]
