@@ -2,7 +2,7 @@
 
 use jiff::tz::TimeZone;
 use stepback_engine::undo::UndoDirection;
-use stepback_engine::{EngineError, Workspace};
+use stepback_engine::{Engine, EngineError, Workspace};
 use stepback_model::record::{Annotation, Trigger};
 use stepback_model::time::Timestamp;
 
@@ -227,7 +227,7 @@ fn digits_alone_are_a_step_number_however_many_ids_start_with_them() {
 #[test]
 fn an_operation_is_named_by_its_number_or_by_an_id_with_a_letter() {
     let place = TestWorkspace::new();
-    let engine = place.engine();
+    let engine = Engine { max_manual: None, ..place.engine() };
     let workspace = engine.open_workspace_root(&place.root).unwrap();
     for round in 0..200 {
         place.write("a", &round.to_string());

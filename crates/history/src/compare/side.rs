@@ -8,7 +8,7 @@ use stepback_engine::workspace::describe_checkpoint;
 use stepback_engine::{EngineError, Workspace};
 use stepback_model::hash::Hash;
 use stepback_model::ids::{SessionId, StepId};
-use stepback_model::record::{Session, Step, StepKind};
+use stepback_model::record::{Session, Step, StepKind, Trigger};
 use stepback_model::state::WorkspaceState;
 use stepback_store::port::{StepQuery, StepRow};
 
@@ -51,8 +51,7 @@ impl ComparedRun {
     pub fn from_session(workspace: &Workspace, session: &Session) -> Result<Self, HistoryError> {
         let query = StepQuery { session: Some(session.id), oldest_first: true, ..StepQuery::default() };
         let mut steps = workspace.store().steps(workspace.record.id, &query)?;
-        // A stop at a breakpoint is not a step of the agent; the user's decision there is.
-        steps.retain(|stored| stored.hidden_by.is_none() && stored.step.kind != StepKind::BreakpointHit);
+        steps.retain(|stored| stored.hidden_by.is_none() && is_of_run(stored));
         // For a session imported from the agent's own record, the files were not scanned while it ran; the recorded files are
         // those at the time of the import.
         let looked = !session.info.imported || steps.iter().any(|stored| stored.is_checkpoint());
@@ -177,6 +176,13 @@ impl RunFork {
     }
 }
 
+/// Whether a step is something that the run did. A stop at a breakpoint is not, the user's decision there is. A checkpoint that
+/// was made because time had passed is not either: it would be at other places in a run that does the same.
+fn is_of_run(stored: &StepRow) -> bool {
+    let is_scheduled = stored.step.kind == StepKind::Checkpoint && stored.trigger == Some(Trigger::Scheduled);
+    stored.step.kind != StepKind::BreakpointHit && !is_scheduled
+}
+
 /// Returns the directories of a side, the longest first, so that a nested directory is replaced as a whole.
 fn run_directories(workspace: &Workspace, directory: Option<&str>) -> Vec<String> {
     let root = workspace.root.to_string_lossy().into_owned();
@@ -223,7 +229,8 @@ fn collect_line_steps(workspace: &Workspace, line: &[StepRow]) -> Result<Vec<Ste
             }
         }
     };
-    Ok(steps.into_iter().filter(belongs).map(|stored| stored.step).collect())
+    let shown = steps.into_iter().filter(|stored| belongs(stored) && is_of_run(stored));
+    Ok(shown.map(|stored| stored.step).collect())
 }
 
 /// Returns the conversation at the newest step of a line that has one; a rewind of files alone has none.

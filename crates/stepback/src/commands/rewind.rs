@@ -98,8 +98,10 @@ fn read_parts(
         _ => false,
     };
     Ok(RewindParts {
-        // "Everything" is said of files: all of them, and not only what agents changed.
-        files: arguments.files || arguments.both || arguments.with_board || arguments.everything,
+        files: arguments.files
+            || arguments.both
+            || arguments.with_board
+            || (arguments.git && arguments.everything),
         git: arguments.git,
         conversation: arguments.conversation || arguments.both,
         memory: arguments.memory,

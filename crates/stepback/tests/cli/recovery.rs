@@ -37,29 +37,29 @@ fn recovery_steps_are_listed_and_applied() {
     let world = crashed();
     let listed = steps(&world);
     let kinds: Vec<_> = listed.iter().map(|step| step["kind"].as_str().unwrap()).collect();
-    assert_eq!(kinds, ["restore-code", "replay-command", "manual-instruction"]);
+    assert_eq!(kinds, ["restore-code", "restore-environment", "replay-command", "manual-instruction"]);
     assert_eq!(listed[0]["patches"], json!(["extra", "file"]));
     assert_eq!(listed[0]["branch"], "main");
     assert_eq!(listed[0]["commit"].as_str().unwrap(), world.git(&["rev-parse", "HEAD"]).trim());
-    assert_eq!(listed[1]["command"], "echo again >> log.txt; exit 3", "the last one that failed");
+    assert_eq!(listed[2]["command"], "echo again >> log.txt; exit 3", "the last one that failed");
     let page = world.ok(["board", "recover"]).out;
     assert!(
         page.contains("fix the tests") && !page.contains("restore code"),
         "the page stays as it is: {page}"
     );
     let text = world.ok(["board", "recover", "--steps"]).out;
-    assert!(text.contains("1  restore code") && text.contains("2  replay command"), "{text}");
+    assert!(text.contains("1  restore code") && text.contains("3  replay command"), "{text}");
 
     let before = world.files();
-    world.ok(["board", "recover", "--apply", "1", "2", "--dry-run"]);
+    world.ok(["board", "recover", "--apply", "1", "3", "--dry-run"]);
     world.expect_files(&before, "after a dry run");
     world.run(["board", "recover", "--apply", "1"]).exits(9);
-    world.run(["board", "recover", "--apply", "2"]).exits(9);
-    world.run(["board", "recover", "--apply", "4"]).exits(2);
+    world.run(["board", "recover", "--apply", "3"]).exits(9);
+    world.run(["board", "recover", "--apply", "5"]).exits(2);
     world.run(["board", "recover", "--apply", "0", "--yes"]).exits(2);
-    world.run(["board", "recover", "--apply", "1", "4", "--yes"]).exits(2);
+    world.run(["board", "recover", "--apply", "1", "5", "--yes"]).exits(2);
     world.expect_files(&before, "nothing was confirmed");
-    let ran = world.run(["board", "recover", "--apply", "1", "2", "--yes"]).exits(5);
+    let ran = world.run(["board", "recover", "--apply", "1", "3", "--yes"]).exits(5);
     assert!(ran.err.contains("command failed"), "{ran:?}");
     assert_eq!(fs::read_to_string(world.path("file")).unwrap(), "fixed\n");
     assert!(!world.path("extra").exists());
@@ -67,9 +67,9 @@ fn recovery_steps_are_listed_and_applied() {
     fs::remove_file(world.path("log.txt")).unwrap();
     world.ok(["undo", "--yes"]);
     world.expect_files(&before, "after the undo");
-    let done = world.run(["board", "recover", "--apply", "2", "--yes", "--json"]).exits(5).json();
+    let done = world.run(["board", "recover", "--apply", "3", "--yes", "--json"]).exits(5).json();
     assert_eq!(done["exit"], 3);
-    world.run(["board", "recover", "--apply", "1", "2", "--yes", "--json"]).exits(2);
+    world.run(["board", "recover", "--apply", "1", "3", "--yes", "--json"]).exits(2);
 }
 
 #[test]

@@ -277,7 +277,7 @@ fn checkpoints_branches_search_and_points_work_by_keys() {
     terminal.press("gnowhere at all\r");
     terminal.shows(&["! "]);
     terminal.press("gtool:bash:1\r");
-    terminal.shows(&["tool-start     Bash: rm \\u{1b}[31mapp.txt", "#5 of #9"]);
+    terminal.shows(&["tool-start     Bash: rm \\u{1b}[31mapp.txt", "#5 of #10"]);
     terminal.press("?");
     terminal.shows(&["Everywhere", "one row down"]);
     terminal.press("zq");

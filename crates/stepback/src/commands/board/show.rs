@@ -109,7 +109,8 @@ pub fn metrics(context: &Context, board: &BoardSelector) -> CommandResult {
         let per_hour = activity.checkpoints_per_hour;
         let per_hour = per_hour.map_or(String::new(), |number| format!(", {number} per hour"));
         let spent = quantity::duration(Duration::from_secs(activity.seconds_spent));
-        output::print_line(format!("{} checkpoints in {spent} of work{per_hour}", activity.checkpoints));
+        let checkpoints = output::count(activity.checkpoints, "checkpoint");
+        output::print_line(format!("{checkpoints} in {spent} of work{per_hour}"));
         DONE
     })
 }
