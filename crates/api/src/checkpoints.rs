@@ -5,6 +5,7 @@ use utoipa::ToSchema;
 
 use crate::files::SkippedPathDocument;
 use crate::operations::OperationDocument;
+use crate::state::RepositoryDocument;
 use crate::steps::StepDocument;
 
 /// The annotation of a new checkpoint.
@@ -62,4 +63,22 @@ pub struct AnnotatedCheckpointDocument {
     pub checkpoint: StepDocument,
     /// The operation, which undo takes.
     pub operation: OperationDocument,
+}
+
+/// A checkpoint of a session: one that was made at its own steps, or that the user made by hand while it was at work.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
+pub struct SessionCheckpointDocument {
+    /// The checkpoint.
+    #[serde(flatten)]
+    pub checkpoint: StepDocument,
+    /// How many files its state names.
+    pub files: u64,
+    /// The size of these files, in bytes; equal files of several checkpoints are stored once.
+    pub size_bytes: u64,
+    /// The git repositories. What is staged and changed is only looked up for a single checkpoint.
+    pub git: Vec<RepositoryDocument>,
+    /// The message index: how many messages the conversation of the session had then.
+    pub messages: u64,
+    /// The agent's id of the newest call of the session that had begun; none if there was none.
+    pub call: Option<String>,
 }

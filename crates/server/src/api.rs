@@ -22,6 +22,7 @@ pub mod plans;
 pub mod points;
 pub mod prepared;
 pub mod reruns;
+pub mod session_checkpoints;
 pub mod sessions;
 pub mod state;
 pub mod steps;
@@ -104,6 +105,8 @@ fn operations() -> OpenApiRouter<AppState> {
         .routes(routes!(mind::get_confidence))
         .routes(routes!(mind::list_items))
         .routes(routes!(points::get))
+        .routes(routes!(session_checkpoints::list, session_checkpoints::create))
+        .routes(routes!(session_checkpoints::get))
         .routes(routes!(checkpoints::list, checkpoints::create))
         .routes(routes!(checkpoints::get, checkpoints::annotate, checkpoints::delete))
         .routes(routes!(checkpoints::replace_annotation))

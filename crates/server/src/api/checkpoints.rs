@@ -38,7 +38,33 @@ pub struct CheckpointsQuery {
     pub trigger: Option<String>,
 }
 
-fn build_annotation(
+impl CheckpointsQuery {
+    /// Reads the name of the trigger, if one is given.
+    pub(super) fn trigger(&self) -> Result<Option<Trigger>, Problem> {
+        let parse = |text: &str| {
+            Trigger::parse(text).ok_or_else(|| {
+                Problem::usage("unknown trigger").with_hint("triggers are manual, automatic and scheduled")
+            })
+        };
+        self.trigger.as_deref().map(parse).transpose()
+    }
+
+    /// Keeps the checkpoints that are asked for, below a number if there is one.
+    pub(super) fn filter(&self, listed: &mut Vec<StepRow>, trigger: Option<Trigger>, before: Option<u64>) {
+        let text = self.find.as_ref().map(|text| text.to_lowercase());
+        listed.retain(|stored| {
+            let (step, said) = (&stored.step, &stored.annotation);
+            let mut texts =
+                [Some(&step.summary), said.label.as_ref(), said.note.as_ref()].into_iter().flatten();
+            before.is_none_or(|before| step.number < before)
+                && trigger.is_none_or(|trigger| stored.trigger == Some(trigger))
+                && self.tag.as_ref().is_none_or(|tag| said.tags.contains(tag))
+                && text.as_ref().is_none_or(|text| texts.any(|other| other.to_lowercase().contains(text)))
+        });
+    }
+}
+
+pub(super) fn build_annotation(
     label: Option<String>,
     note: Option<String>,
     tags: Vec<String>,
@@ -60,28 +86,14 @@ pub async fn list(
     QueryString(paging): QueryString<Paging>,
 ) -> Result<Json<Page<StepDocument>>, Problem> {
     let limit = paging.limit()?;
-    let trigger = query.trigger.as_deref().map(|text| {
-        Trigger::parse(text).ok_or_else(|| {
-            Problem::usage("unknown trigger").with_hint("triggers are manual, automatic and scheduled")
-        })
-    });
-    let trigger = trigger.transpose()?;
+    let trigger = query.trigger()?;
     state
         .run(move |engine| {
             let workspace = state::find_workspace(engine, &id)?;
             let about = ("checkpoints", workspace.record.id.to_string(), format!("{query:?}"));
             let before = paging.start_position(&about)?;
-            let text = query.find.as_ref().map(|text| text.to_lowercase());
             let mut listed = workspace.checkpoints()?;
-            listed.retain(|stored| {
-                let (step, said) = (&stored.step, &stored.annotation);
-                let mut texts =
-                    [Some(&step.summary), said.label.as_ref(), said.note.as_ref()].into_iter().flatten();
-                before.is_none_or(|before| step.number < before)
-                    && trigger.is_none_or(|trigger| stored.trigger == Some(trigger))
-                    && query.tag.as_ref().is_none_or(|tag| said.tags.contains(tag))
-                    && text.as_ref().is_none_or(|text| texts.any(|other| other.to_lowercase().contains(text)))
-            });
+            query.filter(&mut listed, trigger, before);
             listed.truncate(usize::try_from(limit + 1).unwrap_or(usize::MAX));
             let number = |stored: &StepRow| stored.step.number;
             Ok(Json(pagination::paginate(listed, limit, &about, number, StepDocument::from_row)))
@@ -102,20 +114,24 @@ pub async fn create(
     state
         .run(move |engine| {
             let workspace = state::find_workspace(engine, &id)?;
-            let created = workspace.create_checkpoint(annotation, Trigger::Manual)?;
-            let place = format!("/api/v1/checkpoints/{}", created.stored.step.id);
-            let document = CreatedCheckpointDocument {
-                checkpoint: StepDocument::from_row(&created.stored),
-                files_read: created.hashed,
-                not_covered: created
-                    .skipped_paths
-                    .iter()
-                    .map(SkippedPathDocument::from_skipped_path)
-                    .collect(),
-            };
-            Ok((StatusCode::CREATED, [(header::LOCATION, place)], Json(document)))
+            create_in(&workspace, annotation)
         })
         .await
+}
+
+/// Creates a checkpoint, and answers with its address.
+pub(super) fn create_in(
+    workspace: &Workspace,
+    annotation: Annotation,
+) -> Result<impl IntoResponse + use<>, Problem> {
+    let created = workspace.create_checkpoint(annotation, Trigger::Manual)?;
+    let place = format!("/api/v1/checkpoints/{}", created.stored.step.id);
+    let document = CreatedCheckpointDocument {
+        checkpoint: StepDocument::from_row(&created.stored),
+        files_read: created.hashed,
+        not_covered: created.skipped_paths.iter().map(SkippedPathDocument::from_skipped_path).collect(),
+    };
+    Ok((StatusCode::CREATED, [(header::LOCATION, place)], Json(document)))
 }
 
 /// Returns a checkpoint, or any other step, by its id.

@@ -484,3 +484,45 @@ fn a_checkpoint_made_by_hand_is_in_the_timeline_of_a_session_with_the_state_of_t
         assert!(state["size_bytes"].as_u64().unwrap() > 0);
     }
 }
+
+#[test]
+fn the_checkpoints_of_a_session_have_files_git_size_and_a_place_in_the_conversation() {
+    let place = TestServer::new();
+    place.write("kept", "12345");
+    place.checkpoint("before it began");
+    place.call("s", "c1", "one", "1", false);
+    place.said("test", "s", &["{\"role\":\"user\",\"content\":\"hello\"}"]);
+    let number = place.checkpoint("by hand");
+    place.call("s", "c2", "one", "22", false);
+    place.call("other", "c3", "two", "333", false);
+    let page = place.get("/sessions/s/checkpoints").with(200);
+    let listed = items(&page);
+    assert_eq!(page["total"], json!(listed.len()));
+    let label = |checkpoint: &Value| checkpoint["label"].as_str().unwrap_or_default().to_owned();
+    let labels: Vec<String> = listed.iter().map(label).collect();
+    assert!(labels.contains(&"by hand".to_owned()), "{page:#}");
+    assert!(!labels.contains(&"before it began".to_owned()), "{page:#}");
+    let by_hand = listed.iter().find(|checkpoint| label(checkpoint) == "by hand").unwrap();
+    assert_eq!((&by_hand["files"], &by_hand["size_bytes"]), (&json!(2), &json!(6)), "{by_hand:#}");
+    assert_eq!((&by_hand["call"], &by_hand["git"]), (&json!("c1"), &json!([])));
+    let newest = &listed[0];
+    assert_eq!((&newest["call"], &newest["size_bytes"]), (&json!("c2"), &json!(7)), "{newest:#}");
+    assert_eq!(by_hand["number"], json!(number));
+    let own = format!("/sessions/s/checkpoints/{}", by_hand["id"].as_str().unwrap());
+    assert_eq!(place.get(&own).with(200)["label"], "by hand");
+    let made = place.post("/sessions/s/checkpoints", &json!({ "label": "over HTTP" }));
+    assert_eq!(made.with(201)["label"], "over HTTP");
+    assert!(made.header("location").unwrap().starts_with("/api/v1/checkpoints/"));
+    place.get("/sessions/other/checkpoints/zz").problem(404);
+    place.get("/sessions/nobody/checkpoints").problem(404);
+    place.get("/sessions/s/checkpoints?trigger=x").problem(400);
+    place.post("/sessions/s/checkpoints", &json!({ "label": 1 })).problem(400);
+    // Page by page it is the same.
+    let all = place.get("/sessions/s/checkpoints").with(200);
+    let first = place.get("/sessions/s/checkpoints?limit=1").with(200);
+    assert_eq!((&first["items"][0], &first["total"]), (&all["items"][0], &all["total"]));
+    let cursor = first["next_cursor"].as_str().unwrap();
+    let rest = place.get(&format!("/sessions/s/checkpoints?after={cursor}")).with(200);
+    assert_eq!(items(&rest), &items(&all)[1..]);
+    assert_eq!(items(&place.get("/sessions/s/checkpoints?find=BY%20HAND").with(200)).len(), 1);
+}
