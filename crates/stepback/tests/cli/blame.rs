@@ -18,7 +18,7 @@ fn played() -> Sandbox {
     fs::write(&file, script).unwrap();
     world.ok(["agent", "--provider", "scripted", file.to_str().unwrap(), "add two lines"]);
     let text = fs::read_to_string(world.work.join("notes.txt")).unwrap();
-    world.write("notes.txt", &format!("{text}by me\n"));
+    world.write("notes.txt", format!("{text}by me\n"));
     world
 }
 
