@@ -12,33 +12,34 @@ use serde_json::{Value, json};
 use crate::pseudo_terminal::Terminal;
 use crate::sandbox::{Ran, Sandbox};
 use crate::talk::{Talk, items};
+use crate::transcripts::{FILTERS, Transcript, words};
 
 /// Time between two steps of the session that is replayed.
 const GAP: Duration = Duration::from_millis(4);
+/// How many lines of an output the transcript has before its last one.
+const SHOWN_LINES: usize = 14;
 
-/// A workspace, and what was typed in it.
+/// A workspace, and what was typed and said in it.
 struct SeedWorld {
-    world: Sandbox,
-    typed: Vec<String>,
+    transcript: Transcript,
+    typed: usize,
 }
 
-/// Splits a line as a shell does: at spaces outside of double quotes.
-fn split_line(line: &str) -> Vec<String> {
-    let mut quoted = false;
-    let mut words = vec![String::new()];
-    for c in line.chars() {
-        match c {
-            '"' => quoted = !quoted,
-            ' ' if !quoted => words.push(String::new()),
-            c => words.last_mut().unwrap().push(c),
+/// The first lines of an output and the last one.
+fn shorten(text: &str) -> String {
+    let lines: Vec<&str> = text.lines().collect();
+    match lines.as_slice() {
+        [first @ .., last] if lines.len() > SHOWN_LINES => {
+            let left_out = first.len() - SHOWN_LINES;
+            format!("{}\n… {left_out} lines …\n{last}\n", first[..SHOWN_LINES].join("\n"))
         }
+        _ => text.to_owned(),
     }
-    words
 }
 
 impl SeedWorld {
     fn new() -> Self {
-        Self { world: Sandbox::frozen(), typed: Vec::new() }
+        Self { transcript: Transcript::new(), typed: 0 }
     }
 
     /// Runs a line, which must succeed.
@@ -49,34 +50,42 @@ impl SeedWorld {
 
     #[track_caller]
     fn exits(&mut self, line: &str, code: i32) -> Ran {
-        self.typed.push(line.to_owned());
-        self.world.run(split_line(line)).exits(code)
+        let ran = self.transcript.world.run(words(line));
+        self.note(line, ran).exits(code)
+    }
+
+    fn note(&mut self, line: &str, ran: Ran) -> Ran {
+        self.typed += 1;
+        let shown = Ran { code: ran.code, out: shorten(&ran.out), err: shorten(&ran.err) };
+        self.transcript.note(line, &shown);
+        ran
     }
 
     /// Runs a line as if it were that time.
     #[track_caller]
     fn ok_at(&mut self, clock: &str, line: &str) -> Ran {
-        self.typed.push(line.to_owned());
-        let mut command = self.world.command(split_line(line));
+        let mut command = self.transcript.world.command(words(line));
         let ran: Ran = command.env("STEPBACK_TEST_CLOCK", clock).output().unwrap().into();
-        ran.exits(0)
+        self.note(line, ran).exits(0)
     }
 
     /// Runs a line at a terminal, and agrees to the plan that it shows.
     #[track_caller]
     fn agrees(&mut self, line: &str) {
-        self.typed.push(line.to_owned());
-        let mut terminal = Terminal::start(self.world.command(split_line(line)));
+        self.typed += 1;
+        self.transcript
+            .meanwhile(&format!("stepback {line}, at a terminal: the plan is shown, and agreed to"));
+        let mut terminal = Terminal::start(self.transcript.world.command(words(line)));
         terminal.expect("Continue?").press("y\n");
         assert!(terminal.wait().success(), "{line}");
     }
 
     fn read(&self, name: &str) -> String {
-        fs::read_to_string(self.world.path(name)).unwrap_or_else(|_| "(missing)".into())
+        fs::read_to_string(self.transcript.world.path(name)).unwrap_or_else(|_| "(missing)".into())
     }
 
     fn breakpoints(&self) -> Vec<Value> {
-        let mut all = items(&self.world.json(["breakpoint", "list"]));
+        let mut all = items(&self.transcript.world.json(["breakpoint", "list"]));
         all.reverse();
         all
     }
@@ -86,7 +95,7 @@ impl SeedWorld {
     }
 
     fn checkpoint_id(&self, label: &str) -> String {
-        let found = self.world.json(["checkpoint", "list", "--find", label]);
+        let found = self.transcript.world.json(["checkpoint", "list", "--find", label]);
         items(&found)[0]["id"].as_str().unwrap().to_owned()
     }
 }
@@ -131,8 +140,8 @@ fn breakpoint_lines(seed: &mut SeedWorld) {
     for text in ["tool write_file", "rm -rf", "iteration 5", "DELETE.*WHERE", "error"] {
         assert!(listed.contains(text), "{text} is not in:\n{listed}");
     }
-    seed.world.ok(["settings", "breakpoint.seconds", "0"]);
-    let world = &seed.world;
+    seed.transcript.world.ok(["settings", "breakpoint.seconds", "0"]);
+    let world = &seed.transcript.world;
     let agent = Talk::new(world, "stops");
     agent.begin();
     agent.prompt("go");
@@ -148,7 +157,7 @@ fn breakpoint_lines(seed: &mut SeedWorld) {
         json!({ "tool_name": "read_file", "tool_use_id": "6", "tool_input": {}, "error": "no such file" });
     agent.event("PostToolUseFailure", failed);
     assert_eq!(seed.hits(), [1, 1, 1, 1, 1]);
-    let agent = Talk::new(&seed.world, "stops");
+    let agent = Talk::new(&seed.transcript.world, "stops");
     agent.event("SessionEnd", json!({ "reason": "exit" }));
     seed.exits("breakpoint remove bp-1234", 4);
     seed.ok("breakpoint remove bp-1");
@@ -159,11 +168,11 @@ fn breakpoint_lines(seed: &mut SeedWorld) {
 
 /// Replaying: `codi-debug replay …`.
 fn replay_lines(seed: &mut SeedWorld, file: &std::path::Path) {
-    let id = items(&seed.world.json(["sessions"]))[0]["id"].as_str().unwrap().to_owned();
+    let id = items(&seed.transcript.world.json(["sessions"]))[0]["id"].as_str().unwrap().to_owned();
     let plain = seed.ok(&format!("replay {id}")).out;
     assert!(plain.contains("make 0") && plain.contains("make 11"), "{plain}");
     assert_eq!(seed.ok(&format!("replay {}", file.display())).out, plain);
-    let steps = items(&seed.world.json(["log", "--session", &id]));
+    let steps = items(&seed.transcript.world.json(["log", "--session", &id]));
     let (first, last) = (steps.last().unwrap(), &steps[0]);
     assert!(last["number"].as_u64().unwrap() >= 50 || steps.len() >= 24, "{}", steps.len());
     let spread = GAP * 25;
@@ -177,7 +186,7 @@ fn replay_lines(seed: &mut SeedWorld, file: &std::path::Path) {
     assert!(timed(&format!("replay --speed 2x {id}")) >= spread / 2);
     assert!(timed(&format!("replay --speed 0.5x {id}")) >= spread * 2);
     let calls = seed.ok(&format!("replay --filter tool_call_start,tool_call_end {id}")).out;
-    assert_eq!(calls, seed.world.ok(["replay", "--filter", "tool-start,tool-end", &id]).out);
+    assert_eq!(calls, seed.transcript.world.ok(["replay", "--filter", "tool-start,tool-end", &id]).out);
     assert!(calls.contains("make 3") && !calls.contains("refactor the authentication\n\n"), "{calls}");
     let late = seed.ok(&format!("replay --from-iteration 10 {id}")).out;
     assert!(late.contains("make 9") && !late.contains("make 8"), "{late}");
@@ -189,12 +198,12 @@ fn replay_lines(seed: &mut SeedWorld, file: &std::path::Path) {
 
 /// Checkpoints, rewinds and branches of a conversation: `codi-debug checkpoint|rewind|branch|switch|diff|timeline …`.
 fn time_travel_lines(seed: &mut SeedWorld) {
-    let agent = Talk::new(&seed.world, "work");
+    let agent = Talk::new(&seed.transcript.world, "work");
     agent.begin();
     agent.prompt("refactor auth module");
     agent.write("w1", "src/auth.ts", "one\n");
     seed.ok("checkpoint create \"before refactor\"");
-    let agent = Talk::new(&seed.world, "work");
+    let agent = Talk::new(&seed.transcript.world, "work");
     for turn in 2..=4 {
         agent.write(&format!("w{turn}"), "src/auth.ts", &format!("turn {turn}\n"));
     }
@@ -202,7 +211,7 @@ fn time_travel_lines(seed: &mut SeedWorld) {
     let unnamed = seed.ok("checkpoint create").out;
     assert!(unnamed.contains("cp_iteration_5"), "{unnamed}");
     seed.ok("checkpoint create cp_5_1706012345");
-    let agent = Talk::new(&seed.world, "work");
+    let agent = Talk::new(&seed.transcript.world, "work");
     agent.write("w6", "src/auth.ts", "turn 6\n");
     let listed = seed.ok("checkpoint list").out;
     for label in ["before refactor", "cp_iteration_5", "cp_5_1706012345"] {
@@ -212,21 +221,21 @@ fn time_travel_lines(seed: &mut SeedWorld) {
     assert_eq!((seed.read("src/auth.ts"), seed.read("src/types.ts")), ("turn 4\n".into(), "types\n".into()));
     seed.agrees("rewind \"before refactor\"");
     assert_eq!((seed.read("src/auth.ts"), seed.read("src/types.ts")), ("one\n".into(), "(missing)".into()));
-    seed.world.ok(["undo", "--yes"]);
+    seed.transcript.world.ok(["undo", "--yes"]);
     seed.ok("rewind \"before refactor\" --force");
     assert_eq!((seed.read("src/auth.ts"), seed.read("src/types.ts")), ("one\n".into(), "(missing)".into()));
-    seed.world.ok(["undo", "--yes"]);
+    seed.transcript.world.ok(["undo", "--yes"]);
     seed.ok("rewind --iteration 5");
     assert_eq!(
         (seed.read("src/auth.ts"), seed.read("src/types.ts")),
         ("turn 4\n".into(), "(missing)".into())
     );
-    seed.world.ok(["undo"]);
+    seed.transcript.world.ok(["undo"]);
 
     seed.ok("branch cp_5_1706012345 \"alternative approach\"");
     seed.ok("branch --from \"before refactor\" --name \"try with typescript\"");
     seed.ok("branch create \"try-different-approach\" --from cp_5_1706012345");
-    let branches = items(&seed.world.json(["branch", "list"]));
+    let branches = items(&seed.transcript.world.json(["branch", "list"]));
     let names: Vec<_> = branches.iter().map(|branch| branch["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["alternative approach", "main", "try with typescript", "try-different-approach"]);
     let fork = |name: &str| {
@@ -237,14 +246,14 @@ fn time_travel_lines(seed: &mut SeedWorld) {
     assert_eq!(fork("try with typescript"), seed.checkpoint_id("before refactor"));
 
     let current = |seed: &SeedWorld| {
-        let branches = items(&seed.world.json(["branch", "list"]));
+        let branches = items(&seed.transcript.world.json(["branch", "list"]));
         let present = branches.iter().find(|branch| branch["present"] == true).unwrap();
         present["name"].as_str().unwrap().to_owned()
     };
     seed.ok("switch \"alternative approach\"");
     assert_eq!(current(seed), "alternative approach");
-    seed.world.write("src/other.ts", "another approach\n");
-    seed.world.ok(["checkpoint", "create", "another approach"]);
+    seed.transcript.world.write("src/other.ts", "another approach\n");
+    seed.transcript.world.ok(["checkpoint", "create", "another approach"]);
     seed.ok("switch main");
     assert_eq!(current(seed), "main");
     assert_eq!(
@@ -263,15 +272,15 @@ fn time_travel_lines(seed: &mut SeedWorld) {
 
 /// Checkpoints of the reasoning: `forge checkpoint …`.
 fn checkpoint_lines(seed: &mut SeedWorld) {
-    let world = &seed.world;
+    let world = &seed.transcript.world;
     world.ok(["board", "hypothesis", "propose", "the cache is stale"]);
     seed.ok("checkpoint create \"After verifying Q4_0 dequant\" --tags q4_0,verified");
     let verified = seed.checkpoint_id("After verifying");
-    let document = seed.world.json(["checkpoint", "show", &verified]);
+    let document = seed.transcript.world.json(["checkpoint", "show", &verified]);
     assert_eq!(document["tags"], json!(["q4_0", "verified"]), "{document}");
-    seed.world.ok(["board", "hypothesis", "propose", "the index is wrong"]);
-    Talk::new(&seed.world, "work").write("w7", "src/new.ts", "new\n");
-    seed.world.ok(["checkpoint", "create", "later"]);
+    seed.transcript.world.ok(["board", "hypothesis", "propose", "the index is wrong"]);
+    Talk::new(&seed.transcript.world, "work").write("w7", "src/new.ts", "new\n");
+    seed.transcript.world.ok(["checkpoint", "create", "later"]);
     let later = seed.checkpoint_id("later");
     assert!(seed.ok("checkpoint list").out.contains("later"));
     let tagged = seed.ok("checkpoint list --tag q4_0").out;
@@ -281,7 +290,7 @@ fn checkpoint_lines(seed: &mut SeedWorld) {
 
     seed.agrees_or_ok(&format!("checkpoint restore {verified}"));
     assert_eq!(seed.read("src/new.ts"), "(missing)");
-    let board = seed.world.ok(["board"]).out;
+    let board = seed.transcript.world.ok(["board"]).out;
     assert!(board.contains("the cache is stale") && !board.contains("the index is wrong"), "{board}");
     let lately = seed.ok("checkpoint at \"2 hours ago\"").out;
     assert!(lately.contains("at one o'clock"), "{lately}");
@@ -289,12 +298,12 @@ fn checkpoint_lines(seed: &mut SeedWorld) {
     assert!(long_ago.contains("a year ago"), "{long_ago}");
     let timeline = seed.ok("checkpoint timeline").out;
     assert!(timeline.contains("you are here") && timeline.contains("later"), "{timeline}");
-    seed.world.ok(["settings", "checkpoint.max-manual", "0"]);
+    seed.transcript.world.ok(["settings", "checkpoint.max-manual", "0"]);
     for number in 0..100 {
-        seed.world.ok(["checkpoint", "create", &format!("number {number}")]);
+        seed.transcript.world.ok(["checkpoint", "create", &format!("number {number}")]);
     }
     seed.ok("checkpoint prune --keep-last 100 --keep-days 7");
-    let kept = items(&seed.world.json(["checkpoint", "list", "--all"]));
+    let kept = items(&seed.transcript.world.json(["checkpoint", "list", "--all"]));
     let is_kept = |label: &str| kept.iter().any(|one| one["label"] == label);
     assert!(!is_kept("a year ago"), "neither of the last hundred nor of the last seven days");
     assert!(is_kept("at one o'clock") && is_kept("before refactor") && is_kept("number 0"));
@@ -302,10 +311,10 @@ fn checkpoint_lines(seed: &mut SeedWorld) {
 
 /// Taking back changes: `/rewind …`.
 fn change_lines(seed: &mut SeedWorld) {
-    let agent = Talk::new(&seed.world, "changes");
+    let agent = Talk::new(&seed.transcript.world, "changes");
     agent.begin();
-    seed.world.ok(["changes", "clear"]);
-    let agent = Talk::new(&seed.world, "changes");
+    seed.transcript.world.ok(["changes", "clear"]);
+    let agent = Talk::new(&seed.transcript.world, "changes");
     agent.prompt("add a middleware");
     agent.write("m1", "src/auth.ts", "with middleware\n");
     agent.write("m2", "src/middleware.ts", "middleware\n");
@@ -321,14 +330,14 @@ fn change_lines(seed: &mut SeedWorld) {
         ("(missing)".into(), "(missing)".into())
     );
     assert_eq!(seed.read("src/auth.ts"), "with middleware\n");
-    seed.world.ok(["undo", "--yes"]);
+    seed.transcript.world.ok(["undo", "--yes"]);
     // Numbers do not start again when the list is cleared.
-    let changes = items(&seed.world.json(["changes"]));
+    let changes = items(&seed.transcript.world.json(["changes"]));
     let first = changes.iter().find(|change| change["path"] == "src/auth.ts").unwrap();
     seed.ok(&format!("rewind --change {}", first["number"]));
     assert_ne!(seed.read("src/auth.ts"), "with middleware\n");
     assert_eq!(seed.read("src/middleware.ts"), "middleware\n");
-    seed.world.ok(["undo", "--yes"]);
+    seed.transcript.world.ok(["undo", "--yes"]);
     seed.exits("rewind all", 9);
     assert_eq!(seed.read("src/middleware.ts"), "middleware\n", "several files change only after a question");
     seed.agrees("rewind all");
@@ -342,8 +351,9 @@ impl SeedWorld {
     /// Runs a line that may or may not ask, at a terminal.
     #[track_caller]
     fn agrees_or_ok(&mut self, line: &str) {
-        self.typed.push(line.to_owned());
-        let mut terminal = Terminal::start(self.world.command(split_line(line)));
+        self.typed += 1;
+        self.transcript.meanwhile(&format!("stepback {line}, at a terminal"));
+        let mut terminal = Terminal::start(self.transcript.world.command(words(line)));
         terminal.press("y\n");
         assert!(terminal.wait().success(), "{line}: {}", String::from_utf8_lossy(&terminal.written()));
     }
@@ -352,16 +362,18 @@ impl SeedWorld {
 #[test]
 fn command_lines_of_the_seeds() {
     let mut seed = SeedWorld::new();
-    seed.world.write("src/auth.ts", "zero\n");
+    seed.transcript.world.write("src/auth.ts", "zero\n");
     seed.ok_at("2025-01-20T14:00:00Z/100001", "checkpoint create \"a year ago\"");
-    let file = import_turns(&seed.world);
+    let file = import_turns(&seed.transcript.world);
     replay_lines(&mut seed, &file);
     seed.ok_at("2026-01-02T01:00:00Z/100002", "checkpoint create \"at one o'clock\"");
     breakpoint_lines(&mut seed);
     time_travel_lines(&mut seed);
     checkpoint_lines(&mut seed);
     change_lines(&mut seed);
-    seed.world.expect_sound("at the end");
-    println!("{}", seed.typed.iter().map(|line| format!("$ stepback {line}\n")).collect::<String>());
-    assert!(seed.typed.len() > 45, "{}", seed.typed.len());
+    seed.transcript.world.expect_sound("at the end");
+    assert!(seed.typed > 45, "{}", seed.typed);
+    insta::with_settings!({ filters => FILTERS.to_vec(), omit_expression => true, prepend_module_to_snapshot => false }, {
+        insta::assert_snapshot!("command_lines_of_the_seeds", seed.transcript.text());
+    });
 }

@@ -30,8 +30,9 @@ impl Transcript {
         self
     }
 
-    fn note(&mut self, line: &str, ran: &Ran) {
-        self.text.push_str(&format!("$ stepback {line}\n"));
+    /// Writes down what a command that was run said.
+    pub fn note(&mut self, line: &str, ran: &Ran) {
+        self.text.push_str(&format!("$ stepback {}\n", self.told(line)));
         self.text.push_str(&self.told(&ran.out));
         for line in self.told(&ran.err).lines() {
             self.text.push_str(&format!("| {line}\n"));
@@ -64,7 +65,7 @@ impl Transcript {
 }
 
 /// Splits a line at spaces, except between double quotes.
-fn words(line: &str) -> Vec<String> {
+pub fn words(line: &str) -> Vec<String> {
     if line.is_empty() {
         return Vec::new();
     }
@@ -80,18 +81,21 @@ fn words(line: &str) -> Vec<String> {
     words
 }
 
+/// What differs from run to run, and what stands for it.
+pub const FILTERS: [(&str, &str); 5] = [
+    (r"\(\d+ new or changed files? read\)", "([N] new or changed files read)"),
+    (r"freed \d+(\.\d+)? .?B in \d+ objects?", "freed [BYTES] in [N] objects"),
+    (r"(The store (?:has|would have)) [\d.]+ .?B, was [\d.]+ .?B", "$1 [BYTES], was [BYTES]"),
+    // Which files a git directory holds depends on the version of git.
+    (r"restore \d+ paths inside .git", "restore [N] paths inside .git"),
+    (r"(Done: |with git: )\d\d? paths", "$1[N] paths"),
+];
+
 /// Compares a transcript with the kept one, except for numbers that depend on time and on other programs.
 macro_rules! assert_transcript {
     ($transcript:expr) => {
         insta::with_settings!({
-            filters => vec![
-                (r"\(\d+ new or changed files? read\)", "([N] new or changed files read)"),
-                (r"freed \d+(\.\d+)? .?B in \d+ objects?", "freed [BYTES] in [N] objects"),
-                (r"(The store (?:has|would have)) [\d.]+ .?B, was [\d.]+ .?B", "$1 [BYTES], was [BYTES]"),
-                // Which files a git directory holds depends on the version of git.
-                (r"restore \d+ paths inside .git", "restore [N] paths inside .git"),
-                (r"(Done: |with git: )\d\d? paths", "$1[N] paths"),
-            ],
+            filters => $crate::transcripts::FILTERS.to_vec(),
             omit_expression => true,
             prepend_module_to_snapshot => false,
         }, {
