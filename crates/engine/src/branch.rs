@@ -12,8 +12,10 @@ use stepback_model::record::StepRow;
 use stepback_model::record::{Annotation, Operation, OperationAction, Step, StepKind, StepMeta};
 use stepback_model::state::WorkspaceState;
 use stepback_store::Mutation;
+use stepback_store::port::FinishedBatch;
 
 use crate::error::EngineError;
+use crate::retry::{is_race, retry};
 use crate::rewind::{PreparedRewind, RewindReport, RewindRequest};
 use crate::workspace::Workspace;
 
@@ -195,6 +197,10 @@ impl Workspace {
 
     /// Creates a branch that begins at `start`, without switching to it.
     pub fn create_branch(&self, name: &str, start: &StepRow) -> Result<Operation, EngineError> {
+        retry("create the branch", is_race, || self.try_create_branch(name, start))
+    }
+
+    fn try_create_branch(&self, name: &str, start: &StepRow) -> Result<Operation, EngineError> {
         self.check_new_branch(name)?;
         let base = self.nearest_checkpoint(start)?;
         // A branch from the head includes all steps so far.
@@ -203,7 +209,7 @@ impl Workspace {
             Some(_) if self.head_id()? == Some(start.step.id) => Some(self.newest_step_number()?),
             Some(_) => None,
         };
-        let step = self.build_branch_step(StepKind::BranchCreated, name, base.step.id)?;
+        let (step, batch) = self.build_branch_step(StepKind::BranchCreated, name, base.step.id)?;
         let operation = self.new_operation(
             format!("create branch {name} at {}", crate::workspace::describe_checkpoint(start)),
             OperationAction::BranchCreate { name: name.to_string(), step: base.step.id, upto },
@@ -215,11 +221,8 @@ impl Workspace {
             Mutation::AppendStep { step, annotation: Annotation::default(), trigger: None },
             Mutation::AppendOp(operation.clone()),
         ];
-        match self.store().commit(None, &mutations) {
-            Err(stepback_store::StoreError::Moved { .. }) => Err(BranchError::Exists(name.to_owned()).into()),
-            Err(error) => Err(error.into()),
-            Ok(_) => Ok(operation),
-        }
+        self.store().commit(Some(batch), &mutations)?;
+        Ok(operation)
     }
 
     /// Deletes a branch. Its steps stay.
@@ -307,9 +310,11 @@ impl Workspace {
     pub fn switch(&self, name: &str, prepared: PreparedRewind) -> Result<RewindReport, EngineError> {
         let report = self.apply_rewind(prepared)?;
         if let Some(moved) = report.operation.action.moved() {
-            let step = self.build_branch_step(StepKind::BranchSwitched, name, moved.after)?;
-            let append = Mutation::AppendStep { step, annotation: Annotation::default(), trigger: None };
-            self.store().commit(None, &[append])?;
+            retry("record the switch", is_race, || {
+                let (step, batch) = self.build_branch_step(StepKind::BranchSwitched, name, moved.after)?;
+                let append = Mutation::AppendStep { step, annotation: Annotation::default(), trigger: None };
+                Ok(self.store().commit(Some(batch), &[append])?)
+            })?;
         }
         Ok(report)
     }
@@ -325,8 +330,14 @@ impl Workspace {
         Ok(base)
     }
 
-    /// Builds a step without files that records the creation of a branch or a switch.
-    fn build_branch_step(&self, kind: StepKind, name: &str, parent: StepId) -> Result<Step, EngineError> {
+    /// Builds a step without files that records the creation of a branch or a switch, and the objects that it needs. Both belong
+    /// into one commit: until a step refers to them, a collection may free them.
+    fn build_branch_step(
+        &self,
+        kind: StepKind,
+        name: &str,
+        parent: StepId,
+    ) -> Result<(Step, FinishedBatch), EngineError> {
         let batch = self.store().begin()?;
         let mut state = WorkspaceState::default();
         match (kind, self.store().step(parent)?) {
@@ -338,12 +349,11 @@ impl Workspace {
         }
         let state = batch.write(stepback_model::ObjectKind::State, &state.encode(), None)?;
         let detail = stepback_model::json::store(&*batch, &json!({ "branch": name, "at": parent }), None)?;
-        self.store().commit(Some(batch.finish()?), &[])?;
         let summary = match kind {
             StepKind::BranchCreated => format!("created branch {name}"),
             _ => format!("switched to branch {name}"),
         };
-        Ok(Step {
+        let step = Step {
             id: StepId::from_bytes(self.engine.env.fresh_id()),
             session: self.session.id,
             number: 0,
@@ -353,7 +363,8 @@ impl Workspace {
             state,
             summary,
             meta: StepMeta { detail: Some(detail.into()), ..StepMeta::default() },
-        })
+        };
+        Ok((step, batch.finish()?))
     }
 }
 

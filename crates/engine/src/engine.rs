@@ -90,6 +90,7 @@ impl Engine {
 
     /// Opens the workspace at `root`, which must be a canonical path; registers it if it is new.
     pub fn open_workspace_root(&self, root: &Path) -> Result<Workspace, EngineError> {
+        self.check_outside_store(root)?;
         let workspace = match self.find_workspace(root)? {
             Some(workspace) => workspace,
             None => self.register_workspace(root)?,

@@ -23,6 +23,7 @@ use crate::git_lock::GitLocks;
 use crate::retry::{is_race, retry};
 use crate::rewind::{PreparedRewind, RewindReport};
 use crate::tree_edit;
+use crate::undo::UndoDirection;
 use crate::workspace::{PresentState, StoreSource, Workspace};
 
 mod recovery;
@@ -52,6 +53,11 @@ impl Workspace {
         };
         if self.store().gc_generation()? != prepared.gc_generation {
             return Err(EngineError::PlanOutdated);
+        }
+        match purpose {
+            OperationPurpose::Undo(operation) => self.check_can_reverse(operation, UndoDirection::Undo)?,
+            OperationPurpose::Redo(operation) => self.check_can_reverse(operation, UndoDirection::Redo)?,
+            OperationPurpose::Rewind => {}
         }
         let planned_skips = prepared.plan.left_alone.clone();
         let held_changes = self.recheck_open_files(&mut prepared)?;

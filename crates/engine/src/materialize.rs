@@ -51,6 +51,7 @@ impl Workspace {
         git: bool,
         if_damaged: IfDamaged,
     ) -> Result<Materialized, EngineError> {
+        self.engine.check_outside_store(into)?;
         let (objects, vault) = (StoreSource(self.store()), self.vault()?);
         let source = ContentSource {
             objects: &objects,

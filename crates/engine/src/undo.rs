@@ -169,6 +169,7 @@ impl Workspace {
             Reversal::Log { operation, summary } => {
                 // A concurrent prune must not free the checkpoints that are about to be shown again.
                 let _lock = self.lock_exclusive()?;
+                self.check_can_reverse(operation.id, direction)?;
                 self.check_log_reversal(&operation, direction)?;
                 let id = operation.id;
                 let action = match direction {
@@ -187,6 +188,27 @@ impl Workspace {
                 record.number = receipt.ops.first().copied().unwrap_or_default();
                 Ok(MoveReport::Log(Box::new(record)))
             }
+        }
+    }
+
+    /// Fails if another process undid or redid the operation since the plan was made. Called under the lock of the workspace.
+    pub(crate) fn check_can_reverse(
+        &self,
+        operation: OpId,
+        direction: UndoDirection,
+    ) -> Result<(), EngineError> {
+        let operations = self.operations()?;
+        let Some(operation) = operations.iter().find(|known| known.id == operation) else { return Ok(()) };
+        let (is_ready, done) = match direction {
+            UndoDirection::Undo => (is_in_force(operation), "undone"),
+            UndoDirection::Redo => (operation.undone, "redone"),
+        };
+        match is_ready {
+            true => Ok(()),
+            false => Err(EngineError::CannotUndo(format!(
+                "operation {} ({}) was {done} by another process meanwhile",
+                operation.number, operation.summary
+            ))),
         }
     }
 

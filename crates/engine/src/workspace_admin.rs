@@ -5,6 +5,7 @@
 //! frees what only it held; until then it can come back. Its steps stay as rows that no list shows, because steps are never
 //! deleted.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -29,6 +30,14 @@ pub enum WorkspaceError {
     /// A prune freed what the workspace held.
     #[error("{0} cannot come back: a prune freed what it held")]
     Freed(String),
+    /// The directory belongs to the store.
+    #[error("{path} is in the store at {store}, which only stepback changes")]
+    InStore {
+        /// The directory.
+        path: String,
+        /// The store.
+        store: String,
+    },
     /// The workspace is not forgotten.
     #[error("{0} is not forgotten")]
     NotForgotten(String),
@@ -40,6 +49,7 @@ const STEPS_AT_ONCE: u64 = 10_000;
 impl Engine {
     /// Gives a workspace another root. The caller makes sure that its files are there.
     pub fn move_workspace(&self, workspace: &Workspace, root: &[u8]) -> Result<WorkspaceRecord, EngineError> {
+        self.check_outside_store(Path::new(OsStr::from_bytes(root)))?;
         let _lock = workspace.lock_for_everything()?;
         self.check_free_root(root)?;
         self.set_root(&workspace.record, root.to_vec())?;
@@ -145,6 +155,23 @@ impl Engine {
         match self.store.commit(None, &[change]) {
             Err(StoreError::Exists { .. }) => Err(WorkspaceError::Taken(shown).into()),
             committed => Ok(committed.map(|_| ())?),
+        }
+    }
+
+    /// Fails if a directory is the store or in it: files restored there would overwrite what the store holds.
+    pub fn check_outside_store(&self, path: &Path) -> Result<(), EngineError> {
+        let Some(store) = self.store.local_dir().and_then(|store| store.canonicalize().ok()) else {
+            return Ok(());
+        };
+        // What does not exist yet will be created below the part that does.
+        let existing = path.ancestors().find_map(|above| above.canonicalize().ok());
+        match existing.is_some_and(|existing| existing.starts_with(&store)) {
+            false => Ok(()),
+            true => Err(WorkspaceError::InStore {
+                path: path.display().to_string(),
+                store: store.display().to_string(),
+            }
+            .into()),
         }
     }
 

@@ -318,6 +318,9 @@ fn classify_workspace_error(error: &WorkspaceError) -> (FailureKind, Option<&'st
             FailureKind::Refused,
             Some("\"stepback workspace list\" lists the workspaces; forget or move that one first"),
         ),
+        WorkspaceError::InStore { .. } => {
+            (FailureKind::Refused, Some("use a directory outside of the store; nothing was changed"))
+        }
         _ => (FailureKind::Nothing, Some("\"stepback workspace list --forgotten\" lists forgotten ones")),
     }
 }

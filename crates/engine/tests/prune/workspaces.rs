@@ -4,7 +4,7 @@ use std::fs;
 
 use stepback_engine::EngineError;
 use stepback_engine::workspace_admin::WorkspaceError;
-use stepback_model::record::{Annotation, Trigger};
+use stepback_model::record::{Annotation, StepKind, Trigger};
 use stepback_store::port::StepQuery;
 use stepback_testkit::sample::noise;
 
@@ -93,5 +93,64 @@ fn the_next_collection_frees_a_forgotten_workspace_for_good_and_nothing_of_other
     // Searching, checking and collecting again still work.
     engine.update_index().unwrap();
     engine.collect_garbage().unwrap();
+    fixture.expect_sound();
+}
+
+#[test]
+fn the_store_is_no_workspace_and_nothing_is_restored_into_it() {
+    let fixture = filled();
+    let engine = fixture.files.engine();
+    let store = fixture.files.store.local_dir().unwrap().to_path_buf();
+    let is_refused = |result: Result<(), EngineError>| {
+        let refused = result.unwrap_err();
+        assert!(matches!(refused, EngineError::Workspace(WorkspaceError::InStore { .. })), "{refused}");
+    };
+    fs::create_dir(store.join("inner")).unwrap();
+    for dir in [store.clone(), store.join("inner")] {
+        is_refused(engine.open_workspace(&dir).map(drop));
+        is_refused(engine.move_workspace(&fixture.workspace, dir.as_os_str().as_encoded_bytes()).map(drop));
+    }
+    let state = fixture.workspace.load_state(&fixture.workspace.head().unwrap()).unwrap();
+    is_refused(fixture.workspace.materialize(&state, &store.join("new/deeper"), false).map(drop));
+    assert!(!store.join("new").exists());
+    fixture.expect_sound();
+}
+
+/// What records a branch or a switch is needed from the commit on; a collection must not come in between.
+#[test]
+fn branches_are_made_and_switched_while_the_store_is_collected() {
+    let fixture = filled();
+    let (workspace, engine) = (&fixture.workspace, fixture.files.engine());
+    let is_done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let collector = scope.spawn(|| {
+            while !is_done.load(std::sync::atomic::Ordering::Relaxed) {
+                engine.collect_garbage().unwrap();
+            }
+        });
+        for round in 0..30 {
+            let name = format!("branch-{round}");
+            let head = workspace.head().unwrap();
+            workspace.create_branch(&name, &head).unwrap();
+            // A plan that a collection made outdated is planned again, as after a look at it.
+            for to in [name.as_str(), "main"] {
+                while let Err(error) =
+                    workspace.prepare_switch(to).and_then(|prepared| workspace.switch(to, prepared))
+                {
+                    assert!(matches!(error, EngineError::PlanOutdated), "{error}");
+                }
+            }
+        }
+        is_done.store(true, std::sync::atomic::Ordering::Relaxed);
+        collector.join().unwrap();
+    });
+    let query =
+        StepQuery { kinds: vec![StepKind::BranchCreated, StepKind::BranchSwitched], ..StepQuery::default() };
+    let steps = workspace.store().steps(workspace.record.id, &query).unwrap();
+    assert_eq!(steps.len(), 90);
+    for stored in steps {
+        workspace.load_detail(&stored.step).unwrap();
+        workspace.load_state(&stored).unwrap();
+    }
     fixture.expect_sound();
 }

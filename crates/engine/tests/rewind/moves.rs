@@ -7,7 +7,8 @@ use stepback_engine::moves::{
     Confirmation, MoveAction, MoveKind, MoveReport, MoveRequest, MovingAgent, PlannedMove,
 };
 use stepback_engine::rewind::RewindRequest;
-use stepback_engine::{Engine, Workspace};
+use stepback_engine::undo::{Reversal, UndoDirection};
+use stepback_engine::{Engine, EngineError, Workspace};
 use stepback_model::env::FrozenEnv;
 use stepback_model::record::StepRow;
 use stepback_model::time::Timestamp;
@@ -184,4 +185,31 @@ fn whether_an_agent_is_limited_to_its_own_moves_is_decided_by_the_process_that_a
     assert!(refused.contains("nothing to undo"), "{refused}");
     confirm(&engine, &workspace, &id).ok().unwrap();
     assert_eq!(place.read("a"), "2");
+}
+
+#[test]
+fn an_operation_is_undone_once_whoever_plans_it() {
+    let place = TestWorkspace::in_memory();
+    let workspace = place.engine().open_workspace_root(&place.root).unwrap();
+    place.write("f", "1");
+    let first = workspace.checkpoint("a");
+    place.write("f", "2");
+    workspace.checkpoint("b");
+    workspace.rewind(&first);
+    let plan = || {
+        let mut reversal = workspace.prepare_undo(None).unwrap();
+        if let Reversal::Files { prepared, .. } = &mut reversal {
+            prepared.release_lock();
+        }
+        reversal
+    };
+    let (mine, other) = (plan(), plan());
+    workspace.apply_reversal(mine, UndoDirection::Undo).unwrap();
+    assert_eq!(place.read("f"), "2");
+    let late = workspace.apply_reversal(other, UndoDirection::Undo).unwrap_err();
+    assert!(matches!(&late, EngineError::CannotUndo(why) if why.contains("by another process")), "{late}");
+    workspace.redo();
+    assert_eq!(place.read("f"), "1");
+    workspace.undo();
+    assert_eq!(place.read("f"), "2");
 }
