@@ -62,6 +62,15 @@ fn breakpoints_are_added_switched_and_removed() {
     ] {
         place.post(&all, &wrong).problem(400);
     }
+    for (zero, why, such_as) in [
+        (json!({ "on": "iteration", "number": 0 }), "the first model turn is iteration 1", "20"),
+        (json!({ "on": "tokens", "number": 0 }), "has reached 0 tokens", "150000"),
+        (json!({ "on": "cost", "usd": 0 }), "has reached a cost of 0", "2.50"),
+    ] {
+        let problem = place.post(&all, &zero).problem(400);
+        let detail = problem["detail"].as_str().unwrap();
+        assert!(detail.contains(why) && detail.contains(such_as), "{detail}");
+    }
     let own = format!("{all}/1");
     assert_eq!(place.ask("PATCH", &own, Some(&json!({ "enabled": false }))).with(200)["enabled"], false);
     place.ask("PATCH", &own, Some(&json!({ "enabled": 1 }))).problem(400);
