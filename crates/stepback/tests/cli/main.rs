@@ -10,6 +10,7 @@ mod bisect;
 mod blame;
 mod board;
 mod budget;
+mod checkpoint_limits;
 mod command_history;
 mod compares;
 mod concurrency;
