@@ -178,6 +178,14 @@ fn changes_are_listed_with_who_made_them() {
 }
 
 #[test]
+fn a_store_without_steps_has_no_oldest_and_no_newest() {
+    let place = TestServer::new();
+    let found = place.get("/statistics").with(200);
+    assert_eq!((&found["total_steps"], &found["total_sessions"]), (&json!(0), &json!(0)));
+    assert_eq!((&found["oldest_step_at"], &found["newest_step_at"]), (&Value::Null, &Value::Null));
+}
+
+#[test]
 fn the_store_is_counted_and_pruned_only_when_somebody_means_it() {
     let place = TestServer::new();
     for number in 0..5 {
@@ -189,6 +197,12 @@ fn the_store_is_counted_and_pruned_only_when_somebody_means_it() {
     assert_eq!((&found["workspaces"], &found["sessions"]), (&json!(1), &json!({ "test": 1 })));
     assert_eq!(found["steps"], json!({ "checkpoint": 5, "tool-start": 1, "tool-end": 1 }));
     assert!(found["total_bytes"].as_u64().unwrap() > 0);
+    assert_eq!((&found["total_steps"], &found["total_sessions"]), (&json!(7), &json!(1)));
+    let all = place.get("/steps?limit=100").with(200);
+    let times = || items(&all).iter().map(|step| step["at"].as_str().unwrap());
+    assert_eq!(found["oldest_step_at"].as_str(), times().min());
+    assert_eq!(found["newest_step_at"].as_str(), times().max());
+    assert_ne!(found["oldest_step_at"], found["newest_step_at"]);
     let prune = format!("/workspaces/{}/prune", place.workspace());
     let would = place.post(&prune, &json!({ "keep_last": 2 })).with(200);
     assert_eq!(would["applied"], false);

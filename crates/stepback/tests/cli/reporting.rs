@@ -82,6 +82,15 @@ fn stats_count_every_step() {
     let steps = items(&world.json(["log", "--limit", "1000"])).len();
     assert_eq!(stats["items"][0]["steps"], steps, "{stats}");
     assert!(steps > 5);
+    assert_eq!((&stats["total_steps"], &stats["total_sessions"]), (&json!(steps), &json!(1)), "{stats}");
+    let log = items(&world.json(["log", "--limit", "1000"]));
+    let times = || log.iter().map(|step| step["at"].as_str().unwrap());
+    assert_eq!(stats["oldest_step_at"].as_str(), times().min());
+    assert_eq!(stats["newest_step_at"].as_str(), times().max());
+    let empty = Sandbox::new();
+    empty.ok(["settings", "notes", "0"]);
+    let stats = empty.json(["stats"]);
+    assert_eq!((&stats["oldest_step_at"], &stats["total_steps"]), (&json!(null), &json!(0)), "{stats}");
 }
 
 #[test]
