@@ -137,6 +137,31 @@ fn files_and_board_go_back_together_or_apart() {
 }
 
 #[test]
+fn a_conclusion_has_a_checkpoint_before_it_and_one_after_it() {
+    let world = Sandbox::frozen();
+    world.write("file", "1\n");
+    world.ok(["checkpoint", "create", "begin"]);
+    world.ok(["board", "hypothesis", "propose", "it is the cache"]);
+    world.write("file", "2\n");
+    let edit = json(&world, &["board", "hypothesis", "conclude", "H1", "confirmed"]);
+    let status = |point: &str| json(&world, &["board", point])["hypotheses"][0]["status"].clone();
+    for (name, begins, expected) in
+        [("checkpoint", "before: ", "active"), ("checkpoint_after", "after: ", "confirmed")]
+    {
+        let point = format!("#{}", edit[name].as_u64().unwrap_or_else(|| panic!("no {name} in {edit:#}")));
+        let shown = json(&world, &["checkpoint", "show", &point]);
+        let summary = shown["summary"].as_str().unwrap();
+        assert!(summary.starts_with(begins) && summary.contains("H1"), "{summary}");
+        assert_eq!(shown["tags"], serde_json::json!(["hypothesis-status"]), "{shown:#}");
+        assert_eq!(shown["trigger"], "automatic");
+        assert_eq!(status(&point), expected, "the board of {point}");
+        assert_eq!(world.ok(["cat", &point, "file"]).out, "2\n");
+    }
+    let text = world.ok(["board", "hypothesis", "reopen", "H1"]).err;
+    assert!(text.contains("was created after this change"), "{text}");
+}
+
+#[test]
 fn undo_and_redo_take_the_board_along() {
     let world = Sandbox::frozen();
     world.write("file", "1\n");
