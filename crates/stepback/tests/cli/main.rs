@@ -54,6 +54,7 @@ mod proxy_replay;
 mod proxy_secrets;
 mod proxy_trouble;
 mod pseudo_terminal;
+mod record_sources;
 mod recovery;
 mod replays;
 mod reported;
