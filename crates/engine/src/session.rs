@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use stepback_model::record::{self, Session};
 use stepback_model::time::Timestamp;
 use stepback_store::StoreError;
-use stepback_store::port::StepQuery;
+use stepback_store::port::{SortKey, StepQuery};
 
 use crate::engine::Engine;
 use crate::error::EngineError;
@@ -162,6 +162,24 @@ impl Engine {
             all.extend(self.find_workspace(&root(workspace))?);
         }
         Ok(all)
+    }
+
+    /// Returns when the oldest and the newest step of all workspaces were recorded; `None` if there is no step. Reruns do not
+    /// count: what they record is a copy of what happened before.
+    pub fn recorded_period(&self) -> Result<Option<(Timestamp, Timestamp)>, EngineError> {
+        let mut period: Option<(Timestamp, Timestamp)> = None;
+        for workspace in self.project_workspaces()? {
+            for oldest_first in [true, false] {
+                let query =
+                    StepQuery { by: SortKey::Time, oldest_first, limit: Some(1), ..StepQuery::default() };
+                for placed in self.store.find(Some(workspace.id), &query)?.steps {
+                    let at = placed.stored.step.at;
+                    let (oldest, newest) = period.unwrap_or((at, at));
+                    period = Some((oldest.min(at), newest.max(at)));
+                }
+            }
+        }
+        Ok(period)
     }
 
     /// Opens the workspace that a session ran in.

@@ -277,3 +277,32 @@ fn the_history_of_confidence_is_what_each_moment_says() {
         }
     }
 }
+
+#[test]
+fn a_session_is_measured_by_its_checkpoints_and_the_time_at_work() {
+    let place = BoardWorkspace::in_memory();
+    let workspace = place.engine().open_workspace_root(&place.root).unwrap();
+    let session = place.session(&workspace);
+    let board = BoardEditor::new(&workspace, &session).board().unwrap();
+    let measure = |until| {
+        let all = stepback_board::measure_session(&workspace, &session, &board, until).unwrap().activity;
+        (all.checkpoints, all.seconds_spent, all.checkpoints_per_hour)
+    };
+    assert_eq!(measure(None), (0, 0, None), "no time, no rate");
+    for number in 1..=3 {
+        place.wait(600);
+        place.write("file", &number.to_string());
+        let keep = ScanPolicy::Checkpoint(Trigger::Automatic);
+        place.report(&workspace, StepKind::AgentStep, None, keep);
+    }
+    let newest = workspace.newest_step_number().unwrap();
+    assert_eq!(measure(None), (3, 1800, Some(6.0)));
+    assert_eq!(measure(Some(newest - 1)), (2, 1200, Some(6.0)), "as it was then");
+    // Nobody worked for an hour; then ten minutes without a checkpoint.
+    place.wait(3600);
+    place.report(&workspace, StepKind::AgentStep, None, ScanPolicy::None);
+    assert_eq!(measure(None), (3, 1800, Some(6.0)), "a pause is no work");
+    place.wait(600);
+    place.report(&workspace, StepKind::AgentStep, None, ScanPolicy::None);
+    assert_eq!(measure(None), (3, 2400, Some(4.5)));
+}

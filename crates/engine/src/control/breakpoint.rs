@@ -140,8 +140,18 @@ impl Breakpoint {
             Condition::Path { glob } => {
                 GlobBuilder::new(glob).build().map(drop).map_err(|error| error.to_string())
             }
+            // A limit of zero is reached before anything has happened, so that it would stop the first call of every session.
+            Condition::Iteration { number: 0 } => {
+                Err("the first model turn is iteration 1; give the number of a turn, such as 20".into())
+            }
+            Condition::Tokens { number: 0 } => {
+                Err("every session has reached 0 tokens; give the size to stop at, such as 150000".into())
+            }
             Condition::Cost { usd } if !usd.is_finite() || *usd < 0.0 => {
                 Err("the cost must be a number of dollars".into())
+            }
+            Condition::Cost { usd: 0.0 } => {
+                Err("every session has reached a cost of 0; give the dollars to stop at, such as 2.50".into())
             }
             _ => Ok(()),
         }

@@ -7,8 +7,7 @@ use stepback_api::maintenance::{DiskBudgetDocument, NewPrune, PruneReportDocumen
 use stepback_engine::Engine;
 use stepback_engine::prune::Rules;
 use stepback_model::record::Session;
-use stepback_model::time::Timestamp;
-use stepback_store::port::{SortKey, StepQuery as Steps};
+use stepback_store::port::StepQuery as Steps;
 
 use super::reruns::DiskBudgetReader;
 use crate::extract::{Json, Path};
@@ -41,10 +40,7 @@ fn collect_statistics(
         }
         None => None,
     };
-    let end = |oldest_first| -> Result<Option<Timestamp>, Problem> {
-        let query = Steps { by: SortKey::Time, oldest_first, limit: Some(1), ..Steps::default() };
-        Ok(engine.store.find(None, &query)?.steps.first().map(|placed| placed.stored.step.at))
-    };
+    let period = engine.recorded_period()?;
     let mut found = StatisticsDocument {
         objects: usage.objects,
         raw_bytes: usage.raw_bytes,
@@ -52,8 +48,8 @@ fn collect_statistics(
         total_bytes: usage.total_bytes,
         budget_bytes: budget.as_ref().map(|budget| budget.bytes),
         budget,
-        oldest_step_at: end(true)?,
-        newest_step_at: end(false)?,
+        oldest_step_at: period.map(|(oldest, _)| oldest),
+        newest_step_at: period.map(|(_, newest)| newest),
         ..StatisticsDocument::default()
     };
     let mut cost = 0_u64;

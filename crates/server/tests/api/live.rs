@@ -62,6 +62,15 @@ fn breakpoints_are_added_switched_and_removed() {
     ] {
         place.post(&all, &wrong).problem(400);
     }
+    for (zero, why, such_as) in [
+        (json!({ "on": "iteration", "number": 0 }), "the first model turn is iteration 1", "20"),
+        (json!({ "on": "tokens", "number": 0 }), "has reached 0 tokens", "150000"),
+        (json!({ "on": "cost", "usd": 0 }), "has reached a cost of 0", "2.50"),
+    ] {
+        let problem = place.post(&all, &zero).problem(400);
+        let detail = problem["detail"].as_str().unwrap();
+        assert!(detail.contains(why) && detail.contains(such_as), "{detail}");
+    }
     let own = format!("{all}/1");
     assert_eq!(place.ask("PATCH", &own, Some(&json!({ "enabled": false }))).with(200)["enabled"], false);
     place.ask("PATCH", &own, Some(&json!({ "enabled": 1 }))).problem(400);
@@ -169,6 +178,14 @@ fn changes_are_listed_with_who_made_them() {
 }
 
 #[test]
+fn a_store_without_steps_has_no_oldest_and_no_newest() {
+    let place = TestServer::new();
+    let found = place.get("/statistics").with(200);
+    assert_eq!((&found["total_steps"], &found["total_sessions"]), (&json!(0), &json!(0)));
+    assert_eq!((&found["oldest_step_at"], &found["newest_step_at"]), (&Value::Null, &Value::Null));
+}
+
+#[test]
 fn the_store_is_counted_and_pruned_only_when_somebody_means_it() {
     let place = TestServer::new();
     for number in 0..5 {
@@ -180,6 +197,12 @@ fn the_store_is_counted_and_pruned_only_when_somebody_means_it() {
     assert_eq!((&found["workspaces"], &found["sessions"]), (&json!(1), &json!({ "test": 1 })));
     assert_eq!(found["steps"], json!({ "checkpoint": 5, "tool-start": 1, "tool-end": 1 }));
     assert!(found["total_bytes"].as_u64().unwrap() > 0);
+    assert_eq!((&found["total_steps"], &found["total_sessions"]), (&json!(7), &json!(1)));
+    let all = place.get("/steps?limit=100").with(200);
+    let times = || items(&all).iter().map(|step| step["at"].as_str().unwrap());
+    assert_eq!(found["oldest_step_at"].as_str(), times().min());
+    assert_eq!(found["newest_step_at"].as_str(), times().max());
+    assert_ne!(found["oldest_step_at"], found["newest_step_at"]);
     let prune = format!("/workspaces/{}/prune", place.workspace());
     let would = place.post(&prune, &json!({ "keep_last": 2 })).with(200);
     assert_eq!(would["applied"], false);

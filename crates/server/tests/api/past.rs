@@ -526,3 +526,28 @@ fn the_checkpoints_of_a_session_have_files_git_size_and_a_place_in_the_conversat
     assert_eq!(items(&rest), &items(&all)[1..]);
     assert_eq!(items(&place.get("/sessions/s/checkpoints?find=BY%20HAND").with(200)).len(), 1);
 }
+
+#[test]
+fn one_manual_checkpoint_too_many_is_a_conflict_until_one_goes() {
+    let place = TestServer::new();
+    place.write("file", "base");
+    place.checkpoint("the first");
+    let list = format!("/workspaces/{}/checkpoints", place.workspace());
+    for number in 1..50 {
+        place.checkpoint(&format!("number {number}"));
+    }
+    let problem = place.post(&list, &json!({ "label": "one too many" })).problem(409);
+    let said = problem.to_string();
+    for part in ["50", "checkpoint delete", "settings checkpoint.max-manual"] {
+        assert!(said.contains(part), "{part} is not in {said}");
+    }
+    let manual = |wanted: &str| {
+        items(&place.get(&format!("{list}?trigger=manual&limit=100&find={wanted}")).with(200)).len()
+    };
+    assert_eq!((manual(""), manual("many")), (50, 0), "nothing was made");
+    let found = place.get(&format!("{list}?find=first")).with(200);
+    let own = format!("/checkpoints/{}", items(&found)[0]["id"].as_str().unwrap());
+    place.ask("DELETE", &own, None).with(200);
+    place.post(&list, &json!({ "label": "one too many" })).with(201);
+    place.post(&list, &json!({})).problem(409);
+}

@@ -1,6 +1,7 @@
 //! Going back and forth: planned, agreed to, refused.
 
 use std::fs;
+use std::process::Command;
 
 use serde_json::{Value, json};
 
@@ -364,4 +365,35 @@ fn single_parts_of_the_state_are_shown_and_taken_back() {
         refused(json!({ "point": "before refactor", "parts": ["reasoning"] }), 404)
             .contains("no reasoning board")
     );
+}
+
+#[test]
+fn a_plan_says_how_many_files_have_changes_that_git_does_not_have() {
+    let place = TestServer::new();
+    let git = |words: &[&str]| {
+        let mut command = Command::new("git");
+        command.args(["-c", "user.name=T", "-c", "user.email=t@example.org", "-c", "commit.gpgsign=false"]);
+        command.args(words).current_dir(&place.root).env("GIT_CONFIG_NOSYSTEM", "1");
+        assert!(command.env("GIT_CONFIG_GLOBAL", "/dev/null").status().unwrap().success());
+    };
+    for name in ["one", "two", "three"] {
+        place.write(name, "base\n");
+    }
+    git(&["init", "-q", "-b", "main"]);
+    git(&["add", "-A"]);
+    git(&["commit", "-q", "-m", "first"]);
+    place.checkpoint("good");
+    let warnings = || {
+        let plans = format!("/workspaces/{}/rewind-plans", place.workspace());
+        let plan = place.post(&plans, &json!({ "point": "good", "everything": true })).with(201);
+        plan["warnings"].as_array().unwrap().iter().map(|one| one.as_str().unwrap().to_owned()).collect()
+    };
+    place.write("one", "more\n");
+    place.write("two", "more\n");
+    place.write("untracked", "not git's\n");
+    let said: Vec<String> = warnings();
+    assert_eq!(said, ["2 of these files have changes that git does not have; they are saved first"]);
+    git(&["add", "one"]);
+    let said: Vec<String> = warnings();
+    assert_eq!(said, ["1 of these files has changes that git does not have; they are saved first"]);
 }

@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use serde_json::json;
 use stepback_api::maintenance::PruneReportDocument;
 use stepback_engine::prune::{PrunePlan, Pruned, Rules};
+use stepback_model::record::Session;
 use stepback_store::port::StepQuery;
 
 use super::{CommandResult, DONE, budget, mirror, titles};
@@ -140,7 +141,11 @@ pub fn stats(context: &Context) -> CommandResult {
         let operations = store.operations(workspace.id)?.len() as u64;
         rows.push((workspace.id, root, checkpoints, steps, operations, tally));
     }
+    let period = engine.recorded_period()?;
     if context.json {
+        let sessions = engine.project_sessions()?;
+        let total_sessions = sessions.iter().filter(|session| session.agent != Session::PERSON).count();
+        let total_steps = rows.iter().map(|(_, _, _, steps, ..)| steps).sum::<u64>();
         let items: Vec<_> = rows
             .iter()
             .rev()
@@ -155,6 +160,8 @@ pub fn stats(context: &Context) -> CommandResult {
             .collect();
         output::print_document(&json!({
             "store": context.store_path(), "usage": usage, "items": items, "reruns": reruns.len(), "budget": budget,
+            "total_steps": total_steps, "total_sessions": total_sessions,
+            "oldest_step_at": period.map(|(oldest, _)| oldest), "newest_step_at": period.map(|(_, newest)| newest),
         }));
         return DONE;
     }

@@ -137,6 +137,62 @@ fn files_and_board_go_back_together_or_apart() {
 }
 
 #[test]
+fn a_conclusion_has_a_checkpoint_before_it_and_one_after_it() {
+    let world = Sandbox::frozen();
+    world.write("file", "1\n");
+    world.ok(["checkpoint", "create", "begin"]);
+    world.ok(["board", "hypothesis", "propose", "it is the cache"]);
+    world.write("file", "2\n");
+    let edit = json(&world, &["board", "hypothesis", "conclude", "H1", "confirmed"]);
+    let status = |point: &str| json(&world, &["board", point])["hypotheses"][0]["status"].clone();
+    for (name, begins, expected) in
+        [("checkpoint", "before: ", "active"), ("checkpoint_after", "after: ", "confirmed")]
+    {
+        let point = format!("#{}", edit[name].as_u64().unwrap_or_else(|| panic!("no {name} in {edit:#}")));
+        let shown = json(&world, &["checkpoint", "show", &point]);
+        let summary = shown["summary"].as_str().unwrap();
+        assert!(summary.starts_with(begins) && summary.contains("H1"), "{summary}");
+        assert_eq!(shown["tags"], serde_json::json!(["hypothesis-status"]), "{shown:#}");
+        assert_eq!(shown["trigger"], "automatic");
+        assert_eq!(status(&point), expected, "the board of {point}");
+        assert_eq!(world.ok(["cat", &point, "file"]).out, "2\n");
+    }
+    let text = world.ok(["board", "hypothesis", "reopen", "H1"]).err;
+    assert!(text.contains("was created after this change"), "{text}");
+}
+
+#[test]
+fn the_board_is_a_part_of_each_checkpoint_and_of_their_difference() {
+    let world = Sandbox::new();
+    world.write("file", "1\n");
+    let agent = Talk::new(&world, "s1");
+    agent.begin();
+    agent.prompt("find the bug");
+    world.ok(["board", "hypothesis", "propose", "it is the cache"]);
+    world.ok(["checkpoint", "create", "A"]);
+    world.ok(["board", "hypothesis", "conclude", "H1", "rejected"]);
+    world.ok(["board", "note", "add", "look at the clock"]);
+    world.ok(["checkpoint", "create", "B"]);
+    for (point, status, concluded) in [("A", "active", 0), ("B", "rejected", 1)] {
+        for words in [&["at", point][..], &["checkpoint", "show", point]] {
+            let board = &json(&world, words)["board"];
+            assert_eq!(board["hypotheses"][0]["status"], status, "{words:?}: {board:#}");
+            assert_eq!(board["metrics"]["concluded"], concluded, "{words:?}");
+            let text = world.ok(words).out;
+            let line = format!("1 hypothesis ({concluded} concluded)");
+            assert!(text.contains(&line) && text.contains("it is the cache"), "{words:?}: {text}");
+        }
+    }
+    let text = world.ok(["diff", "A", "B"]).out;
+    assert!(text.contains("H1 went from active to rejected"), "{text}");
+    let changes = json(&world, &["diff", "A", "B"])["board"]["changes"].clone();
+    let items: Vec<_> = changes.as_array().unwrap().iter().map(|change| change["item"].clone()).collect();
+    assert_eq!(items, ["H1", "N1"], "{changes:#}");
+    let none = json(&world, &["diff", "A", "A"])["board"].clone();
+    assert!(none.is_null() || none["changes"].as_array().unwrap().is_empty(), "{none}");
+}
+
+#[test]
 fn undo_and_redo_take_the_board_along() {
     let world = Sandbox::frozen();
     world.write("file", "1\n");

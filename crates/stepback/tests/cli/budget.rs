@@ -12,6 +12,7 @@ use stepback_store::embedded::EmbeddedStore;
 use stepback_testkit::sample::noise;
 
 use crate::sandbox::Sandbox;
+use crate::serving::Serving;
 
 /// As long as a process in the background may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -166,4 +167,28 @@ fn a_pruning_that_is_killed_anywhere_leaves_a_sound_store() {
         assert!(point < 500);
     }
     assert!(point > 3, "only {point} points");
+}
+
+#[test]
+fn the_statistics_of_a_server_have_the_budget() {
+    let world = filled_world(30);
+    world.ok(["settings", "disk.budget", "50MB"]);
+    let server = Serving::start(&world, &[]);
+    let found = server.get("/statistics");
+    let (budget, used) = (&found["budget"], found["total_bytes"].clone());
+    assert_eq!(
+        (&found["budget_bytes"], &budget["bytes"]),
+        (&json!(50_000_000), &json!(50_000_000)),
+        "{found}"
+    );
+    assert_eq!((&budget["used"], &budget["last"]), (&used, &json!(null)), "{budget}");
+    let same = world.json(["stats"])["budget"].clone();
+    for number in ["removable", "kept", "starts_at", "next", "next_at"] {
+        assert_eq!(budget[number], same[number], "{number}");
+    }
+    assert!(budget["removable"].is_u64() && budget["kept"].as_u64().unwrap() >= 2, "{budget}");
+    drop(server);
+    world.ok(["settings", "disk.budget", "off"]);
+    let found = Serving::start(&world, &[]).get("/statistics");
+    assert_eq!((&found["budget"], &found["budget_bytes"]), (&json!(null), &json!(null)));
 }

@@ -294,3 +294,39 @@ fn settings_are_checked_and_kept() {
     let ran = world.run(["settings"]).exits(6);
     assert!(ran.err.contains("Hint"), "{}", ran.err);
 }
+
+#[test]
+fn a_prune_keeps_the_branches_that_were_worked_on_last() {
+    let world = Sandbox::new();
+    world.write("file", "0\n");
+    world.ok(["checkpoint", "create", "base"]);
+    for name in ["a", "b", "c"] {
+        world.ok(["branch", "create", name]);
+        world.ok(["branch", "switch", name, "--yes"]);
+        world.write("file", format!("{name}\n"));
+        world.ok(["checkpoint", "create", &format!("on {name}")]);
+    }
+    world.ok(["branch", "switch", "main", "--yes"]);
+    let names = || {
+        let listed = items(&world.json(["branch", "list"]));
+        let mut names: Vec<_> = listed.iter().map(|one| one["name"].as_str().unwrap().to_owned()).collect();
+        names.sort();
+        names
+    };
+    let planned = world.ok(["prune", "--max-branches", "2", "--dry-run"]).out;
+    assert!(
+        planned.contains("would delete branch a") && planned.contains("would delete branch b"),
+        "{planned}"
+    );
+    assert!(!planned.contains("branch c") && !planned.contains("branch main"), "{planned}");
+    assert_eq!(names(), ["a", "b", "c", "main"], "a plan changes nothing");
+    let pruned = world.ok(["prune", "--max-branches", "2"]);
+    assert!(pruned.out.contains("Deleted branches a, b"), "{}", pruned.out);
+    assert!(pruned.err.contains("undo") || pruned.out.contains("undo"), "{pruned:?}");
+    assert_eq!(names(), ["c", "main"]);
+    world.ok(["undo", "--yes"]);
+    world.ok(["undo", "--yes"]);
+    assert_eq!(names(), ["a", "b", "c", "main"]);
+    world.ok(["branch", "switch", "a", "--yes"]);
+    assert_eq!(fs::read_to_string(world.path("file")).unwrap(), "a\n", "with what was done there");
+}

@@ -90,36 +90,34 @@ fn what_is_waited_for() {
     let world = started("s1");
     let agent = Talk::new(&world, "s1");
     let log = ["--log"];
-    let added: [&[&str]; 7] = [
+    let added: [&[&str]; 6] = [
         &["tool", "Write"],
         &["pattern", "DROP\\s+TABLE"],
         &["path", "src/**"],
         &["error"],
         &["iteration", "3"],
-        &["cost", "0"],
         &["tool", "*", "--hits", "3"],
     ];
     for words in added {
         world.ok(["breakpoint", "add"].iter().chain(words).chain(&log));
     }
-    agent.write("w1", "other", "x\n"); // 1, 6 once, 7 counted
-    agent.bash("b1", "psql -c 'DROP  TABLE x'", || ()); // 2, 7 counted
+    agent.write("w1", "other", "x\n"); // 1, 6 counted
+    agent.bash("b1", "psql -c 'DROP  TABLE x'", || ()); // 2, 6 counted
     fs::create_dir(world.path("src")).unwrap();
-    agent.write("w2", "src/deep", "x\n"); // 1, 3, 5 once, 7
-    agent.pre("b2", "Bash", json!({ "command": "false" })); // 7
+    agent.write("w2", "src/deep", "x\n"); // 1, 3, 5 once, 6
+    agent.pre("b2", "Bash", json!({ "command": "false" })); // 6
     let failed = json!({ "tool_name": "Bash", "tool_use_id": "b2", "tool_input": {}, "error": "exit 1" });
     agent.event("PostToolUseFailure", failed); // 4
-    agent.pre("r1", "Read", json!({})); // 7
+    agent.pre("r1", "Read", json!({})); // 6
     let hits: Vec<(u64, u64, bool)> = items(&world.json(["breakpoint", "list"]))
         .iter()
         .rev()
         .map(|item| (item["id"].as_u64().unwrap(), item["hits"].as_u64().unwrap(), item["enabled"] == true))
         .collect();
-    let expected =
-        [(1, 2, true), (2, 1, true), (3, 1, true), (4, 1, true), (5, 1, false), (6, 1, false), (7, 5, true)];
+    let expected = [(1, 2, true), (2, 1, true), (3, 1, true), (4, 1, true), (5, 1, false), (6, 5, true)];
     assert_eq!(hits, expected);
     let noted = of_kind(&world, "breakpoint-hit");
-    assert_eq!(noted.len(), 2 + 1 + 1 + 1 + 1 + 1 + 3, "{noted:?}");
+    assert_eq!(noted.len(), 2 + 1 + 1 + 1 + 1 + 3, "{noted:?}");
     assert!(noted.iter().all(|step| step["summary"].as_str().unwrap().starts_with("log point")));
 }
 
@@ -165,6 +163,25 @@ fn breakpoints_are_switched_and_taken_away() {
         assert_eq!(ran.code, Some(2), "{words:?}: {}{}", ran.out, ran.err);
     }
     assert!(is_disarmed(&world), "a refused breakpoint leaves nothing behind");
+}
+
+#[test]
+fn a_limit_of_zero_is_refused_with_what_to_give_instead() {
+    let world = started("s1");
+    for (kind, zero, why, such_as) in [
+        ("iteration", "0", "the first model turn is iteration 1", "20"),
+        ("tokens", "0", "every session has reached 0 tokens", "150000"),
+        ("cost", "0", "every session has reached a cost of 0", "2.50"),
+        ("cost", "-0.0", "every session has reached a cost of 0", "2.50"),
+    ] {
+        let ran = world.run(["breakpoint", "add", "--log", "--", kind, zero]).exits(2);
+        let says = ["the breakpoint cannot be used", why, such_as, "breakpoint add --help"];
+        assert!(says.iter().all(|part| ran.err.contains(part)), "{kind}: {}", ran.err);
+    }
+    assert!(items(&world.json(["breakpoint", "list"])).is_empty());
+    for (kind, least) in [("iteration", "1"), ("tokens", "1"), ("cost", "0.01")] {
+        world.ok(["breakpoint", "add", kind, least]);
+    }
 }
 
 #[test]

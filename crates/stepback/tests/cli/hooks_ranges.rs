@@ -130,3 +130,33 @@ fn the_list_of_changes_begins_again_after_a_commit() {
     assert_eq!(listed(), 1, "a reset is no commit");
     assert!(items(&world.json(["changes", "--all"])).len() >= 3, "nothing is forgotten");
 }
+
+#[test]
+fn the_changes_of_one_file_are_its_history() {
+    let world = Sandbox::new();
+    world.write("src/a", "zero\n");
+    world.write("src/b", "zero\n");
+    let agent = Talk::new(&world, "s1");
+    agent.begin();
+    agent.prompt("go");
+    agent.write("w1", "src/a", "one\n");
+    agent.write("w2", "src/b", "one\n");
+    world.write("src/a", "two, by the user\n");
+    world.ok(["checkpoint", "create", "mine"]);
+    agent.bash("b1", "rm src/a", || fs::remove_file(world.path("src/a")).unwrap());
+    let history = items(&world.json(["changes", "--path", "src/a"]));
+    let kinds: Vec<_> = history.iter().map(|change| change["kind"].as_str().unwrap()).collect();
+    assert_eq!(kinds, ["deleted", "modified", "modified"], "newest first: {history:#?}");
+    assert!(history.iter().all(|change| change["path"] == "src/a"));
+    let tools: Vec<_> = history.iter().map(|change| change["authors"][0]["tool"].clone()).collect();
+    assert_eq!(tools, [json!("Bash"), json!(null), json!("Write")], "who made each of them");
+    let whole = items(&world.json(["changes"]));
+    assert!(history.iter().all(|change| whole.contains(change)), "with the numbers of the whole list");
+    assert_eq!(items(&world.json(["changes", "--path", "src/*"])).len(), whole.len());
+    let text = world.ok(["changes", "--path", "src/a"]).out;
+    assert!(text.contains("src/a (deleted)") && !text.contains("src/b"), "{text}");
+    assert!(items(&world.json(["changes", "--path", "nowhere"])).is_empty());
+    // Its newest change is taken back by that number.
+    world.ok(["rewind", "--change", &history[0]["number"].to_string()]);
+    assert_eq!(read(&world, "src/a"), "two, by the user\n");
+}

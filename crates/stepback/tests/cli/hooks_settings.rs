@@ -1,6 +1,7 @@
 //! The settings of the recorder, as a user sets them and hooks obey them.
 
 use std::fs;
+use std::time::{Duration, SystemTime};
 
 use serde_json::{Value, json};
 
@@ -218,4 +219,47 @@ fn checkpoints_in_between_are_settings() {
     world.ok(["settings", "checkpoint.iterations", "0"]);
     (4..=20).for_each(|number| read_in_a_turn(&agent, &format!("r{number}")));
     assert_eq!(scheduled(), 1, "turned off");
+}
+
+/// Sets back when the last checkpoint was made, as far as hooks tell from files.
+fn age_files(world: &Sandbox, minutes: u64) {
+    let then = SystemTime::now() - Duration::from_secs(minutes * 60);
+    for name in ["statcache", "looked"] {
+        if let Ok(file) = fs::File::options().write(true).open(workspace_dir(world).join(name)) {
+            file.set_modified(then).unwrap();
+        }
+    }
+}
+
+/// Every command of this world happens a minute after the one before.
+#[test]
+fn minutes_without_a_checkpoint_end_in_one_inside_a_turn() {
+    let world = Sandbox::frozen();
+    world.write("file", "base\n");
+    world.ok(["settings", "checkpoint.iterations", "0"]);
+    let agent = Talk::new(&world, "s1");
+    agent.begin();
+    agent.prompt("go");
+    let scheduled = || {
+        let listed = items(&world.json(["checkpoint", "list"]));
+        listed.into_iter().filter(|step| step["trigger"] == "scheduled").collect::<Vec<_>>()
+    };
+    age_files(&world, 4);
+    (1..=5).for_each(|number| read_in_a_turn(&agent, &format!("r{number}")));
+    assert!(scheduled().is_empty(), "{:#?}", scheduled());
+    age_files(&world, 13);
+    read_in_a_turn(&agent, "r6");
+    let made = scheduled();
+    assert_eq!(made.len(), 1, "{made:#?}");
+    let summary = made[0]["summary"].as_str().unwrap();
+    assert!(summary.ends_with(" minutes since the last checkpoint"), "{summary}");
+    let shown = world.json(["checkpoint", "show", &format!("#{}", made[0]["number"])]);
+    assert_eq!(shown["detail"]["metadata"]["cause"], "time-passed", "{shown:#}");
+    assert!(shown["detail"]["metadata"]["minutes"].as_u64().unwrap() >= 10, "{shown:#}");
+    world.ok(["settings", "checkpoint.minutes", "0"]);
+    world.ok(["settings", "checkpoint.turn-minutes", "0"]);
+    (7..=16).for_each(|number| read_in_a_turn(&agent, &format!("r{number}")));
+    age_files(&world, 30);
+    read_in_a_turn(&agent, "r17");
+    assert_eq!(scheduled().len(), 1, "turned off");
 }

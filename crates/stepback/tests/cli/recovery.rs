@@ -1,10 +1,11 @@
 //! What brings a session back after a crash, as steps that are listed and applied.
 
 use std::fs;
+use std::process::Stdio;
 
 use serde_json::{Value, json};
 
-use crate::sandbox::Sandbox;
+use crate::sandbox::{Ran, Sandbox};
 use crate::talk::{Talk, items};
 
 /// A session whose last command failed, and files that were damaged since.
@@ -82,4 +83,43 @@ fn a_past_point_is_recovered() {
     let empty = Sandbox::new();
     let page = empty.json(["board", "recover"]);
     assert_eq!(items(&json!({ "items": page["steps"] })).len(), 0, "nothing is recorded: {page}");
+}
+
+#[test]
+fn the_variables_that_are_missing_are_named_and_no_value_is() {
+    let world = Sandbox::new();
+    world.write("file", "base\n");
+    let start = json!({ "session_id": "s1", "cwd": world.work, "hook_event_name": "SessionStart", "source": "startup" });
+    let mut hook = world.command(["hook", "claude"]);
+    hook.env("BUILD_PROFILE", "secret-value-1").env("REGION", "secret-value-2").stdin(Stdio::piped());
+    let mut hook = hook.spawn().unwrap();
+    serde_json::to_writer(hook.stdin.take().unwrap(), &start).unwrap();
+    assert!(hook.wait().unwrap().success());
+    let listed = steps(&world);
+    let at = listed.iter().position(|step| step["kind"] == "restore-environment").unwrap();
+    let names: Vec<_> =
+        listed[at]["names"].as_array().unwrap().iter().map(|name| name.as_str().unwrap()).collect();
+    assert!(names.contains(&"BUILD_PROFILE") && names.contains(&"REGION"), "{names:?}");
+    let number = (at + 1).to_string();
+    let files = world.files();
+    let apply = |with: Option<&str>, more: &[&str]| -> Ran {
+        let mut command = world.command([&["board", "recover", "--apply", number.as_str()], more].concat());
+        command.envs(with.map(|name| (name, "x")));
+        Ran::from(command.output().unwrap()).exits(0)
+    };
+    let ran = apply(Some("REGION"), &[]);
+    assert!(
+        ran.out.contains("Set these variables; stepback stores no values: ")
+            && ran.out.contains("BUILD_PROFILE"),
+        "{ran:?}"
+    );
+    let missing = apply(Some("REGION"), &["--json"]).json()["missing"].clone();
+    let missing: Vec<_> = missing.as_array().unwrap().iter().map(|name| name.as_str().unwrap()).collect();
+    assert!(missing.contains(&"BUILD_PROFILE") && !missing.contains(&"REGION"), "{missing:?}");
+    assert!(!missing.contains(&"PATH"), "it is set: {missing:?}");
+    for shown in [world.ok(["board", "recover", "--steps"]).out, ran.out, world.ok(["at", "@", "--json"]).out]
+    {
+        assert!(!shown.contains("secret-value"), "{shown}");
+    }
+    world.expect_files(&files, "no file is changed for it");
 }

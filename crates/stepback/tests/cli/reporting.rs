@@ -1,8 +1,10 @@
 //! What is said about what happened: in the order in which it happened, with the right numbers, on the right stream.
 
+use std::fs;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use stepback_testkit::sample::noise;
 
 use crate::sandbox::{Ran, Sandbox};
 use crate::talk::{Talk, items, until_stopped};
@@ -70,6 +72,29 @@ fn every_file_that_git_does_not_have_is_counted() {
 }
 
 #[test]
+fn what_cannot_be_read_makes_the_count_a_lower_bound() {
+    let world = Sandbox::new();
+    world.write("large", noise(1, 60_000));
+    world.write("small", "one\n");
+    world.init_git();
+    world.ok(["checkpoint", "create", "one"]);
+    world.write("large", noise(2, 60_000));
+    world.write("small", "changed\n");
+    world.ok(["checkpoint", "create", "two"]);
+    let plan = world.ok(["rewind", "one", "--everything", "--dry-run"]).out;
+    assert!(plan.contains("Warning: 2 of these files have changes that git does not have"), "{plan}");
+    // The large file has the size that git knows, so that only its content tells, and the store's copy is damaged.
+    let packs = fs::read_dir(world.store.join("packs")).unwrap();
+    let pack = packs.map(|entry| entry.unwrap().path()).max().unwrap();
+    let mut bytes = fs::read(&pack).unwrap();
+    let inside = bytes.len() - 30_000;
+    bytes[inside] ^= 4;
+    fs::write(&pack, bytes).unwrap();
+    let plan = world.ok(["rewind", "one", "--everything", "--dry-run"]).out;
+    assert!(plan.contains("at least 1 of these files has changes that git does not have"), "{plan}");
+}
+
+#[test]
 fn stats_count_every_step() {
     let world = Sandbox::new();
     let agent = Talk::new(&world, "s1");
@@ -82,6 +107,15 @@ fn stats_count_every_step() {
     let steps = items(&world.json(["log", "--limit", "1000"])).len();
     assert_eq!(stats["items"][0]["steps"], steps, "{stats}");
     assert!(steps > 5);
+    assert_eq!((&stats["total_steps"], &stats["total_sessions"]), (&json!(steps), &json!(1)), "{stats}");
+    let log = items(&world.json(["log", "--limit", "1000"]));
+    let times = || log.iter().map(|step| step["at"].as_str().unwrap());
+    assert_eq!(stats["oldest_step_at"].as_str(), times().min());
+    assert_eq!(stats["newest_step_at"].as_str(), times().max());
+    let empty = Sandbox::new();
+    empty.ok(["settings", "notes", "0"]);
+    let stats = empty.json(["stats"]);
+    assert_eq!((&stats["oldest_step_at"], &stats["total_steps"]), (&json!(null), &json!(0)), "{stats}");
 }
 
 #[test]

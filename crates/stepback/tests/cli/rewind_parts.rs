@@ -91,6 +91,34 @@ fn the_memory_of_the_built_in_agent_goes_back_alone() {
 }
 
 #[test]
+fn the_tasks_of_the_built_in_agent_go_back_alone() {
+    let world = Sandbox::new();
+    world.write("file", "base\n");
+    let script = json!({
+        "turns": [
+            { "calls": [{ "tool": "delegate", "input": { "worker": "tester", "task": "test it" } }] },
+            { "calls": [{ "tool": "bash", "input": { "command": "echo later > file" } }] },
+            { "text": "done" },
+        ],
+        "workers": { "tester": [{ "text": "tested" }] },
+    });
+    let path = world.root().join("script.json");
+    fs::write(&path, script.to_string()).unwrap();
+    world.ok(["agent", "--script", path.to_str().unwrap(), "go"]);
+    let status = || world.json(["inspect", "task"])[0]["status"].clone();
+    assert_eq!((status(), file(&world)), (json!("completed"), "later\n".into()));
+    let started = items(&world.json(["log", "--kind", "task-started"]))[0]["number"].clone();
+    let point = format!("#{started}");
+    let plan = world.json(["rewind", &point, "--task", "--dry-run"]);
+    assert_eq!(plan["parts"][0]["part"], "task", "{plan:#}");
+    assert_eq!(status(), "completed", "a plan changes nothing");
+    world.ok(["rewind", &point, "--task"]);
+    assert_eq!((status(), file(&world)), (json!("started"), "later\n".into()), "the files stay");
+    world.ok(["undo", "--yes"]);
+    assert_eq!(status(), "completed");
+}
+
+#[test]
 fn the_tasks_of_claude_code_and_codex_go_back_and_the_answer_says_how_to_tell_them() {
     for (agent, tool) in [("claude", "TodoWrite"), ("codex", "update_plan")] {
         let world = Sandbox::new();

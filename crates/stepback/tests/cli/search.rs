@@ -5,7 +5,9 @@ use std::fs;
 use serde_json::{Value, json};
 
 use crate::sandbox::Sandbox;
+use crate::serving::Serving;
 use crate::talk::{Talk, items};
+use crate::wire::post;
 
 /// A session with a prompt, a call that changes a file, a call that fails, and an answer.
 fn session(world: &Sandbox, name: &str) {
@@ -192,6 +194,36 @@ fn steps_are_queried_by_what_is_known_of_them() {
     world.run(["query", "--cursor", "x"]).exits(2);
     world.run(["query", "--state", "x"]).exits(2);
     world.run(["query", "--min-duration", "soon"]).exits(2);
+}
+
+#[test]
+fn steps_are_queried_by_task_trace_and_span() {
+    let world = world();
+    let agent = Talk::new(&world, "first");
+    agent.event("TaskCreated", json!({ "task_id": "t4", "task_subject": "write the tests" }));
+    agent.event("TaskCompleted", json!({ "task_id": "t4", "task_subject": "write the tests" }));
+    let query = |words: &[&str]| items(&world.ok(["query", "--json"].iter().chain(words)).json());
+    assert_eq!(kinds(&query(&["--task", "t4", "--order", "earliest"])), ["task-created", "task-completed"]);
+    assert!(query(&["--task", "t5"]).is_empty());
+    let trace = "4bf92f3577b34da6a3ce929d0e0e4736";
+    let events = json!([
+        { "session": "s", "kind": "tool-start", "id": "1", "tool": "sh", "trace_id": trace, "span_id": "a1" },
+        { "session": "s", "kind": "tool-end", "id": "2", "tool": "sh", "trace_id": trace, "span_id": "a2", "parent_span_id": "a1" },
+        { "session": "s", "kind": "agent-step", "id": "3", "task": "t4" },
+    ]);
+    let server = Serving::start(&world, &[]);
+    let bearer = format!("Bearer {}", server.token);
+    let body = json!({ "workspace": "shop", "agent": "mine", "events": events }).to_string();
+    let reply = post(&server.url, "/api/v1/ingest", &[("authorization", &bearer)], &body);
+    assert!(reply.contains("\"accepted\":3"), "{reply}");
+    drop(server);
+    let everywhere = |words: &[&str]| query(&[&["--all-workspaces", "--order", "earliest"], words].concat());
+    assert_eq!(kinds(&everywhere(&["--trace", trace])), ["tool-start", "tool-end"]);
+    assert_eq!(kinds(&everywhere(&["--span", "a2"])), ["tool-end"]);
+    assert_eq!(kinds(&everywhere(&["--trace", trace, "--span", "a1"])), ["tool-start"]);
+    assert_eq!(everywhere(&["--task", "t4"]).len(), 3, "of every workspace");
+    assert_eq!(query(&["--task", "t4"]).len(), 2, "of this one");
+    assert!(query(&["--trace", trace]).is_empty());
 }
 
 #[test]

@@ -166,6 +166,41 @@ fn a_session_is_done_again_over_http() {
     assert_eq!(server.end().code, Some(0));
 }
 
+/// The rerun waits for a file that no checkpoint has, until it is interrupted.
+#[test]
+fn a_rerun_that_runs_says_so_until_it_is_interrupted() {
+    let world = Sandbox::new();
+    world.write(".stepbackignore", "go\n");
+    world.write("go", "");
+    let script = r#"{"turns": [
+        {"calls": [{"tool": "bash", "input": {"command": "echo begun > made.txt"}}]},
+        {"calls": [{"tool": "bash", "input": {"command": "while [ ! -e go ]; do sleep 0.05; done"}}]},
+        {"text": "All is done."}]}"#;
+    let file = world.home.join("script.json");
+    fs::write(&file, script).unwrap();
+    world.ok(["agent", "--provider", "scripted", file.to_str().unwrap(), "do the work"]);
+    let server = start(&world, &[]);
+    let session = ask(&server, "GET", "/sessions", None).1["items"][0].clone();
+    let (id, workspace) = (session["id"].as_str().unwrap(), session["workspace"].as_str().unwrap());
+    let body = serde_json::json!({ "branch": "again" });
+    assert_eq!(ask(&server, "POST", &format!("/sessions/{id}/reruns"), Some(body)).0, 202);
+    let own = format!("/workspaces/{workspace}/branches/again");
+    let status = || ask(&server, "GET", &own, None).1["status"].as_str().unwrap().to_owned();
+    until("it runs", || status() == "running");
+    let branches = || world.json(["branch", "list"])["items"].as_array().unwrap().clone();
+    let listed = || branches().into_iter().find(|branch| branch["name"] == "again").unwrap();
+    assert_eq!(listed()["status"], "running", "{:#}", listed());
+    assert!(world.ok(["branch", "list"]).out.contains("running"));
+    assert_eq!(status(), "running", "it waits");
+    assert_eq!(ask(&server, "POST", &format!("{own}/interrupt"), None).0, 204);
+    until("it ends", || status() != "running");
+    assert_eq!(listed()["status"], status().as_str());
+    until("there is nothing to interrupt", || {
+        ask(&server, "POST", &format!("{own}/interrupt"), None).0 == 409
+    });
+    assert_eq!(server.end().code, Some(0));
+}
+
 /// A branch is created with a modification, kept, and executed later, once.
 #[test]
 fn a_branch_is_prepared_over_http_and_executed_later() {

@@ -181,3 +181,39 @@ fn what_is_staged_and_what_is_not_committed_is_part_of_a_checkpoint() {
     assert_eq!((&packed["staged"], &packed["changed"]), (&json!(["kept"]), &json!([])), "{packed:#}");
     assert_eq!(git("clean"), clean, "the past stays what it was");
 }
+
+#[test]
+fn a_compaction_has_a_checkpoint_before_it_and_one_after_it() {
+    let world = Sandbox::new();
+    world.write("file", "base\n");
+    let talk = Talk::new(&world, "s1");
+    let said = |kind: &str, id: &str, message: Value| json!({ "type": kind, "uuid": id, "parentUuid": null, "sessionId": "s1", "cwd": world.work, "message": message });
+    talk.begin();
+    talk.say(&[said("user", "u1", json!({ "role": "user", "content": "look at the parser" }))]);
+    talk.prompt("look at the parser");
+    talk.write("w1", "file", "parsed\n");
+    talk.event("PreCompact", json!({ "trigger": "auto", "custom_instructions": null }));
+    let mut summary = said("user", "u2", json!({ "role": "user", "content": "The parser is in file." }));
+    summary["isCompactSummary"] = json!(true);
+    talk.say(&[
+        json!({ "type": "system", "uuid": "b1", "sessionId": "s1", "subtype": "compact_boundary" }),
+        summary,
+    ]);
+    talk.event("PostCompact", json!({ "trigger": "auto", "compact_summary": "The parser is in file." }));
+    let listed = items(&world.json(["checkpoint", "list"]));
+    let point = |summary: &str| {
+        let found = listed.iter().find(|one| one["summary"] == summary);
+        let found = found.unwrap_or_else(|| panic!("no {summary} in {listed:#?}"));
+        assert_eq!(found["trigger"], "automatic", "{found}");
+        format!("#{}", found["number"])
+    };
+    let (before, after) =
+        (point("the conversation is about to be compacted"), point("the conversation was compacted"));
+    let summary = |point: &str| session(&world.json(["at", point]), "claude")["summary"].clone();
+    assert_eq!((summary(&before), summary(&after)), (Value::Null, json!("The parser is in file.")));
+    // Both are points like any other.
+    world.write("file", "lost\n");
+    world.ok(["checkpoint", "create", "later"]);
+    world.ok(["rewind", &before, "--everything", "--yes"]);
+    assert_eq!(std::fs::read_to_string(world.path("file")).unwrap(), "parsed\n");
+}

@@ -3,7 +3,11 @@
 use std::fs;
 
 use serde_json::{Value, json};
+use stepback_model::record::WorkspaceRecord;
+use stepback_store::embedded::EmbeddedStore;
+use stepback_store::port::SessionStore as _;
 
+use crate::reruns::{again, bash, played};
 use crate::sandbox::Sandbox;
 
 fn listed(world: &Sandbox, forgotten: bool) -> Vec<Value> {
@@ -120,4 +124,24 @@ fn a_forgotten_workspace_comes_back_until_the_next_prune() {
     assert_eq!(fs::read_to_string(world.path("file")).unwrap(), "two\n", "no file was changed");
     world.expect_sound("after freeing a workspace");
     world.ok(["search", "two"]);
+}
+
+#[test]
+fn the_scratch_workspaces_of_reruns_are_forgotten_with_their_workspace() {
+    let world = played(&json!({ "turns": [{ "calls": [bash("echo one > one")] }, { "text": "done" }] }));
+    let done = again(&world, &[], 0);
+    let session = done["session"].as_str().unwrap().to_owned();
+    assert_eq!((listed(&world, false).len(), world.json(["stats"])["reruns"].clone()), (1, json!(1)));
+    world.ok(["replay", &session]);
+    let forgotten = world.json(["workspace", "forget", world.work.to_str().unwrap(), "--yes"]);
+    assert_eq!(forgotten["reruns"], 1, "{forgotten}");
+    assert_eq!(world.json(["stats"])["reruns"], 0);
+    world.run(["replay", &session]).exits(3);
+    // The next prune frees both.
+    world.ok(["checkpoint", "create", "a new beginning"]);
+    world.ok(["prune"]);
+    let gone = EmbeddedStore::open_existing(&world.store).unwrap().forgotten_workspaces().unwrap();
+    assert!(gone.len() == 2 && gone.iter().all(WorkspaceRecord::is_freed), "{gone:#?}");
+    assert_eq!(listed(&world, true).len(), 1, "the rerun's is no project of the user");
+    world.expect_sound("after a workspace and its rerun were freed");
 }
