@@ -3,8 +3,9 @@
 use std::fs;
 
 use stepback_engine::EngineError;
+use stepback_engine::prune::Rules;
 use stepback_engine::workspace_admin::WorkspaceError;
-use stepback_model::record::{Annotation, Trigger};
+use stepback_model::record::{Annotation, Trigger, WorkspaceRecord};
 use stepback_store::port::StepQuery;
 use stepback_testkit::sample::noise;
 
@@ -94,4 +95,24 @@ fn the_next_collection_frees_a_forgotten_workspace_for_good_and_nothing_of_other
     engine.update_index().unwrap();
     engine.collect_garbage().unwrap();
     fixture.expect_sound();
+}
+
+#[test]
+fn a_prune_says_which_forgotten_workspaces_it_makes_final() {
+    let fixture = filled();
+    let engine = fixture.files.engine();
+    let other = fixture.files.top().join("other");
+    fs::create_dir(&other).unwrap();
+    let forgotten = engine.open_workspace(&other).unwrap();
+    forgotten.create_checkpoint(Annotation::default(), Trigger::Manual).unwrap();
+    engine.forget_workspace(&forgotten).unwrap();
+    let ids = |records: &[WorkspaceRecord]| records.iter().map(|record| record.id).collect::<Vec<_>>();
+    let plan = fixture.workspace.plan_prune(Rules::default()).unwrap();
+    assert_eq!(ids(&plan.forgotten), [forgotten.record.id]);
+    let pruned = fixture.workspace.prune(plan).unwrap();
+    assert_eq!(ids(&pruned.forgotten), [forgotten.record.id]);
+    // The next one has nothing to say about it.
+    let plan = fixture.workspace.plan_prune(Rules::default()).unwrap();
+    assert!(plan.forgotten.is_empty());
+    assert!(fixture.workspace.prune(plan).unwrap().forgotten.is_empty());
 }
