@@ -182,6 +182,15 @@ impl Default for NewPrune {
     }
 }
 
+/// A workspace that was forgotten.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
+pub struct ForgottenWorkspaceDocument {
+    /// Its id, by which `stepback workspace restore` brings it back as long as it is not freed.
+    pub id: String,
+    /// Its directory.
+    pub root: String,
+}
+
 /// The result or the preview of a prune.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct PruneReportDocument {
@@ -195,6 +204,8 @@ pub struct PruneReportDocument {
     pub freed_checkpoints: u64,
     /// Branches that it deletes.
     pub branches: Vec<String>,
+    /// Forgotten workspaces that it frees, whatever the rules are: they cannot be restored then.
+    pub forgotten: Vec<ForgottenWorkspaceDocument>,
     /// Reruns whose intermediate files were removed; their branches stay.
     pub reruns: u64,
     /// Objects that were freed.

@@ -97,6 +97,7 @@ impl Workspace {
         trigger: Trigger,
     ) -> Result<Created, EngineError> {
         if trigger == Trigger::Manual {
+            // Before the scan, which would be in vain.
             self.check_manual_limit()?;
         }
         let _lock = self.lock_shared()?;
@@ -189,6 +190,10 @@ impl Workspace {
         (summary, detail): (&str, Option<Hash>),
     ) -> Result<StepRow, EngineError> {
         let head = self.head_id()?;
+        if trigger == Trigger::Manual {
+            // Only now is the count that of this head: another checkpoint since then moves it, and the commit is refused.
+            self.check_manual_limit()?;
+        }
         let step = Step {
             id: StepId::from_bytes(self.engine.env.fresh_id()),
             session: self.session.id,

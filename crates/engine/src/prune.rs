@@ -12,7 +12,7 @@ use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use stepback_model::ids::{OpId, StepId};
-use stepback_model::record::{Operation, OperationAction};
+use stepback_model::record::{Operation, OperationAction, WorkspaceRecord};
 use stepback_model::time::Timestamp;
 use stepback_store::Mutation;
 use stepback_store::port::{StepRow, Swept};
@@ -63,6 +63,8 @@ pub struct PrunePlan {
     pub purge: Vec<StepId>,
     /// Branches that will be deleted, the one with the oldest tip first.
     pub branches: Vec<String>,
+    /// Forgotten workspaces that can come back now, and not after it.
+    pub forgotten: Vec<WorkspaceRecord>,
     /// How many checkpoints stay.
     pub keep: usize,
     /// Bytes of the store now.
@@ -85,6 +87,8 @@ pub struct Pruned {
     pub kept: usize,
     /// The branches that were deleted, each by an operation that can be undone.
     pub branches: Vec<String>,
+    /// Forgotten workspaces that it freed: they cannot come back.
+    pub forgotten: Vec<WorkspaceRecord>,
     /// How many reruns had the states of their own workspaces freed; their branches stay.
     pub reruns: usize,
     /// The objects and bytes that were freed.
@@ -137,7 +141,8 @@ impl Workspace {
             .cloned()
             .collect();
         let keep = checkpoints.iter().filter(is_visible).count() - hide.len();
-        Ok(PrunePlan { branches, keep, hide, purge, size_before, size_after, now: rules.now })
+        let forgotten = self.engine.restorable_workspaces()?;
+        Ok(PrunePlan { branches, forgotten, keep, hide, purge, size_before, size_after, now: rules.now })
     }
 
     /// The checkpoints that were hidden before `start` and whose bytes were not freed yet, except those that stay.
@@ -231,11 +236,15 @@ impl Workspace {
             }
         }
         let reruns = self.engine.discard_reruns(plan.now)?;
+        let mut forgotten = self.engine.restorable_workspaces()?;
         let mut swept = self.engine.collect_garbage()?;
+        // Brought back meanwhile.
+        let all = self.store().forgotten_workspaces()?;
+        forgotten.retain(|record| all.iter().any(|known| known.id == record.id && known.is_freed()));
         let size_after = self.store().usage()?.total_bytes;
         swept.bytes = size_before.saturating_sub(size_after);
-        let remaining = self.checkpoints()?.len();
-        Ok(Pruned { operation, hidden, undoable, branches, kept: remaining, reruns, swept, size_after })
+        let kept = self.checkpoints()?.len();
+        Ok(Pruned { operation, hidden, undoable, branches, forgotten, kept, reruns, swept, size_after })
     }
 
     /// The changes of the log that hide `steps` and free `purge`, and the operation that is recorded.

@@ -104,6 +104,13 @@ impl Engine {
         Ok(restored)
     }
 
+    /// The forgotten workspaces that can still come back, other than those of reruns. The next collection frees them.
+    pub fn restorable_workspaces(&self) -> Result<Vec<WorkspaceRecord>, EngineError> {
+        let mut records = self.store.forgotten_workspaces()?;
+        records.retain(|record| !record.is_freed() && !record.is_rerun());
+        Ok(records)
+    }
+
     /// Releases the steps of forgotten workspaces, so that the objects that only they need are freed. They cannot come back
     /// then. The caller keeps [`Self::restore_workspace`] out.
     pub(crate) fn release_forgotten(&self) -> Result<(), EngineError> {

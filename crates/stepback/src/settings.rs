@@ -150,12 +150,12 @@ impl Settings {
         RecorderSettings::read(&self.values)
     }
 
-    /// Returns what is wrong with the values in the file. Defaults are used in place of those.
+    /// Returns what is wrong with the values in the file, and what counts in place of each.
     pub fn problems(&self) -> Vec<String> {
         let number = |known: &SettingSpec| {
             let value =
                 self.values.get(known.key).filter(|value| value.as_i64().is_none_or(|set| set < 0))?;
-            Some(format!("{}: {value} is not a number of 0 or more", known.key))
+            Some(format!("{}: {value} is not a number of 0 or more; the default is used", known.key))
         };
         let unknown = |key: &String| {
             if key.starts_with("record.")
@@ -166,13 +166,24 @@ impl Settings {
             }
             let nearest = nearest_word(key, setting_keys());
             let hint = nearest.map_or_else(String::new, |nearest| format!("; did you mean \"{nearest}\"?"));
-            Some(format!("unknown setting {key}{hint}"))
+            Some(format!("unknown setting {key} is ignored{hint}"))
         };
         let unknown = self.values.keys().filter_map(unknown);
         let budget = BudgetSetting::check(self.values.get(setting::KEY)).err();
         let budget =
             budget.map(|problem| format!("{}: {problem}; nothing is pruned by itself", setting::KEY));
-        SETTINGS.iter().filter_map(number).chain(budget).chain(unknown).chain(self.recorder().1).collect()
+        let recorder = self.recorder().1.into_iter().map(|problem| {
+            let pattern = format!("{}: the pattern", RecorderSetting::Redact.key());
+            match problem {
+                // It is used for nothing, and has no default.
+                unknown if unknown.starts_with("unknown setting") => unknown,
+                pattern_problem if pattern_problem.starts_with(&pattern) => {
+                    format!("{pattern_problem}; valid patterns are used")
+                }
+                other => format!("{other}; the default is used"),
+            }
+        });
+        SETTINGS.iter().filter_map(number).chain(budget).chain(unknown).chain(recorder).collect()
     }
 
     /// Returns the value that the user has set, as it is in the file.
@@ -231,5 +242,28 @@ pub fn recorder_value(settings: &RecorderSettings, setting: RecorderSetting) -> 
         RecorderSetting::Sample if settings.sample.is_empty() => json!(settings.sample_frequent),
         RecorderSetting::Redact => settings.redact.sources().collect(),
         _ => settings.text(setting).into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_problem_says_what_counts_instead() {
+        let values = [
+            ("notes", json!(-1), "the default is used"),
+            ("disk.budget", json!("-1"), "nothing is pruned by itself"),
+            ("record.redact", json!(["(", "ok"]), "valid patterns are used"),
+            ("record.sample", json!("x"), "the default is used"),
+            ("checkpoint.call", json!(1), "is ignored; did you mean \"checkpoint.calls\"?"),
+        ];
+        for (key, value, expected) in values {
+            let values = BTreeMap::from([(key.to_owned(), value)]);
+            let problems = Settings { path: PathBuf::new(), values }.problems();
+            let [problem] = problems.as_slice() else { panic!("{key}: {problems:?}") };
+            assert!(problem.ends_with(expected), "{problem}");
+            assert_eq!(problem.matches("used").count(), usize::from(expected.contains("used")), "{problem}");
+        }
     }
 }

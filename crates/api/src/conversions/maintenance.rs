@@ -3,11 +3,23 @@
 use stepback_engine::budget::{self, BudgetOutlook};
 use stepback_engine::prune::{PrunePlan, Pruned};
 use stepback_llm_wire::recorded_call::CallUsage;
+use stepback_model::path::display_bytes;
+use stepback_model::record::WorkspaceRecord;
 use stepback_store::{Store, StoreError};
 
-use crate::maintenance::{DiskBudgetDocument, LastPruningDocument, ModelUsageDocument, PruneReportDocument};
+use crate::maintenance::{
+    DiskBudgetDocument, ForgottenWorkspaceDocument, LastPruningDocument, ModelUsageDocument,
+    PruneReportDocument,
+};
 use crate::operations::OperationDocument;
 use crate::steps::StepDocument;
+
+impl ForgottenWorkspaceDocument {
+    /// The document of a forgotten workspace.
+    pub fn from_record(record: &WorkspaceRecord) -> Self {
+        Self { id: record.id.to_string(), root: display_bytes(record.former_root()).to_string() }
+    }
+}
 
 impl PruneReportDocument {
     /// The preview of a prune.
@@ -16,6 +28,7 @@ impl PruneReportDocument {
             items: plan.hide.iter().map(StepDocument::from_row).collect(),
             kept: plan.keep as u64,
             branches: plan.branches.clone(),
+            forgotten: plan.forgotten.iter().map(ForgottenWorkspaceDocument::from_record).collect(),
             freed_checkpoints: plan.purge.len() as u64,
             freed_bytes: plan.size_before.saturating_sub(plan.size_after),
             size_before: plan.size_before,
@@ -31,6 +44,7 @@ impl PruneReportDocument {
             applied: true,
             kept: pruned.kept as u64,
             branches: pruned.branches.clone(),
+            forgotten: pruned.forgotten.iter().map(ForgottenWorkspaceDocument::from_record).collect(),
             reruns: pruned.reruns as u64,
             freed_objects: pruned.swept.objects,
             freed_bytes: pruned.swept.bytes,

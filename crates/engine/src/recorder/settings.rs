@@ -250,6 +250,7 @@ impl RecorderSettings {
             RecorderSetting::Capture => join(self.capture.iter().map(|part| part.as_str().to_owned())),
             RecorderSetting::Kinds => match &self.kinds {
                 None => "all".to_owned(),
+                Some(kinds) if kinds.is_empty() => "none".to_owned(),
                 Some(kinds) => join(kinds.iter().map(|kind| kind.as_str().to_owned())),
             },
             RecorderSetting::Sample => {
@@ -273,4 +274,32 @@ impl RecorderSettings {
 
 fn join(words: impl Iterator<Item = String>) -> String {
     words.collect::<Vec<_>>().join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_of_a_setting_is_read_as_the_same() {
+        for setting in RecorderSetting::ALL {
+            let values: &[&str] = match setting {
+                RecorderSetting::Capture => &["none", "all", "inputs,outputs", "no-memory"],
+                RecorderSetting::Kinds => &["none", "all", "tool-start,tool-end"],
+                RecorderSetting::Sample => &["1", "10,model-start=5", "tool-start=3"],
+                RecorderSetting::InputBytes | RecorderSetting::OutputBytes => &["full", "64KiB", "1000"],
+                RecorderSetting::Redact => &["none", "a+"],
+            };
+            for value in values {
+                let mut set = RecorderSettings::default();
+                set.set(setting, &setting.split(value)).unwrap();
+                let text = set.text(setting);
+                let file = BTreeMap::from([(setting.key().to_owned(), Value::String(text.clone()))]);
+                let (read, problems) = RecorderSettings::read(&file);
+                assert_eq!(problems, Vec::<String>::new(), "{} {value}: {text:?}", setting.key());
+                assert_eq!(read.text(setting), text, "{} {value}", setting.key());
+                assert_eq!((read.kinds, read.capture), (set.kinds, set.capture), "{value}: {text:?}");
+            }
+        }
+    }
 }

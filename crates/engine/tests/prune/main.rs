@@ -302,3 +302,22 @@ fn the_manual_checkpoint_beyond_the_limit_is_refused_until_one_is_deleted() {
     limited(Some(1_000_000_000)).unwrap();
     limited(None).unwrap();
 }
+
+#[test]
+fn manual_checkpoints_at_the_same_time_stay_within_the_limit() {
+    let fixture = Fixture::new();
+    fixture.files.write("file", "content");
+    let created: Vec<_> = std::thread::scope(|scope| {
+        let create = || {
+            let engine = stepback_engine::Engine { max_manual: Some(3), ..fixture.files.engine() };
+            let workspace = engine.open_workspace(&fixture.files.root).unwrap();
+            workspace.create_checkpoint(Annotation::default(), Trigger::Manual).map(|_| ())
+        };
+        let threads: Vec<_> = (0..8).map(|_| scope.spawn(create)).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    let is_refused = |result: &&Result<(), _>| matches!(result, Err(EngineError::TooManyManual { .. }));
+    assert_eq!(created.iter().filter(|result| result.is_ok()).count(), 3, "{created:?}");
+    assert_eq!(created.iter().filter(is_refused).count(), 5, "{created:?}");
+    assert_eq!(fixture.workspace.checkpoints().unwrap().len(), 3);
+}

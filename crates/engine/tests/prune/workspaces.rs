@@ -3,8 +3,9 @@
 use std::fs;
 
 use stepback_engine::EngineError;
+use stepback_engine::prune::Rules;
 use stepback_engine::workspace_admin::WorkspaceError;
-use stepback_model::record::{Annotation, StepKind, Trigger};
+use stepback_model::record::{Annotation, StepKind, Trigger, WorkspaceRecord};
 use stepback_store::port::StepQuery;
 use stepback_testkit::sample::noise;
 
@@ -153,4 +154,24 @@ fn branches_are_made_and_switched_while_the_store_is_collected() {
         workspace.load_state(&stored).unwrap();
     }
     fixture.expect_sound();
+}
+
+#[test]
+fn a_prune_says_which_forgotten_workspaces_it_makes_final() {
+    let fixture = filled();
+    let engine = fixture.files.engine();
+    let other = fixture.files.top().join("other");
+    fs::create_dir(&other).unwrap();
+    let forgotten = engine.open_workspace(&other).unwrap();
+    forgotten.create_checkpoint(Annotation::default(), Trigger::Manual).unwrap();
+    engine.forget_workspace(&forgotten).unwrap();
+    let ids = |records: &[WorkspaceRecord]| records.iter().map(|record| record.id).collect::<Vec<_>>();
+    let plan = fixture.workspace.plan_prune(Rules::default()).unwrap();
+    assert_eq!(ids(&plan.forgotten), [forgotten.record.id]);
+    let pruned = fixture.workspace.prune(plan).unwrap();
+    assert_eq!(ids(&pruned.forgotten), [forgotten.record.id]);
+    // The next one has nothing to say about it.
+    let plan = fixture.workspace.plan_prune(Rules::default()).unwrap();
+    assert!(plan.forgotten.is_empty());
+    assert!(fixture.workspace.prune(plan).unwrap().forgotten.is_empty());
 }

@@ -1,12 +1,13 @@
 //! The disk budget on the command line: the setting, pruning for it by hand, and what `stats` says about it.
 
 use serde_json::{Value, json};
-use stepback_api::maintenance::{DiskBudgetDocument, LastPruningDocument};
+use stepback_api::maintenance::{DiskBudgetDocument, ForgottenWorkspaceDocument, LastPruningDocument};
 use stepback_api::steps::StepDocument;
 use stepback_engine::budget::{BudgetPlan, BudgetReport};
 use stepback_model::path::display_bytes;
+use stepback_model::record::WorkspaceRecord;
 
-use super::{CommandResult, DONE, titles};
+use super::{CommandResult, DONE, maintenance, titles};
 use crate::context::Context;
 use crate::disk_budget::setting;
 use crate::disk_budget::{self, LastPruning};
@@ -44,11 +45,18 @@ pub fn prune(context: &Context, dry_run: bool) -> CommandResult {
     let Some(budget) = disk_budget::of_location(context.store_location()) else {
         return refused("the store has no disk budget", "\"stepback settings disk.budget 2GB\" sets one");
     };
+    let mut forgotten = context.engine().restorable_workspaces()?;
     if dry_run {
         let plan = context.engine().plan_budget(budget)?;
+        if plan.size_before < stepback_engine::budget::starts_at(plan.budget) {
+            forgotten.clear();
+        }
         if context.json {
-            output::print_document(&plan_document(&plan));
+            let mut document = plan_document(&plan);
+            document["forgotten"] = forgotten_document(&forgotten);
+            output::print_document(&document);
         } else {
+            maintenance::print_forgotten(&forgotten);
             print_plan(context, &plan)?;
         }
         return DONE;
@@ -66,12 +74,20 @@ pub fn prune(context: &Context, dry_run: bool) -> CommandResult {
             ));
         }
     };
+    let left = context.store().forgotten_workspaces()?;
+    forgotten.retain(|record| left.iter().any(|known| known.id == record.id && known.is_freed()));
     if context.json {
-        output::print_document(&json!({ "applied": true, "report": report }));
+        let forgotten = forgotten_document(&forgotten);
+        output::print_document(&json!({ "applied": true, "report": report, "forgotten": forgotten }));
     } else {
         print_report(&report);
+        maintenance::print_freed(&forgotten);
     }
     DONE
+}
+
+fn forgotten_document(forgotten: &[WorkspaceRecord]) -> Value {
+    forgotten.iter().map(|record| json!(ForgottenWorkspaceDocument::from_record(record))).collect()
 }
 
 fn plan_document(plan: &BudgetPlan) -> Value {

@@ -5,7 +5,8 @@ use std::collections::HashSet;
 use serde_json::json;
 use stepback_api::maintenance::PruneReportDocument;
 use stepback_engine::prune::{PrunePlan, Pruned, Rules};
-use stepback_model::record::Session;
+use stepback_model::path::display_bytes;
+use stepback_model::record::{Session, WorkspaceRecord};
 use stepback_store::port::StepQuery;
 
 use super::{CommandResult, DONE, budget, mirror, titles};
@@ -60,6 +61,7 @@ fn print_prune_plan(plan: &PrunePlan) {
     for name in &plan.branches {
         output::print_line(format!("would delete branch {name}"));
     }
+    print_forgotten(&plan.forgotten);
     let freed: HashSet<_> = plan.purge.iter().collect();
     let undoable = plan.hide.iter().filter(|stored| !freed.contains(&stored.step.id)).count();
     output::print_line(format!(
@@ -73,6 +75,28 @@ fn print_prune_plan(plan: &PrunePlan) {
         output::print_line(format!(
             "\"stepback undo\" would restore {}; a prune frees their space after 24 hours (--now: immediately).",
             output::count(undoable as u64, "checkpoint")
+        ));
+    }
+}
+
+/// Says which forgotten workspaces a prune would free.
+pub(super) fn print_forgotten(forgotten: &[WorkspaceRecord]) {
+    for record in forgotten {
+        output::print_line(format!(
+            "would free the forgotten workspace {}; until then \"stepback workspace restore {}\" brings it back",
+            display_bytes(record.former_root()),
+            record.id.short()
+        ));
+    }
+}
+
+/// Says which forgotten workspaces a prune freed.
+pub(super) fn print_freed(forgotten: &[WorkspaceRecord]) {
+    for record in forgotten {
+        output::print_line(format!(
+            "Freed the forgotten workspace {} {}: it cannot be restored any more",
+            display_bytes(record.former_root()),
+            record.id.short()
         ));
     }
 }
@@ -93,6 +117,7 @@ fn print_pruned(pruned: &Pruned, size_before: u64) {
             pruned.branches.join(", ")
         ));
     }
+    print_freed(&pruned.forgotten);
     if pruned.reruns > 0 {
         output::print_line(format!(
             "Removed the intermediate files of {}; branches of reruns are kept",

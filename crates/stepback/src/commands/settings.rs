@@ -163,7 +163,8 @@ pub fn settings(context: &Context, key: Option<&str>, words: &[String]) -> Comma
         ));
     }
     for problem in settings.problems() {
-        output::print_status(format!("{} {problem}; the default is used.", Paint::stderr().note("Warning:")));
+        let end = if problem.ends_with('?') { "" } else { "." };
+        output::print_status(format!("{} {problem}{end}", Paint::stderr().note("Warning:")));
     }
     if let Some(undo) = undo {
         if matches!(wanted, Some(NamedSetting::DiskBudget)) {

@@ -122,8 +122,24 @@ fn find(
         root == named.as_bytes()
             || [&absolute, &canonical].iter().any(|path| path.as_os_str().as_bytes() == root)
     };
-    if let Some(record) = records.iter().rev().find(|record| !named.is_empty() && by_path(record)) {
-        return Ok(record.clone());
+    let mut at_path: Vec<_> =
+        records.iter().rev().filter(|record| !named.is_empty() && by_path(record)).collect();
+    // Of several forgotten ones, those that were freed cannot be meant.
+    if at_path.iter().any(|record| !record.is_freed()) {
+        at_path.retain(|record| !record.is_freed());
+    }
+    match at_path.as_slice() {
+        [] => {}
+        [record] => return Ok((*record).clone()),
+        [newest, ..] if newest.is_freed() => return Ok((*newest).clone()),
+        several => {
+            let ids: Vec<_> = several.iter().map(|record| record.id.short().to_string()).collect();
+            return Err(CommandFailure::new(
+                FailureKind::Usage,
+                format!("{} forgotten workspaces had the path {named}: {}", several.len(), ids.join(", ")),
+            )
+            .with_hint("name one by its id; \"stepback workspace list --forgotten\" shows what each holds"));
+        }
     }
     let wanted = named.to_ascii_lowercase();
     let is_id = wanted.len() >= 4 && wanted.bytes().all(|byte| byte.is_ascii_hexdigit());

@@ -145,3 +145,24 @@ fn the_scratch_workspaces_of_reruns_are_forgotten_with_their_workspace() {
     assert_eq!(listed(&world, true).len(), 1, "the rerun's is no project of the user");
     world.expect_sound("after a workspace and its rerun were freed");
 }
+
+#[test]
+fn a_prune_names_forgotten_workspaces_and_a_restore_asks_which_of_several_is_meant() {
+    let world = recorded();
+    let work = world.work.to_str().unwrap().to_owned();
+    world.ok(["workspace", "forget", &work, "--yes"]);
+    world.ok(["checkpoint", "create", "again"]);
+    world.ok(["workspace", "forget", &work, "--yes"]);
+    let ids: Vec<String> =
+        listed(&world, true).iter().map(|item| item["id"].as_str().unwrap().to_owned()).collect();
+    let refused = world.run(["workspace", "restore", "."]).exits(2);
+    assert!(ids.iter().all(|id| refused.err.contains(&id[..8])), "{}", refused.err);
+    world.ok(["workspace", "restore", &ids[1]]);
+    let planned = world.ok(["prune", "--dry-run"]);
+    assert!(planned.out.contains(&format!("workspace restore {}", &ids[0][..8])), "{}", planned.out);
+    let pruned = world.json(&["prune"]);
+    assert_eq!(pruned["forgotten"], json!([{ "id": ids[0], "root": work }]));
+    world.ok(["workspace", "forget", &work, "--yes"]);
+    // Only one of the two can come back.
+    world.ok(["workspace", "restore", "."]);
+}

@@ -100,12 +100,32 @@ pub fn metrics(context: &Context, board: &BoardSelector) -> CommandResult {
             return DONE;
         }
         let SessionMetrics { board: m, activity } = &metrics;
-        output::print_line(format!("{} hypotheses, {} concluded", m.hypotheses, m.concluded));
-        output::print_line(format!("{} pieces of evidence", m.evidence));
-        output::print_line(format!("{} beliefs, {} contradictions open", m.beliefs, m.contradictions));
-        output::print_line(format!("{} gaps, {} filled", m.gaps, m.gaps_filled));
-        output::print_line(format!("{} checks run, {} passed", m.verifications_run, m.verifications_passed));
-        output::print_line(format!("{} experiments ended, {} notes", m.experiments_ended, m.notes));
+        output::print_line(format!(
+            "{}, {} concluded",
+            if m.hypotheses == 1 {
+                "1 hypothesis".to_owned()
+            } else {
+                format!("{} hypotheses", m.hypotheses)
+            },
+            m.concluded
+        ));
+        output::print_line(format!("{} of evidence", output::count(m.evidence as u64, "piece")));
+        output::print_line(format!(
+            "{}, {} open",
+            output::count(m.beliefs as u64, "belief"),
+            output::count(m.contradictions as u64, "contradiction")
+        ));
+        output::print_line(format!("{}, {} filled", output::count(m.gaps as u64, "gap"), m.gaps_filled));
+        output::print_line(format!(
+            "{} run, {} passed",
+            output::count(m.verifications_run as u64, "check"),
+            m.verifications_passed
+        ));
+        output::print_line(format!(
+            "{} ended, {}",
+            output::count(m.experiments_ended as u64, "experiment"),
+            output::count(m.notes as u64, "note")
+        ));
         let per_hour = activity.checkpoints_per_hour;
         let per_hour = per_hour.map_or(String::new(), |number| format!(", {number} per hour"));
         let spent = quantity::duration(Duration::from_secs(activity.seconds_spent));

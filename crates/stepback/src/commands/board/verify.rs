@@ -85,7 +85,7 @@ fn to_timeout_millis(seconds: f64) -> Result<u64, CommandFailure> {
         true => Ok(((seconds * 1000.0) as u64).max(1)),
         false => Err(CommandFailure::new(
             FailureKind::Usage,
-            format!("the timeout must be between 0 and 86400 s, not {seconds}"),
+            format!("the timeout must be more than 0 and at most 86400 s, not {seconds}"),
         )),
     }
 }
