@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use serde_json::{Value, json};
 use stepback_api::branches::BranchDocument;
-use stepback_engine::branch::quote_branch_name;
+use stepback_engine::branch::{BranchError, quote_branch_name};
 use stepback_engine::moves::{MoveAction, MoveKind, MoveRequest};
 use stepback_engine::reruns::{Rerun, RerunStatus};
 use stepback_engine::workspace::describe_checkpoint;
@@ -35,7 +35,7 @@ pub fn run(context: &Context, command: &BranchCommand) -> CommandResult {
             };
             match (worktree, resume) {
                 (worktree, resume) if agree.dry_run && (worktree.is_some() || resume.is_none()) => {
-                    workspace.check_new_branch(name)?;
+                    workspace.check_new_rerun_branch(name)?;
                     match context.json {
                         true => output::print_document(
                             &json!({ "id": name, "from": from.step.id, "applied": false }),
@@ -88,8 +88,10 @@ pub fn run(context: &Context, command: &BranchCommand) -> CommandResult {
             print_result(context, name, &format!("Branch {name} is active again."))
         }
         BranchCommand::Delete { name } => {
+            let has_steps = workspace.branch_tip(name)?.is_some();
             workspace.delete_branch(name)?;
-            print_result(context, name, &format!("Deleted branch {name}; its steps are kept."))
+            let kept = if has_steps { "; its steps are kept" } else { "" };
+            print_result(context, name, &format!("Deleted branch {name}{kept}."))
         }
         BranchCommand::Merge { name, markers, session, agree } => {
             let request = MoveRequest { force: agree.force, ..MoveRequest::merge(name, *markers) };
@@ -208,7 +210,7 @@ fn create(
     resume: Option<&str>,
 ) -> CommandResult {
     // Checked before anything is written for the branch.
-    workspace.check_new_branch(name)?;
+    workspace.check_new_rerun_branch(name)?;
     let state = WorkspaceState::load(workspace.store(), from.step.state).map_err(EngineError::from)?;
     if resume.is_some() && state.conversation.is_none() {
         return Err(CommandFailure::new(
@@ -369,10 +371,12 @@ fn describe_rerun(rerun: &Rerun) -> String {
 
 fn compare_branches(context: &Context, workspace: &Workspace, a: &str, b: &str) -> CommandResult {
     let tip = |name: &str| -> Result<StepRow, CommandFailure> {
-        workspace.branch_tip(name)?.ok_or_else(|| {
-            let known = workspace.branch_names().unwrap_or_default().join(", ");
-            CommandFailure::new(FailureKind::Point, format!("branch {name} not found"))
-                .with_hint(format!("known branches are {known}"))
+        workspace.require_branch_tip(name).map_err(|error| match error {
+            EngineError::Branch(BranchError::NotFound { name, known }) => {
+                CommandFailure::new(FailureKind::Point, format!("branch {name} not found"))
+                    .with_hint(format!("known branches are {}", known.join(", ")))
+            }
+            other => other.into(),
         })
     };
     for name in [a, b] {
