@@ -1,6 +1,7 @@
 //! The command `stepback branch`.
 
-use std::path::Path;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use serde_json::{Value, json};
@@ -229,6 +230,13 @@ fn create(
                 format!("{} contains the workspace itself", dir.display()),
             ));
         }
+        if let Some(outer) = covering_workspace(context, workspace, dir)? {
+            return Err(CommandFailure::new(
+                FailureKind::Usage,
+                format!("{} is inside the workspace {}", dir.display(), outer.display()),
+            )
+            .with_hint("checkpoints of that workspace would cover it, and its rewinds change it: name a directory outside, such as ../NAME"));
+        }
         let lock = workspace.lock_shared()?;
         workspace.materialize(&workspace.load_state(from)?, dir, true)?;
         drop(lock);
@@ -281,6 +289,28 @@ fn create(
         Some(forked) => conversation::resume_conversation(context, forked, resume.is_some()),
         None => DONE,
     }
+}
+
+/// Returns the root of a workspace that would cover a directory, which may not exist yet, and does not already cover this
+/// workspace.
+fn covering_workspace(
+    context: &Context,
+    workspace: &Workspace,
+    dir: &Path,
+) -> Result<Option<PathBuf>, CommandFailure> {
+    let dir = std::path::absolute(dir)?;
+    // Links are resolved as far as there are directories.
+    let resolved = dir.ancestors().find_map(|existing| {
+        let rest = dir.strip_prefix(existing).ok()?;
+        existing.canonicalize().ok().map(|existing| existing.join(rest))
+    });
+    for parent in resolved.unwrap_or(dir).ancestors().skip(1) {
+        let covers_both = workspace.root != parent && workspace.root.starts_with(parent);
+        if !covers_both && context.store().workspace_at(parent.as_os_str().as_bytes())?.is_some() {
+            return Ok(Some(parent.to_path_buf()));
+        }
+    }
+    Ok(None)
 }
 
 /// Returns a branch as JSON: its newest step is an id here, and has its number and time beside it.
