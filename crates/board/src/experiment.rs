@@ -30,7 +30,7 @@ pub fn start_experiment(
 ) -> Result<StartedExperiment, EngineError> {
     let workspace = editor.workspace();
     // Checked before anything is written: a branch that cannot be created must not leave an experiment without one.
-    workspace.check_new_branch(branch)?;
+    workspace.check_new_rerun_branch(branch)?;
     workspace.head()?;
     let edit = editor.apply(&BoardMutation::StartExperiment {
         branch: branch.to_owned(),

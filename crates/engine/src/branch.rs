@@ -25,6 +25,9 @@ pub enum BranchError {
     /// The name is not allowed.
     #[error("\"{0}\" is not a valid branch name: use letters, digits, - _ . / + and single spaces inside")]
     InvalidName(String),
+    /// The name is too long.
+    #[error("a branch name has at most {MAX_NAME_BYTES} bytes, and this one has {0}")]
+    NameTooLong(usize),
     /// Another branch has this name.
     #[error("branch {0} already exists")]
     Exists(String),
@@ -35,6 +38,14 @@ pub enum BranchError {
         name: String,
         /// The branches there are.
         known: Vec<String>,
+    },
+    /// The branch is that of a rerun that has no files yet.
+    #[error("branch {name} has no files: its rerun is {status}")]
+    NoFiles {
+        /// The name.
+        name: String,
+        /// The status of the rerun.
+        status: &'static str,
     },
     /// The current branch cannot be deleted or renamed.
     #[error("{0} is the current branch; switch to another one first")]
@@ -74,6 +85,9 @@ pub enum BranchError {
     UnknownAuthors(String),
 }
 
+/// Longest branch name, in bytes.
+const MAX_NAME_BYTES: usize = 100;
+
 /// Name of the branch that every workspace starts on.
 pub const MAIN: &str = "main";
 
@@ -91,7 +105,7 @@ pub struct BranchInfo {
 /// Whether `name` is valid for a branch.
 pub fn is_valid_branch_name(name: &str) -> bool {
     !name.is_empty()
-        && name.len() <= 100
+        && name.len() <= MAX_NAME_BYTES
         && !name.starts_with(['-', '@', '#'])
         && name.trim() == name
         && !name.contains("  ")
@@ -182,6 +196,7 @@ impl Workspace {
     fn check_branch_name(&self, name: &str) -> Result<(), EngineError> {
         match is_valid_branch_name(name) {
             true => Ok(()),
+            false if name.len() > MAX_NAME_BYTES => Err(BranchError::NameTooLong(name.len()).into()),
             false => Err(BranchError::InvalidName(name.to_owned()).into()),
         }
     }
@@ -201,7 +216,7 @@ impl Workspace {
     }
 
     fn try_create_branch(&self, name: &str, start: &StepRow) -> Result<Operation, EngineError> {
-        self.check_new_branch(name)?;
+        self.check_new_rerun_branch(name)?;
         let base = self.nearest_checkpoint(start)?;
         // A branch from the head includes all steps so far.
         let upto = match start.trigger {
@@ -225,8 +240,13 @@ impl Workspace {
         Ok(operation)
     }
 
-    /// Deletes a branch. Its steps stay.
+    /// Deletes a branch. Its steps stay. One that was prepared and never executed goes as a whole, and undo brings it back.
     pub fn delete_branch(&self, name: &str) -> Result<Operation, EngineError> {
+        if self.branch_tip(name)?.is_none()
+            && let Some(operation) = self.delete_rerun(name)?
+        {
+            return Ok(operation);
+        }
         let tip = self.require_branch_tip(name)?;
         if self.present_branch()? == name {
             return Err(BranchError::Current(name.to_owned()).into());
@@ -246,9 +266,7 @@ impl Workspace {
     pub fn rename_branch(&self, name: &str, new_name: &str) -> Result<Operation, EngineError> {
         self.check_branch_name(new_name)?;
         let step = self.require_branch_tip(name)?.step.id;
-        if self.branch_tip(new_name)?.is_some() {
-            return Err(BranchError::Exists(new_name.to_owned()).into());
-        }
+        self.check_new_rerun_branch(new_name)?;
         if self.present_branch()? == name {
             return Err(BranchError::Current(name.to_owned()).into());
         }
@@ -264,11 +282,18 @@ impl Workspace {
         Ok(operation)
     }
 
-    pub(crate) fn require_branch_tip(&self, name: &str) -> Result<StepRow, EngineError> {
-        self.branch_tip(name)?.ok_or_else(|| {
-            let names = self.branch_names().unwrap_or_default();
-            BranchError::NotFound { name: name.to_owned(), known: names }.into()
-        })
+    /// Returns the newest step of a branch, or an error that says why there is none.
+    pub fn require_branch_tip(&self, name: &str) -> Result<StepRow, EngineError> {
+        if let Some(tip) = self.branch_tip(name)? {
+            return Ok(tip);
+        }
+        let name = name.to_owned();
+        let rerun = self.reruns()?.into_iter().find(|rerun| rerun.branch == name && !rerun.has_result());
+        Err(match rerun {
+            Some(rerun) => BranchError::NoFiles { name, status: rerun.effective_status() },
+            None => BranchError::NotFound { name, known: self.branch_names()? },
+        }
+        .into())
     }
 
     /// Plans a switch to another branch: the whole workspace becomes what it was there.
@@ -284,7 +309,7 @@ impl Workspace {
 
     /// Plans a switch to a branch that is yet to be created at `start`.
     pub fn prepare_switch_to_new(&self, name: &str, start: &StepRow) -> Result<PreparedRewind, EngineError> {
-        self.check_new_branch(name)?;
+        self.check_new_rerun_branch(name)?;
         self.prepare_switch_to_step(name, self.nearest_checkpoint(start)?, start.step.id)
     }
 

@@ -11,15 +11,18 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use stepback_model::ids::{SessionId, StepId};
-use stepback_model::record::{self, Annotation, OperationAction, Step, StepKind, StepMeta, Trigger};
+use stepback_model::record::{
+    self, Annotation, Operation, OperationAction, Step, StepKind, StepMeta, Trigger,
+};
 use stepback_model::state::WorkspaceState;
 use stepback_model::{ObjectKind, json as values};
 use stepback_store::Mutation;
-use stepback_store::port::{StepQuery, StepRow};
+use stepback_store::port::{FinishedBatch, StepQuery, StepRow};
 
 use crate::branch::BranchError;
 use crate::engine::Engine;
 use crate::error::EngineError;
+use crate::undo::UndoDirection;
 use crate::workspace::Workspace;
 
 /// The status of a rerun.
@@ -75,6 +78,9 @@ pub struct Rerun {
     /// The request of a rerun that was prepared and waits to be started; none once it has started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan: Option<serde_json::Value>,
+    /// Whether its record was deleted; then no list has it, and its name is free.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub deleted: bool,
 }
 
 impl Rerun {
@@ -96,6 +102,11 @@ impl Rerun {
     /// Whether it was prepared and has not been started yet.
     pub fn is_prepared(&self) -> bool {
         self.status == RerunStatus::Pending && self.plan.is_some()
+    }
+
+    /// Whether a branch is still to come of it: it waits to be started, or a process is at work on it.
+    pub fn is_claiming_its_name(&self) -> bool {
+        self.is_prepared() || (self.has_begun() && !self.is_abandoned())
     }
 
     /// Whether its recorded status says that a process is at work on it.
@@ -158,43 +169,94 @@ impl Engine {
 impl Workspace {
     /// Records what is known about a rerun now.
     pub fn record_rerun(&self, rerun: &Rerun) -> Result<(), EngineError> {
-        let word = rerun.status.as_str();
-        let (step, batch) = self.build_rerun_step(
-            StepKind::StateChange,
-            rerun,
-            format!("rerun {}: {word}", rerun.branch),
-            None,
-        )?;
-        let append = Mutation::AppendStep { step, annotation: Annotation::default(), trigger: None };
+        let (append, batch) = self.append_rerun(rerun)?;
         self.store().commit(Some(batch), &[append])?;
         Ok(())
     }
 
+    fn append_rerun(&self, rerun: &Rerun) -> Result<(Mutation, FinishedBatch), EngineError> {
+        let word = if rerun.deleted { "deleted" } else { rerun.status.as_str() };
+        let summary = format!("rerun {}: {word}", rerun.branch);
+        let (step, batch) = self.build_rerun_step(StepKind::StateChange, rerun, summary, None)?;
+        Ok((Mutation::AppendStep { step, annotation: Annotation::default(), trigger: None }, batch))
+    }
+
+    /// Deletes the record of a rerun that has no branch: one that was prepared and never started, or that failed before it
+    /// had files. Returns `None` if there is none with this name. Undo brings it back.
+    pub(crate) fn delete_rerun(&self, name: &str) -> Result<Option<Operation>, EngineError> {
+        // Nobody may start it meanwhile.
+        let _lock = self.lock_recording()?;
+        let found = self.rerun_records()?.into_iter().find(|(_, rerun)| rerun.branch == name);
+        let Some((step, rerun)) = found.filter(|(_, rerun)| !rerun.has_result() && !rerun.deleted) else {
+            return Ok(None);
+        };
+        if rerun.is_claiming_its_name() && !rerun.is_prepared() {
+            return Err(BranchError::NoFiles { name: name.to_owned(), status: rerun.status.as_str() }.into());
+        }
+        let action = OperationAction::BranchDelete { name: name.to_owned(), step };
+        let operation = self.new_operation(format!("delete branch {name}, which has no files"), action);
+        let (append, batch) = self.append_rerun(&Rerun { deleted: true, ..rerun })?;
+        self.store().commit(Some(batch), &[append, Mutation::AppendOp(operation.clone())])?;
+        Ok(Some(operation))
+    }
+
+    /// Returns the changes to the log that undo or redo the deletion of a rerun without a branch; `None` for any other
+    /// operation. The caller keeps the collector out.
+    pub(crate) fn reverse_rerun_deletion(
+        &self,
+        operation: &Operation,
+        direction: UndoDirection,
+    ) -> Result<Option<Vec<Mutation>>, EngineError> {
+        let OperationAction::BranchDelete { name, step } = &operation.action else { return Ok(None) };
+        // A branch that has files ends at a checkpoint.
+        let stored = self.store().step(*step)?.filter(|stored| stored.step.kind == StepKind::StateChange);
+        let Some(rerun) = stored.map(|stored| self.read_rerun(&stored)).transpose()?.flatten() else {
+            return Ok(None);
+        };
+        let deleted = direction == UndoDirection::Redo;
+        if !deleted {
+            self.check_new_rerun_branch(name)?;
+        }
+        let (append, batch) = self.append_rerun(&Rerun { deleted, ..rerun })?;
+        self.store().commit(Some(batch), &[])?;
+        Ok(Some(vec![append]))
+    }
+
     /// Returns the reruns of this workspace, newest first.
     pub fn reruns(&self) -> Result<Vec<Rerun>, EngineError> {
+        let records = self.rerun_records()?.into_iter().map(|(_, rerun)| rerun);
+        Ok(records.filter(|rerun| !rerun.deleted).collect())
+    }
+
+    /// The newest record of every rerun, also of deleted ones, with its step; newest first.
+    fn rerun_records(&self) -> Result<Vec<(StepId, Rerun)>, EngineError> {
         let query = StepQuery {
             session: Some(self.session.id),
             kinds: vec![StepKind::StateChange],
             ..StepQuery::default()
         };
-        let mut reruns: Vec<Rerun> = Vec::new();
+        let mut reruns: Vec<(StepId, Rerun)> = Vec::new();
         for stored in self.store().steps(self.record.id, &query)? {
-            let Some(detail) = stored.step.meta.detail else { continue };
-            let detail = values::load(&crate::workspace::StoreSource(self.store()), detail)?;
-            let Ok(rerun) = serde_json::from_value::<Rerun>(detail["rerun"].clone()) else { continue };
-            if !reruns.iter().any(|newer| newer.branch == rerun.branch) {
-                reruns.push(rerun);
+            let Some(rerun) = self.read_rerun(&stored)? else { continue };
+            if !reruns.iter().any(|(_, newer)| newer.branch == rerun.branch) {
+                reruns.push((stored.step.id, rerun));
             }
         }
         Ok(reruns)
     }
 
+    /// Reads the rerun that a step describes, if it describes one.
+    fn read_rerun(&self, stored: &StepRow) -> Result<Option<Rerun>, EngineError> {
+        let Some(detail) = stored.step.meta.detail else { return Ok(None) };
+        let detail = values::load(&crate::workspace::StoreSource(self.store()), detail)?;
+        Ok(serde_json::from_value(detail["rerun"].clone()).ok())
+    }
+
     /// Fails if a branch with this name cannot be created, or if a rerun that has not ended will create it.
     pub fn check_new_rerun_branch(&self, name: &str) -> Result<(), EngineError> {
         self.check_new_branch(name)?;
-        let is_claimed = |rerun: &Rerun| rerun.is_prepared() || (rerun.has_begun() && !rerun.is_abandoned());
         match self.reruns()?.iter().find(|rerun| rerun.branch == name) {
-            Some(rerun) if is_claimed(rerun) => Err(BranchError::Exists(name.to_owned()).into()),
+            Some(rerun) if rerun.is_claiming_its_name() => Err(BranchError::Exists(name.to_owned()).into()),
             _ => Ok(()),
         }
     }
@@ -245,7 +307,7 @@ impl Workspace {
         rerun: &Rerun,
         summary: String,
         state: Option<&WorkspaceState>,
-    ) -> Result<(Step, stepback_store::port::FinishedBatch), EngineError> {
+    ) -> Result<(Step, FinishedBatch), EngineError> {
         let batch = self.store().begin()?;
         let state = state.cloned().unwrap_or_default();
         let state = batch.write(ObjectKind::State, &state.encode(), None)?;

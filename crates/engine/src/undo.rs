@@ -177,7 +177,10 @@ impl Workspace {
                     UndoDirection::Redo => OperationAction::Redo { op: id, moved: None },
                 };
                 let mut record = self.new_operation(summary, action);
-                let mut mutations = log_reversal_mutations(self, &operation, &record, direction);
+                let mut mutations = match self.reverse_rerun_deletion(&operation, direction)? {
+                    Some(mutations) => mutations,
+                    None => log_reversal_mutations(self, &operation, &record, direction),
+                };
                 if let OperationAction::BranchRename { from, to, .. } = &operation.action {
                     let (now, then) = if direction == UndoDirection::Undo { (to, from) } else { (from, to) };
                     mutations.extend(self.rename_directory_mutations(now, then)?);

@@ -60,6 +60,7 @@ impl CheckedRerun {
     /// What is recorded of the rerun before it runs.
     pub(crate) fn pending(&self, branch: String, set: &[String]) -> Rerun {
         Rerun {
+            deleted: false,
             branch,
             of: self.recorded.session.id,
             from: self.start.step.id,

@@ -1,6 +1,7 @@
 //! Extractors whose errors are a [`Problem`] like every other, never the framework's own text.
 
 use axum::body::Bytes;
+use axum::extract::path::ErrorKind;
 use axum::extract::rejection::{JsonRejection, PathRejection, QueryRejection};
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::request::Parts;
@@ -8,6 +9,7 @@ use axum::http::{StatusCode, header};
 use percent_encoding::percent_decode_str;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use stepback_model::escape::excerpt;
 use stepback_model::path::RelPath;
 
 use crate::problem::Problem;
@@ -82,7 +84,7 @@ fn body_problem(rejection: &JsonRejection) -> Problem {
         _ if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE => {
             Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "usage", "the body is too large")
         }
-        _ => Problem::usage(detail),
+        _ => Problem::usage(in_plain_words(&detail)),
     }
 }
 
@@ -104,8 +106,43 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for QueryString<T>
 }
 
 fn query_problem(rejection: &QueryRejection) -> Problem {
-    Problem::usage(rejection.body_text())
+    Problem::usage(in_plain_words(&rejection.body_text()))
 }
+
+/// Rewrites what the framework says of a value into words that do not need Rust to be understood.
+fn in_plain_words(detail: &str) -> String {
+    let mut text = detail.to_owned();
+    for (theirs, ours) in [
+        ("Failed to deserialize the JSON body into the target type: ", "the body is not valid: "),
+        ("Failed to parse the request body as JSON: ", "the body is not valid JSON: "),
+        ("Failed to deserialize query string: ", "the query is not valid: "),
+        ("invalid digit found in string", "not a whole number of 0 or more"),
+        ("number too large to fit in target type", "too large"),
+        ("cannot parse integer from empty string", "empty, not a number"),
+        ("invalid float literal", "not a number"),
+        ("provided string was not `true` or `false`", "neither true nor false"),
+        ("expected a boolean", "expected true or false"),
+        ("expected a sequence", "expected a list"),
+        ("expected a map", "expected an object"),
+    ] {
+        text = text.replace(theirs, ours);
+    }
+    for (kind, words) in NUMBER_TYPES {
+        text = text.replace(&format!("expected {kind}"), &format!("expected {words}"));
+    }
+    text
+}
+
+/// Rust's types of numbers, as far as documents have them, and what they are called for a reader.
+const NUMBER_TYPES: [(&str, &str); 7] = [
+    ("u64", "a whole number of 0 or more"),
+    ("u32", "a whole number of 0 or more"),
+    ("u16", "a whole number of 0 or more"),
+    ("usize", "a whole number of 0 or more"),
+    ("i64", "a whole number"),
+    ("i32", "a whole number"),
+    ("f64", "a number"),
+];
 
 impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Path<T> {
     type Rejection = Problem;
@@ -119,6 +156,17 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Path<T>
 }
 
 fn path_problem(rejection: &PathRejection) -> Problem {
+    if let PathRejection::FailedToDeserializePathParams(failed) = rejection {
+        let (value, expected) = match failed.kind() {
+            ErrorKind::ParseErrorAtKey { value, expected_type, .. }
+            | ErrorKind::ParseErrorAtIndex { value, expected_type, .. }
+            | ErrorKind::ParseError { value, expected_type } => (value.as_str(), *expected_type),
+            _ => ("", ""),
+        };
+        if let Some((_, words)) = NUMBER_TYPES.iter().find(|(kind, _)| *kind == expected) {
+            return Problem::usage(format!("\"{}\" in the address is not {words}", excerpt(value, 80)));
+        }
+    }
     match rejection.status() {
         // A route without the parameter that its handler takes is a bug in this server.
         StatusCode::INTERNAL_SERVER_ERROR => Problem::internal(rejection.body_text()),
@@ -148,6 +196,22 @@ pub fn percent_decode(text: &str) -> Result<Vec<u8>, Problem> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_wrong_with_a_value_is_said_in_plain_words() {
+        for (theirs, ours) in [
+            (
+                "Failed to deserialize query string: limit: invalid digit found in string",
+                "the query is not valid: limit: not a whole number of 0 or more",
+            ),
+            (
+                "Failed to deserialize the JSON body into the target type: hits: invalid type: string \"x\", expected u64 at line 1 column 9",
+                "the body is not valid: hits: invalid type: string \"x\", expected a whole number of 0 or more at line 1 column 9",
+            ),
+        ] {
+            assert_eq!(in_plain_words(theirs), ours);
+        }
+    }
 
     #[test]
     fn every_name_survives_an_address() {

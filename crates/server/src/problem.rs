@@ -14,6 +14,7 @@ use stepback_api::problem::ProblemDocument;
 use stepback_board::BoardError;
 use stepback_bundle::BundleError;
 use stepback_engine::EngineError;
+use stepback_engine::branch::BranchError;
 use stepback_history::HistoryError;
 use stepback_model::escape::excerpt;
 use stepback_model::object::ObjectError;
@@ -150,6 +151,9 @@ impl From<EngineError> for Problem {
         let problem = Self::from_kind(kind, error.to_string(), hint);
         match error {
             EngineError::NotRunning(_) => problem.with_status(StatusCode::CONFLICT),
+            EngineError::Branch(BranchError::Exists(_)) => {
+                Self::from_kind(FailureKind::Refused, problem.detail.clone(), None)
+            }
             // Not an error of the server: the directory was moved, removed or replaced by a link, and its history is still
             // here.
             EngineError::Worktree(WorktreeError::Root { error, .. })
@@ -213,7 +217,11 @@ impl From<ProvenanceError> for Problem {
 impl From<RerunError> for Problem {
     fn from(error: RerunError) -> Self {
         let (kind, hint) = error.kind_and_hint();
-        Self::from_kind(kind, error.to_string(), hint)
+        let problem = Self::from_kind(kind, error.to_string(), hint);
+        match error {
+            RerunError::Engine(error) => error.into(),
+            _ => problem,
+        }
     }
 }
 

@@ -118,11 +118,19 @@ fn is_replaceable(effect: &AppEffect) -> bool {
     )
 }
 
+/// Fetches the newest sessions of agents, then what people did by themselves.
+async fn fetch_sessions(source: &DataSource) -> SourceResult<Page<SessionDocument>> {
+    let mut page: Page<SessionDocument> = source.get("/sessions?limit=200").await?;
+    let people: Page<SessionDocument> = source.get("/sessions?agent=person&limit=200").await?;
+    page.items.extend(people.items);
+    Ok(page)
+}
+
 async fn run_effect(source: &DataSource, effect: AppEffect) -> SourceResponse {
     match effect {
         // The loop ends before this is reached.
         AppEffect::Quit => SourceResponse::CommandDone(Ok(String::new())),
-        AppEffect::Sessions => SourceResponse::Sessions(source.get("/sessions?limit=200").await, None),
+        AppEffect::Sessions => SourceResponse::Sessions(fetch_sessions(source).await, None),
         AppEffect::MoreSessions(cursor) => {
             let page = source.get(&format!("/sessions?limit=200&after={}", encode_segment(&cursor))).await;
             SourceResponse::Sessions(page, Some(cursor))

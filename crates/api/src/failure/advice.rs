@@ -3,6 +3,7 @@
 use stepback_board::BoardError;
 use stepback_bundle::BundleError;
 use stepback_engine::EngineError;
+use stepback_engine::branch::BranchError;
 use stepback_engine::changes::SelectionError;
 use stepback_engine::moves::PartsError;
 use stepback_engine::workspace_admin::WorkspaceError;
@@ -75,6 +76,12 @@ pub fn classify_engine_error(error: &EngineError) -> (FailureKind, Option<&'stat
         }
         EngineError::Parts(error) => classify_parts_error(error),
         EngineError::Workspace(error) => classify_workspace_error(error),
+        EngineError::Branch(BranchError::NoFiles { .. }) => (
+            FailureKind::Refused,
+            Some(
+                "\"POST /branches/NAME/execute\" runs a pending one, \"stepback branch delete\" deletes one that is pending or failed",
+            ),
+        ),
         EngineError::Branch(_)
         | EngineError::Selection(_)
         | EngineError::Pattern(_)

@@ -46,16 +46,6 @@ pub(super) fn find_branch(workspace: &Workspace, name: &str) -> Result<BranchDoc
     found.ok_or_else(|| Problem::not_found("branch", name))
 }
 
-/// Fails if a name is taken.
-fn ensure_name_available(workspace: &Workspace, name: &str) -> Result<(), Problem> {
-    match workspace.branch_tip(name)? {
-        Some(_) => {
-            Err(Problem::new(StatusCode::CONFLICT, "refused", format!("branch {name} already exists")))
-        }
-        None => Ok(()),
-    }
-}
-
 /// Creates a branch, without switching to it.
 #[utoipa::path(post, path = "/workspaces/{workspace}/branches", tag = "branches",
     params(("workspace" = String, Path, description = "The workspace")), request_body = NewBranch,
@@ -68,7 +58,6 @@ pub async fn create(
     state
         .run(move |engine| {
             let workspace = state::find_workspace(engine, &id)?;
-            ensure_name_available(&workspace, &new.name)?;
             let from = resolve_point(&workspace, new.from.as_deref().unwrap_or("@"))?;
             workspace.create_branch(&new.name, &from)?;
             let name = encode_segment(&new.name);
@@ -114,7 +103,7 @@ pub async fn update(
             }
             // Checked before the first of two changes is made.
             let new_name = new.name.filter(|new_name| *new_name != name);
-            new_name.iter().try_for_each(|new_name| ensure_name_available(&workspace, new_name))?;
+            new_name.iter().try_for_each(|new_name| workspace.check_new_rerun_branch(new_name))?;
             if let Some(status) = status {
                 workspace.set_branch_status(&name, status)?;
             }
@@ -129,7 +118,7 @@ pub async fn update(
         .await
 }
 
-/// Deletes a branch. Its steps stay.
+/// Deletes a branch. Its steps stay. One that was prepared and not executed, or that failed before it had files, goes too.
 #[utoipa::path(delete, path = "/workspaces/{workspace}/branches/{branch}", tag = "branches",
     params(("workspace" = String, Path, description = "The workspace"), ("branch" = String, Path, description = "Its name")),
     responses((status = 200, body = OperationDocument), (status = "default", body = Problem)))]

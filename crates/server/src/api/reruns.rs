@@ -161,6 +161,12 @@ pub(super) fn read_options(
     request: &NewRerun,
     branch: RerunBranch,
 ) -> Result<RerunOptions, Problem> {
+    if request.timeout_s == Some(0) {
+        return Err(Problem::usage("timeout_s must be at least 1"));
+    }
+    if request.max_steps == Some(0) {
+        return Err(Problem::usage("max_steps must be at least 1"));
+    }
     let until = match request.until.as_deref() {
         None => None,
         Some(name) => Some(StepKind::parse(name).ok_or_else(|| Problem::not_found("kind of step", name))?),

@@ -25,7 +25,7 @@ use crate::state::{self, AppState};
 pub struct SessionsQuery {
     /// Only those of this workspace; without it, those of all workspaces but the scratch directories of reruns.
     pub workspace: Option<String>,
-    /// Only those of this agent.
+    /// Only those of this agent; without it, those of all agents. What people did by themselves is listed with `person`.
     pub agent: Option<String>,
     /// Only those with this status: `active`, `idle` (no activity for an hour), `stopped` (at a breakpoint), `ended` or
     /// `prepared` (a fork that was never started).
@@ -65,7 +65,7 @@ pub async fn list(
                 None => engine.project_sessions()?,
             };
             sessions.retain(|session| {
-                query.agent.as_ref().is_none_or(|agent| session.agent == *agent)
+                query.agent.as_ref().map_or(session.agent != Session::PERSON, |agent| session.agent == *agent)
                     && since.is_none_or(|since| last_event_time(session) >= since)
                     && until.is_none_or(|until| session.started_at <= until)
             });

@@ -168,6 +168,22 @@ fn sessions_are_listed_with_counts() {
 }
 
 #[test]
+fn what_people_did_is_no_session_of_an_agent() {
+    let place = TestServer::new();
+    place.checkpoint("by hand");
+    place.call("s", "c1", "one", "1", false);
+    let agents = |query: &str| -> Vec<String> {
+        let page = place.get(&format!("/sessions{query}")).with(200);
+        assert_eq!(page["total"], json!(items(&page).len()));
+        items(&page).iter().map(|session| session["agent"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(agents(""), ["test"]);
+    assert_eq!(agents("?has_error=false"), ["test"]);
+    assert_eq!(agents("?agent=person"), ["person"]);
+    assert_eq!(place.get("/statistics").with(200)["total_sessions"], 1);
+}
+
+#[test]
 fn sessions_are_filtered_by_errors_and_counted_on_each_page() {
     let place = TestServer::new();
     place.call("fine", "c1", "one", "1", false);

@@ -1,11 +1,12 @@
 //! The command `stepback branch`.
 
-use std::path::Path;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use serde_json::{Value, json};
 use stepback_api::branches::BranchDocument;
-use stepback_engine::branch::quote_branch_name;
+use stepback_engine::branch::{BranchError, quote_branch_name};
 use stepback_engine::moves::{MoveAction, MoveKind, MoveRequest};
 use stepback_engine::reruns::{Rerun, RerunStatus};
 use stepback_engine::workspace::describe_checkpoint;
@@ -35,7 +36,7 @@ pub fn run(context: &Context, command: &BranchCommand) -> CommandResult {
             };
             match (worktree, resume) {
                 (worktree, resume) if agree.dry_run && (worktree.is_some() || resume.is_none()) => {
-                    workspace.check_new_branch(name)?;
+                    workspace.check_new_rerun_branch(name)?;
                     match context.json {
                         true => output::print_document(
                             &json!({ "id": name, "from": from.step.id, "applied": false }),
@@ -88,8 +89,10 @@ pub fn run(context: &Context, command: &BranchCommand) -> CommandResult {
             print_result(context, name, &format!("Branch {name} is active again."))
         }
         BranchCommand::Delete { name } => {
+            let has_steps = workspace.branch_tip(name)?.is_some();
             workspace.delete_branch(name)?;
-            print_result(context, name, &format!("Deleted branch {name}; its steps are kept."))
+            let kept = if has_steps { "; its steps are kept" } else { "" };
+            print_result(context, name, &format!("Deleted branch {name}{kept}."))
         }
         BranchCommand::Merge { name, markers, session, agree } => {
             let request = MoveRequest { force: agree.force, ..MoveRequest::merge(name, *markers) };
@@ -208,7 +211,7 @@ fn create(
     resume: Option<&str>,
 ) -> CommandResult {
     // Checked before anything is written for the branch.
-    workspace.check_new_branch(name)?;
+    workspace.check_new_rerun_branch(name)?;
     let state = WorkspaceState::load(workspace.store(), from.step.state).map_err(EngineError::from)?;
     if resume.is_some() && state.conversation.is_none() {
         return Err(CommandFailure::new(
@@ -226,6 +229,13 @@ fn create(
                 FailureKind::Usage,
                 format!("{} contains the workspace itself", dir.display()),
             ));
+        }
+        if let Some(outer) = covering_workspace(context, workspace, dir)? {
+            return Err(CommandFailure::new(
+                FailureKind::Usage,
+                format!("{} is inside the workspace {}", dir.display(), outer.display()),
+            )
+            .with_hint("checkpoints of that workspace would cover it, and its rewinds change it: name a directory outside, such as ../NAME"));
         }
         let lock = workspace.lock_shared()?;
         workspace.materialize(&workspace.load_state(from)?, dir, true)?;
@@ -279,6 +289,28 @@ fn create(
         Some(forked) => conversation::resume_conversation(context, forked, resume.is_some()),
         None => DONE,
     }
+}
+
+/// Returns the root of a workspace that would cover a directory, which may not exist yet, and does not already cover this
+/// workspace.
+fn covering_workspace(
+    context: &Context,
+    workspace: &Workspace,
+    dir: &Path,
+) -> Result<Option<PathBuf>, CommandFailure> {
+    let dir = std::path::absolute(dir)?;
+    // Links are resolved as far as there are directories.
+    let resolved = dir.ancestors().find_map(|existing| {
+        let rest = dir.strip_prefix(existing).ok()?;
+        existing.canonicalize().ok().map(|existing| existing.join(rest))
+    });
+    for parent in resolved.unwrap_or(dir).ancestors().skip(1) {
+        let covers_both = workspace.root != parent && workspace.root.starts_with(parent);
+        if !covers_both && context.store().workspace_at(parent.as_os_str().as_bytes())?.is_some() {
+            return Ok(Some(parent.to_path_buf()));
+        }
+    }
+    Ok(None)
 }
 
 /// Returns a branch as JSON: its newest step is an id here, and has its number and time beside it.
@@ -369,10 +401,12 @@ fn describe_rerun(rerun: &Rerun) -> String {
 
 fn compare_branches(context: &Context, workspace: &Workspace, a: &str, b: &str) -> CommandResult {
     let tip = |name: &str| -> Result<StepRow, CommandFailure> {
-        workspace.branch_tip(name)?.ok_or_else(|| {
-            let known = workspace.branch_names().unwrap_or_default().join(", ");
-            CommandFailure::new(FailureKind::Point, format!("branch {name} not found"))
-                .with_hint(format!("known branches are {known}"))
+        workspace.require_branch_tip(name).map_err(|error| match error {
+            EngineError::Branch(BranchError::NotFound { name, known }) => {
+                CommandFailure::new(FailureKind::Point, format!("branch {name} not found"))
+                    .with_hint(format!("known branches are {}", known.join(", ")))
+            }
+            other => other.into(),
         })
     };
     for name in [a, b] {

@@ -237,7 +237,9 @@ fn a_branch_is_prepared_over_http_and_executed_later() {
     assert!(listed.contains("with two") && listed.contains("pending"), "{listed}");
     let prepare = |body: Value| ask(&server, "POST", "/branches", Some(body));
     for (body, status, part) in [
-        (serde_json::json!({ "session": id, "name": "with two" }), 400, "with two"),
+        (serde_json::json!({ "session": id, "name": "with two" }), 409, "with two"),
+        (serde_json::json!({ "session": id, "timeout_s": 0 }), 400, "timeout_s"),
+        (serde_json::json!({ "session": id, "max_steps": 0 }), 400, "max_steps"),
         (serde_json::json!({ "session": id, "set": ["nonsense=1"] }), 400, "nonsense"),
         (serde_json::json!({ "session": id, "from": "#99" }), 404, "99"),
         (serde_json::json!({ "session": "nobody" }), 404, "nobody"),
@@ -253,6 +255,19 @@ fn a_branch_is_prepared_over_http_and_executed_later() {
         let detail = problem["detail"].as_str().unwrap_or_default();
         assert!(found == status && detail.contains(part), "{body}: {found} {problem:#}");
     }
+
+    // The other one is deleted, and brought back.
+    let workspace = sessions["items"][0]["workspace"].as_str().unwrap();
+    let other = format!("/workspaces/{workspace}/branches/rerun-1");
+    let (status, problem) =
+        ask(&server, "POST", &format!("{other}/switch-plans"), Some(serde_json::json!({})));
+    assert_eq!(status, 409, "{problem:#}");
+    let (status, deleted) = ask(&server, "DELETE", &other, None);
+    assert_eq!((status, &deleted["kind"]), (200, &"branch-delete".into()), "{deleted:#}");
+    assert_eq!(ask(&server, "GET", &other, None).0, 404);
+    world.ok(["undo", "--yes"]);
+    assert_eq!(ask(&server, "GET", &other, None).1["status"], "pending");
+    world.ok(["branch", "delete", "rerun-1"]);
 
     let (status, begun) = ask(&server, "POST", "/branches/with%20two/execute", None);
     assert_eq!((status, &begun["name"]), (202, &"with two".into()), "{begun:#}");

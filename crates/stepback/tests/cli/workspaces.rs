@@ -166,3 +166,15 @@ fn a_prune_names_forgotten_workspaces_and_a_restore_asks_which_of_several_is_mea
     // Only one of the two can come back.
     world.ok(["workspace", "restore", "."]);
 }
+
+#[test]
+fn the_directory_of_a_branch_is_not_inside_a_workspace() {
+    let world = recorded();
+    let inside = world.path("sub/deeper");
+    for dir in ["sub/deeper", "./x/../sub/deeper", inside.to_str().unwrap()] {
+        let refused = world.run(["branch", "create", "aside", "--worktree", dir]).exits(2);
+        assert!(refused.err.contains("inside") && refused.err.contains("../"), "{dir}: {}", refused.err);
+    }
+    assert!(!world.path("sub").exists() && !world.ok(["branch", "list"]).out.contains("aside"));
+    world.ok(["branch", "create", "aside", "--worktree", "../aside"]);
+}
