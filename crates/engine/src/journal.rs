@@ -131,7 +131,10 @@ impl Workspace {
             let mut mutations = extra_mutations.clone();
             let new_step = StepId::from_bytes(self.engine.env.fresh_id());
             let (step_before, known_number) = match &head {
-                Some(head) if self.has_same_files(head, &prepared.present)? => {
+                Some(head)
+                    if self.has_same_files(head, &prepared.present)?
+                        && self.keeps_conversation(head, prepared)? =>
+                {
                     (head.step.id, Some(head.step.number))
                 }
                 _ => {
@@ -199,6 +202,15 @@ impl Workspace {
         Ok(state.files == present.state.files && state.git == present.state.git)
     }
 
+    /// Whether an undo finds the conversation that there is now in the state of the head. Only a rewind of the conversation
+    /// needs that; a switch stores the conversation of the branch that is left.
+    fn keeps_conversation(&self, head: &StepRow, prepared: &PreparedRewind) -> Result<bool, EngineError> {
+        if prepared.conversation_from.is_none() || prepared.branches.is_some() || head.purged {
+            return Ok(true);
+        }
+        Ok(self.load_state(head)?.conversation == prepared.present.state.conversation)
+    }
+
     /// Records the reached state and closes the journal. Returns the number of the new step.
     fn close_journal(
         &self,
@@ -221,6 +233,7 @@ impl Workspace {
                 let source_state = WorkspaceState::load(self.store(), source.step.state)?;
                 state = WorkspaceState { files: state.files, git: state.git, ..source_state };
             }
+            self.fill_moved_slots(&mut state, &moved.parts)?;
             let hash = batch.write(ObjectKind::State, &state.encode(), None)?;
             let head = self.head_id()?;
             let step = Step {

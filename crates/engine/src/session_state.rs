@@ -9,12 +9,13 @@ use std::collections::HashMap;
 
 use stepback_model::hash::Hash;
 use stepback_model::ids::{SessionId, StepId};
-use stepback_model::record::{Session, StepKind, Trigger};
+use stepback_model::record::{OpStatus, Operation, Session, StateTransition, StepKind, Trigger};
 use stepback_model::state::WorkspaceState;
 use stepback_store::Mutation;
 use stepback_store::port::{StepQuery, StepRow};
 
 use crate::error::EngineError;
+use crate::moves::SessionPart;
 use crate::session::IDLE_AFTER_MICROS;
 use crate::workspace::Workspace;
 
@@ -149,6 +150,62 @@ impl Workspace {
             state.reasoning = session.info.slots.reasoning;
         }
         Ok(())
+    }
+
+    /// Sets the slots that these steps moved, each a step of a session that took one back, to what the steps made of them. A
+    /// board of the user is in no other state than those of its own steps.
+    pub(crate) fn fill_moved_slots(
+        &self,
+        state: &mut WorkspaceState,
+        steps: &[StepId],
+    ) -> Result<(), EngineError> {
+        for id in steps {
+            let Some(stored) = self.store().step(*id)? else { continue };
+            let session = self.store().session(stored.step.session)?;
+            if session.is_none_or(|session| session.agent == Session::PERSON) {
+                continue;
+            }
+            let moved = WorkspaceState::load(self.store(), stored.step.state)?;
+            if stored.step.kind == StepKind::Reasoning {
+                state.reasoning = moved.reasoning;
+                continue;
+            }
+            match self.part_of_step(&stored)? {
+                Some(SessionPart::Memory) => state.memory = moved.memory,
+                Some(SessionPart::Task) => state.task = moved.task,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the step whose conversation there was before a move: the last one that had taken the conversation elsewhere,
+    /// if the agent did nothing since, else the state that was saved before the move.
+    pub(crate) fn conversation_before(
+        &self,
+        moved: &StateTransition,
+        operations: &[Operation],
+    ) -> Result<StepId, EngineError> {
+        let number = |id: StepId| -> Result<Option<u64>, EngineError> {
+            Ok(self.store().step(id)?.map(|stored| stored.step.number))
+        };
+        let began = moved.parts.first().copied().unwrap_or(moved.after);
+        let Some(began) = number(began)? else { return Ok(moved.before) };
+        let earlier = operations.iter().filter(|op| op.status == OpStatus::Done);
+        let earlier = earlier.filter_map(|op| op.action.moved()).filter(|op| op.conversation_from.is_some());
+        let mut last = None;
+        for candidate in earlier {
+            let reached = number(candidate.after)?.filter(|reached| *reached < began);
+            last = last.max(reached.map(|reached| (reached, candidate.after)));
+        }
+        let Some((reached, after)) = last else { return Ok(moved.before) };
+        // A checkpoint says nothing: one is made before a board goes back.
+        let query = StepQuery { after: Some(reached), before: Some(began), ..StepQuery::default() };
+        let agents: Vec<SessionId> = self.agent_sessions()?.iter().map(|session| session.id).collect();
+        let is_by_agent =
+            |row: &StepRow| agents.contains(&row.step.session) && row.step.kind != StepKind::Checkpoint;
+        let went_on = self.store().steps(self.record.id, &query)?.iter().any(is_by_agent);
+        Ok(if went_on { moved.before } else { after })
     }
 
     /// Returns the session whose conversation the state of a step has; `None` if no agent had been recorded by then.

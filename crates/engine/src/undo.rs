@@ -112,7 +112,11 @@ impl Workspace {
             Some(moved) => {
                 // If the operation was redone since, the redo is the move that has to be reversed.
                 let moved = find_latest_redo_move(&operations, operation.id).cloned().unwrap_or(moved);
-                self.prepare_reversal(moved, summary)
+                let conversation = moved
+                    .conversation_from
+                    .map(|_| self.conversation_before(&moved, &operations))
+                    .transpose()?;
+                self.prepare_reversal(moved, conversation, summary, &operations)
                     .map(|prepared| Reversal::Files { prepared: Box::new(prepared), operation })
             }
             None => {
@@ -133,9 +137,12 @@ impl Workspace {
             operations.iter().find(|op| op.id == *target).ok_or(EngineError::NothingToUndo("redo"))?.clone();
         let summary = format!("redo of operation {} ({})", operation.number, operation.summary);
         match moved {
-            Some(moved) => self
-                .prepare_reversal(moved.clone(), summary)
-                .map(|prepared| Reversal::Files { prepared: Box::new(prepared), operation }),
+            Some(moved) => {
+                // The conversation goes where the operation took it, whatever was recorded since.
+                let conversation = operation.action.moved().and_then(|moved| moved.conversation_from);
+                self.prepare_reversal(moved.clone(), conversation, summary, &operations)
+                    .map(|prepared| Reversal::Files { prepared: Box::new(prepared), operation })
+            }
             None => {
                 self.check_log_reversal(&operation, UndoDirection::Redo)?;
                 Ok(Reversal::Log { operation, summary })
@@ -239,29 +246,16 @@ impl Workspace {
     }
 
     /// Plans to take back a move: paths that it changed and that were not changed since go back; later edits are merged or
-    /// kept.
+    /// kept. The conversation becomes that of `conversation_from`.
     fn prepare_reversal(
         &self,
         moved: StateTransition,
+        conversation_from: Option<StepId>,
         summary: String,
+        operations: &[Operation],
     ) -> Result<PreparedRewind, EngineError> {
         let lock = self.lock_exclusive()?;
-        if let Some((later, entered)) = &moved.branches {
-            let present = self.present_branch()?;
-            if present != *entered {
-                return Err(EngineError::CannotUndo(format!(
-                    "that was a switch to branch {entered}, but the workspace is now on {present}: switch to {entered} first"
-                )));
-            }
-            // Otherwise the checkpoints made on that branch since would be on no branch.
-            if let Some(tip) = self.branch_tip(later)?.filter(|tip| tip.step.id != moved.before) {
-                return Err(EngineError::CannotUndo(format!(
-                    "that was a switch from branch {later}, which is at {} now: \"stepback branch switch {quoted}\" switches to it",
-                    describe_checkpoint(&tip),
-                    quoted = crate::branch::quote_branch_name(later),
-                )));
-            }
-        }
+        let resumed = self.find_resumed_step(&moved, operations)?;
         let find = |id| -> Result<StepRow, EngineError> {
             self.store().step(id)?.ok_or_else(|| EngineError::CannotUndo("its steps no longer exist".into()))
         };
@@ -309,13 +303,12 @@ impl Workspace {
             git: moved.git,
             parts: Vec::new(),
             requested_by: None,
-            new_parent: (is_here || moved.branches.is_some()).then_some(moved.before),
+            new_parent: (is_here || moved.branches.is_some()).then_some(resumed),
             present,
             git_target,
             detail: None,
             branches: moved.branches.clone().map(|(from, to)| (to, from)),
-            // If the conversation went back with the files, it also comes back with them.
-            conversation_from: moved.conversation_from.map(|_| moved.before),
+            conversation_from,
             part_steps: Vec::new(),
             reversed_steps: moved.parts,
             lock: Some(lock),
@@ -323,6 +316,55 @@ impl Workspace {
             held: Vec::new(),
             forced: false,
         })
+    }
+
+    /// Returns the step from which the line goes on when a move is taken back. Fails if it was a switch of branches, and the
+    /// workspace is on another branch now, or the branch that was left has gone on.
+    fn find_resumed_step(
+        &self,
+        moved: &StateTransition,
+        operations: &[Operation],
+    ) -> Result<StepId, EngineError> {
+        let Some((later, entered)) = &moved.branches else { return Ok(moved.before) };
+        let present = self.present_branch()?;
+        if present != *entered {
+            return Err(EngineError::CannotUndo(format!(
+                "that was a switch to branch {entered}, but the workspace is now on {present}: switch to {entered} first"
+            )));
+        }
+        match self.branch_tip(later)? {
+            // Otherwise the checkpoints made on that branch since would be on no branch.
+            Some(tip) if !self.has_only_switches_since(&tip, moved.before, operations)? => {
+                Err(EngineError::CannotUndo(format!(
+                    "that was a switch from branch {later}, which is at {} now: \"stepback branch switch {quoted}\" switches to it",
+                    describe_checkpoint(&tip),
+                    quoted = crate::branch::quote_branch_name(later),
+                )))
+            }
+            tip => Ok(tip.map_or(moved.before, |tip| tip.step.id)),
+        }
+    }
+
+    /// Whether a branch is at `tip` and not at `before` only because it was switched to, which changed nothing on it.
+    fn has_only_switches_since(
+        &self,
+        tip: &StepRow,
+        before: StepId,
+        operations: &[Operation],
+    ) -> Result<bool, EngineError> {
+        let is_switch = |id: StepId| {
+            let moves = operations.iter().filter_map(|op| op.action.moved());
+            moves.into_iter().any(|moved| moved.after == id && moved.branches.is_some())
+        };
+        let mut step = tip.clone();
+        while step.step.id != before {
+            let parent = step.step.parent.filter(|_| is_switch(step.step.id));
+            match parent.map(|id| self.store().step(id)).transpose()?.flatten() {
+                Some(parent) => step = parent,
+                None => return Ok(false),
+            }
+        }
+        Ok(true)
     }
 
     /// Returns the present state. Scans only the changed paths if they are few.

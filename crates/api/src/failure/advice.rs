@@ -36,18 +36,9 @@ pub fn classify_engine_error(error: &EngineError) -> (FailureKind, Option<&'stat
         EngineError::Purged { .. } => {
             (FailureKind::Nothing, Some("\"stepback checkpoint list\" lists the remaining ones"))
         }
-        EngineError::CannotFit { freed_at_once: false, .. } => (
-            FailureKind::Refused,
-            Some(
-                "nothing was pruned; with --now checkpoints of the last 24 hours may go too, which cannot be undone; manual and labelled checkpoints are only deleted by name or by --keep-last and --keep-days",
-            ),
-        ),
-        EngineError::CannotFit { .. } => (
-            FailureKind::Refused,
-            Some(
-                "nothing was pruned; delete labelled or manual checkpoints by name, use --keep-last or --keep-days, or prune other workspaces",
-            ),
-        ),
+        EngineError::CannotFit { freed_at_once, .. } => {
+            (FailureKind::Refused, Some(advise_too_small_a_size(*freed_at_once)))
+        }
         EngineError::TooManyManual { .. } => (
             FailureKind::Refused,
             Some(
@@ -353,5 +344,17 @@ pub fn classify_provenance_error(error: &ProvenanceError) -> (FailureKind, Optio
         }
         ProvenanceError::NoLine { .. } => (FailureKind::Usage, None),
         ProvenanceError::Engine(error) => classify_engine_error(error),
+    }
+}
+
+/// What to do if pruning cannot reach the requested size.
+fn advise_too_small_a_size(freed_at_once: bool) -> &'static str {
+    match freed_at_once {
+        false => {
+            "nothing was pruned; with --now checkpoints of the last 24 hours may go too, which cannot be undone; manual and labelled checkpoints are only deleted by name or by --keep-last and --keep-days"
+        }
+        true => {
+            "nothing was pruned; delete labelled or manual checkpoints by name, use --keep-last or --keep-days, or prune other workspaces"
+        }
     }
 }

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde_json::{Value, json};
 use stepback_model::ids::{OpId, StepId};
-use stepback_model::record::{Operation, StepKind};
+use stepback_model::record::{Operation, Session, StepKind, StepRow};
 use stepback_reasoning::ItemId;
 use stepback_reasoning::diff::BoardDiff;
 use stepback_reasoning::merge::{BoardMerge, Conflict};
@@ -177,6 +177,16 @@ impl Workspace {
         &self,
         operation: &Operation,
     ) -> Result<Option<BoardReplacement>, EngineError> {
+        let Some((session, stored)) = self.board_step_of_operation(operation)? else { return Ok(None) };
+        let mut editor = BoardEditor::new(self, &session);
+        editor.take_back_step(Some(stored.step.number), Some(operation.id), false).map(Some)
+    }
+
+    /// Returns the last change to a board that an operation made along with the files, and its session.
+    pub(crate) fn board_step_of_operation(
+        &self,
+        operation: &Operation,
+    ) -> Result<Option<(Session, StepRow)>, EngineError> {
         let query = StepQuery {
             kinds: vec![StepKind::Reasoning],
             tool: Some(REPLACE_TOOL.to_owned()),
@@ -189,9 +199,7 @@ impl Workspace {
             if detail["input"]["operation"] != json!(operation.id) {
                 continue;
             }
-            let Some(session) = self.store().session(step.session)? else { return Ok(None) };
-            let mut editor = BoardEditor::new(self, &session);
-            return editor.take_back_step(Some(step.number), Some(operation.id), false).map(Some);
+            return Ok(self.store().session(step.session)?.zip(Some(stored)));
         }
         Ok(None)
     }

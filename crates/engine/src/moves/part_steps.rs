@@ -7,9 +7,9 @@
 use serde_json::{Value, json};
 use stepback_model::event::AgentEvent;
 use stepback_model::ids::{SessionId, StepId};
-use stepback_model::record::{Session, StepKind, StepRow};
+use stepback_model::record::{Operation, Session, StepKind, StepRow};
 
-use super::parts::{SessionPart, describe_differences};
+use super::parts::{PlannedPart, SessionPart, describe_differences, planned_part};
 use super::request::{MoveAction, MoveRequest};
 use crate::board::{BoardEditor, BoardMoment, BoardReplacement};
 use crate::error::EngineError;
@@ -87,8 +87,47 @@ impl Workspace {
         Ok(moved)
     }
 
+    /// Plans what [`Self::reverse_part_steps`] does, and what happens to the board that moves with the operation and to the
+    /// conversation. The workspace must not be locked exclusively.
+    pub(super) fn plan_part_reversal(
+        &self,
+        steps: &[StepId],
+        operation: &Operation,
+        conversation_from: Option<StepId>,
+    ) -> Result<Vec<PlannedPart>, EngineError> {
+        let mut planned = Vec::new();
+        if let Some(id) = conversation_from {
+            let source = self.require_step(id)?;
+            if let Some(session) = self.conversation_session(&source)? {
+                planned.push(self.plan_conversation(&session, &source)?);
+            }
+        }
+        for step in steps.iter().rev() {
+            let Some(stored) = self.store().step(*step)? else { continue };
+            let session = self.require_session(stored.step.session)?;
+            if stored.step.kind == StepKind::Reasoning {
+                let mut editor = BoardEditor::new(self, &session);
+                let board = editor.take_back(Some(stored.step.number), true)?;
+                planned.push(planned_board(&session, &stored, board));
+                continue;
+            }
+            let Some(part) = self.part_of_step(&stored)? else { continue };
+            let present = self.present_value(part, &session)?.unwrap_or(part.empty_value());
+            let (value, kept) = self.revert_part(part, &session, &stored, &present)?;
+            let mut changes = describe_differences(&present, &value);
+            changes.extend(kept);
+            planned.push(planned_part(part, &session, &stored, changes));
+        }
+        if let Some((session, stored)) = self.board_step_of_operation(operation)? {
+            let mut editor = BoardEditor::new(self, &session);
+            let board = editor.take_back(Some(stored.step.number), true)?;
+            planned.push(planned_board(&session, &stored, board));
+        }
+        Ok(planned)
+    }
+
     /// Returns the part of a session that a step took back; `None` if it did not.
-    fn part_of_step(&self, stored: &StepRow) -> Result<Option<SessionPart>, EngineError> {
+    pub(crate) fn part_of_step(&self, stored: &StepRow) -> Result<Option<SessionPart>, EngineError> {
         let detail = self.load_detail(&stored.step)?.unwrap_or_default();
         let part = [SessionPart::Memory, SessionPart::Task].into_iter();
         Ok(part.into_iter().find(|part| detail["input"]["part"] == part.as_str()))
@@ -163,6 +202,13 @@ impl MovedParts {
         self.board = Some(board);
         Ok(())
     }
+}
+
+/// Returns what taking back the change of a board by a step does.
+fn planned_board(session: &Session, stored: &StepRow, board: BoardReplacement) -> PlannedPart {
+    let kept = board.conflicts.into_iter().map(|conflict| format!("{}; it stays", conflict.sentence));
+    let changes = board.diff.changes.into_iter().map(|change| change.sentence).chain(kept).collect();
+    planned_part(SessionPart::Reasoning, session, stored, changes)
 }
 
 /// Returns `present` without what changed from `before` to `after`, and what stays because it changed since.

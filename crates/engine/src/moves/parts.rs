@@ -322,11 +322,7 @@ impl Workspace {
                 None => self.conversation_session(target)?,
             }
         {
-            let kept = self.conversation_tip_at(&session, target)?;
-            let kept = stepback_model::conversation::len(self.store(), kept)?;
-            let now = stepback_model::conversation::len(self.store(), session.info.tip)?;
-            let changes = vec![format!("{kept} of {now} recorded messages")];
-            planned.push(planned_part(SessionPart::Conversation, &session, target, changes));
+            planned.push(self.plan_conversation(&session, target)?);
         }
         for (part, id) in [(SessionPart::Memory, request.memory), (SessionPart::Task, request.task)] {
             let Some(session) = id.map(|id| self.store().session(id)).transpose()?.flatten() else {
@@ -347,6 +343,19 @@ impl Workspace {
             planned.push(planned_part(SessionPart::Reasoning, &session, target, changes));
         }
         Ok(planned)
+    }
+
+    /// Returns how much of a session's conversation stays when it goes to a step.
+    pub(super) fn plan_conversation(
+        &self,
+        session: &Session,
+        target: &StepRow,
+    ) -> Result<PlannedPart, EngineError> {
+        let kept = self.conversation_tip_at(session, target)?;
+        let kept = stepback_model::conversation::len(self.store(), kept)?;
+        let now = stepback_model::conversation::len(self.store(), session.info.tip)?;
+        let changes = vec![format!("{kept} of {now} recorded messages")];
+        Ok(planned_part(SessionPart::Conversation, session, target, changes))
     }
 
     pub(super) fn load_part(&self, hash: Option<Hash>) -> Result<Option<Value>, EngineError> {
@@ -402,7 +411,12 @@ pub(super) fn name_session(session: &Session) -> String {
     format!("{} {}", session.agent, session.id.short())
 }
 
-fn planned_part(part: SessionPart, session: &Session, target: &StepRow, changes: Vec<String>) -> PlannedPart {
+pub(super) fn planned_part(
+    part: SessionPart,
+    session: &Session,
+    target: &StepRow,
+    changes: Vec<String>,
+) -> PlannedPart {
     let name = SessionName { id: session.id, agent: session.agent.clone() };
     let is_live = session.agent != Session::PERSON && is_running(session);
     PlannedPart { part, session: name, changes, is_live, point: target.step.number }

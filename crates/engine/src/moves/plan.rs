@@ -133,6 +133,7 @@ impl Workspace {
             ),
         };
         planned.merged_board = merged_board;
+        self.add_reversed_parts(&mut planned)?;
         if request.force {
             planned.force();
         }
@@ -148,6 +149,22 @@ impl Workspace {
         }
         planned.id = self.compute_plan_id(&planned);
         Ok(planned)
+    }
+
+    /// Adds to the plan of an undo or redo what happens to the parts of sessions that moved with the operation.
+    fn add_reversed_parts(&self, planned: &mut PlannedMove) -> Result<(), EngineError> {
+        let (Some(operation), Some(files)) = (&planned.operation, &mut planned.files) else { return Ok(()) };
+        // The conversation of a branch goes with the branch.
+        let conversation = files.conversation_from.filter(|_| files.branches.is_none());
+        let has_board = self.board_step_of_operation(operation)?.is_some();
+        if conversation.is_none() && files.reversed_steps.is_empty() && !has_board {
+            return Ok(());
+        }
+        // The lock for recording is always taken before that of the workspace. Should files change meanwhile: applying
+        // compares every path with the plan.
+        files.release_lock();
+        files.parts = self.plan_part_reversal(&files.reversed_steps, operation, conversation)?;
+        Ok(())
     }
 
     /// Returns what a merge of branches would change on the board that it is for; `None` for every other request.

@@ -309,3 +309,94 @@ fn what_cannot_go_back_is_refused_with_the_reason() {
     let everything = RewindRequest { everything: true, ..point() };
     assert_eq!(refused(everything, &["task"]), PartsError::NeedsFiles("\"everything\""));
 }
+
+/// How many messages the conversation of the newest checkpoint has.
+fn said(desk: &Desk<'_>) -> u64 {
+    conversation::len(desk.workspace.store(), desk.head_state().conversation).unwrap()
+}
+
+#[test]
+fn an_undo_and_a_redo_restore_every_part_that_went_back() {
+    for parts in [
+        &["conversation", "reasoning"][..],
+        &["conversation", "memory"],
+        &["conversation", "task", "files"],
+        &["conversation", "memory", "task", "reasoning", "files"],
+    ] {
+        with_desk(|desk, target| {
+            let expect = |went: bool, what: &str| {
+                let slots = desk.session("one").info.slots;
+                let (now, has) = (desk.head_state(), |part: &str| went && parts.contains(&part));
+                let word = |part| if has(part) { "old" } else { "new" };
+                let notes = if has("reasoning") { 1 } else { 2 };
+                let expected = state(word("memory"), word("task"), notes, word("files"));
+                assert_eq!(desk.all(), expected, "{what} of {parts:?}");
+                assert_eq!(said(desk), if went { 1 } else { 2 }, "{what} of {parts:?}");
+                for (part, of_state, of_session) in [
+                    ("memory", now.memory, slots.memory),
+                    ("task", now.task, slots.task),
+                    ("reasoning", now.reasoning, slots.reasoning),
+                ] {
+                    if !went || has(part) {
+                        assert_eq!(of_state, of_session, "{part} after {what} of {parts:?}");
+                    }
+                }
+            };
+            desk.rewind(target, parts);
+            expect(true, "rewind");
+            for _ in 0..2 {
+                desk.undo();
+                expect(false, "undo");
+                desk.redo();
+                expect(true, "redo");
+            }
+        });
+    }
+}
+
+#[test]
+fn rewinds_of_a_conversation_are_undone_one_after_the_other() {
+    with_desk(|desk, first| {
+        let second = desk.checkpoint("second");
+        // Something is said, and no file changes.
+        desk.report("one", |report| {
+            let lines = vec!["{\"text\":\"more\"}".to_owned()];
+            report.messages = Some(NewMessages { lines, ..NewMessages::default() });
+        });
+        desk.rewind(&second, &["conversation"]);
+        desk.rewind(first, &["conversation", "reasoning"]);
+        assert_eq!(said(desk), 1);
+        desk.undo();
+        assert_eq!(said(desk), 2, "as the first rewind left it");
+        desk.undo();
+        assert_eq!(said(desk), 3, "as the agent left it");
+        desk.redo();
+        assert_eq!(said(desk), 2);
+        desk.redo();
+        assert_eq!(said(desk), 1);
+    });
+}
+
+#[test]
+fn the_plan_of_an_undo_or_redo_says_what_happens_to_each_part() {
+    with_desk(|desk, target| {
+        desk.rewind(target, &["conversation", "memory", "task", "reasoning"]);
+        let planned = |request: &MoveRequest| {
+            let planned = desk.workspace.plan_move(request).unwrap();
+            let parts = planned.parts().iter();
+            parts.map(|part| (part.part.as_str(), part.changes.join("; "))).collect::<Vec<_>>()
+        };
+        let (reached, undo) = (desk.all(), planned(&MoveRequest::undo()));
+        assert_eq!(undo[0], ("conversation", "2 of 2 recorded messages".to_owned()));
+        assert_eq!(undo[1].0, "reasoning");
+        assert!(undo[1].1.contains("new"), "{undo:?}");
+        assert_eq!(undo[2].0, "task");
+        assert_eq!(undo[3], ("memory", "plan becomes \"new\" instead of \"old\"".to_owned()));
+        assert_eq!(desk.all(), reached, "a plan changes nothing");
+        desk.undo();
+        let redo = planned(&MoveRequest::from_user(MoveAction::Redo));
+        assert_eq!(redo[0], ("conversation", "1 of 2 recorded messages".to_owned()));
+        assert_eq!(redo.len(), 4, "{redo:?}");
+        assert!(redo.contains(&("memory", "plan becomes \"old\" instead of \"new\"".to_owned())), "{redo:?}");
+    });
+}

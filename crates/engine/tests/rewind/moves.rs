@@ -213,3 +213,41 @@ fn an_operation_is_undone_once_whoever_plans_it() {
     workspace.undo();
     assert_eq!(place.read("f"), "2");
 }
+
+#[test]
+fn switches_are_undone_one_after_the_other_unless_a_branch_went_on() {
+    let place = TestWorkspace::in_memory();
+    let workspace = place.engine().open_workspace_root(&place.root).unwrap();
+    let switch = |name: &str| workspace.switch(name, workspace.prepare_switch(name).unwrap()).unwrap();
+    let expect = |branch: &str, file: &str, what: &str| {
+        assert_eq!(
+            (workspace.present_branch().unwrap().as_str(), place.read("file").as_str()),
+            (branch, file),
+            "{what}"
+        );
+    };
+    place.write("file", "here");
+    workspace.checkpoint("here");
+    workspace.create_branch("other", &workspace.head().unwrap()).unwrap();
+    switch("other");
+    place.write("file", "there");
+    workspace.checkpoint("there");
+    switch("main");
+    let first = switch("other").operation.id;
+    switch("main");
+    for round in ["first", "second"] {
+        workspace.undo();
+        expect("other", "there", round);
+        workspace.undo();
+        expect("main", "here", round);
+        workspace.redo();
+        expect("other", "there", round);
+        workspace.redo();
+        expect("main", "here", round);
+    }
+    place.write("file", "further");
+    workspace.checkpoint("further");
+    switch("other");
+    let refused = workspace.prepare_undo(Some(first)).err().expect("main went on").to_string();
+    assert!(refused.contains("that was a switch from branch main, which is at"), "{refused}");
+}
