@@ -136,7 +136,7 @@ fn a_prune_names_forgotten_workspaces_and_a_restore_asks_which_of_several_is_mea
     world.ok(["workspace", "restore", &ids[1]]);
     let planned = world.ok(["prune", "--dry-run"]);
     assert!(planned.out.contains(&format!("workspace restore {}", &ids[0][..8])), "{}", planned.out);
-    let pruned = world.json(&["prune"]);
+    let pruned = world.json(["prune"]);
     assert_eq!(pruned["forgotten"], json!([{ "id": ids[0], "root": work }]));
     world.ok(["workspace", "forget", &work, "--yes"]);
     // Only one of the two can come back.
