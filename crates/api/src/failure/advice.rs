@@ -67,14 +67,8 @@ pub fn classify_engine_error(error: &EngineError) -> (FailureKind, Option<&'stat
         }
         EngineError::Parts(error) => classify_parts_error(error),
         EngineError::Workspace(error) => classify_workspace_error(error),
-        EngineError::Branch(BranchError::NoFiles { .. }) => (
-            FailureKind::Refused,
-            Some(
-                "\"POST /branches/NAME/execute\" runs a pending one, \"stepback branch delete\" deletes one that is pending or failed",
-            ),
-        ),
-        EngineError::Branch(_)
-        | EngineError::Selection(_)
+        EngineError::Branch(error) => classify_branch_error(error),
+        EngineError::Selection(_)
         | EngineError::Pattern(_)
         | EngineError::Annotation(_)
         | EngineError::NoTarget
@@ -108,6 +102,18 @@ pub fn classify_engine_error(error: &EngineError) -> (FailureKind, Option<&'stat
                 "fix the cause, then run \"stepback status\", which finishes the operation; nothing is lost",
             ),
         ),
+    }
+}
+
+fn classify_branch_error(error: &BranchError) -> (FailureKind, Option<&'static str>) {
+    match error {
+        BranchError::NoFiles { .. } => (
+            FailureKind::Refused,
+            Some(
+                "\"POST /branches/NAME/execute\" runs a pending one, \"stepback branch delete\" deletes one that is pending or failed",
+            ),
+        ),
+        _ => (FailureKind::Usage, None),
     }
 }
 
