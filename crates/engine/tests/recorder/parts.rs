@@ -305,7 +305,9 @@ fn what_cannot_go_back_is_refused_with_the_reason() {
     assert_eq!(refused(all, &["files", "memory"]), PartsError::NeedsPoint("memory"));
     let point = || RewindRequest { target: Some(target.clone()), ..RewindRequest::default() };
     let paths = RewindRequest { paths: vec!["a".into()], ..point() };
-    assert_eq!(refused(paths, &["memory"]), PartsError::NeedsFiles("a path"));
+    assert_eq!(refused(paths.clone(), &["memory"]), PartsError::NeedsFiles("a path"));
+    // A part of a repository would be worse than all of it or nothing.
+    assert_eq!(refused(paths, &["git"]), PartsError::NeedsFiles("a path"));
     let everything = RewindRequest { everything: true, ..point() };
     assert_eq!(refused(everything, &["task"]), PartsError::NeedsFiles("\"everything\""));
 }
