@@ -157,7 +157,10 @@ fn several_parts_go_back_together_as_one_operation() {
     with_desk(|desk, target| {
         let report = desk.rewind(target, &["files", "memory", "task", "reasoning"]);
         assert_eq!(desk.all(), state("old", "old", 1, "old"));
-        assert_eq!(report.operation.summary, "rewind to #3 \"before refactor\" with memory and task list");
+        assert_eq!(
+            report.operation.summary,
+            "rewind to #3 \"before refactor\" with memory, task list and reasoning board"
+        );
         assert_eq!(
             report.parts.iter().map(|part| part.part.as_str()).collect::<Vec<_>>(),
             ["memory", "task"]
