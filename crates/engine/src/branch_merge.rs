@@ -9,14 +9,14 @@ use std::collections::{HashMap, HashSet};
 
 use serde::Deserialize;
 use serde_json::{Value, json};
-use stepback_model::hash::Hash;
+use stepback_model::hash::{Hash, ObjectKind};
 use stepback_model::ids::StepId;
-use stepback_model::object::ObjectError;
+use stepback_model::object::{ObjectError, ObjectSource};
 use stepback_model::path::RelPath;
 use stepback_model::plan::{How, RewindPlan};
 use stepback_model::quantity;
 use stepback_model::record::{OpStatus, Operation, StepRow};
-use stepback_model::tree::TreeNode;
+use stepback_model::tree::{Content, TreeNode};
 
 use crate::branch::BranchError;
 use crate::diff;
@@ -88,9 +88,17 @@ impl Workspace {
         let mut plan = reverter.finish(&mut TreeLookup::new(&source, theirs.files))?;
         self.store().commit(Some(batch.finish()?), &[])?;
         self.complete_databases(&mut plan, present.state.files, &|_| theirs.files, &|_| false)?;
+        let mut lookups = [present.state.files, theirs.files].map(|tree| TreeLookup::new(&source, tree));
         for left in plan.left_alone.iter_mut().filter(|left| left.is_conflict()) {
             left.reason = match left.reason.as_str() {
-                "later edits touch the same lines" => "both branches changed the same lines".into(),
+                "later edits touch the same lines" => {
+                    let mut is_text = true;
+                    for lookup in &mut lookups {
+                        is_text &= is_text_file(&source, lookup.get(&left.path)?.as_ref())?;
+                    }
+                    let what = if is_text { "the same lines" } else { "it, and it has no lines to merge" };
+                    format!("both branches changed {what}")
+                }
                 "it was deleted since" => format!("it was deleted here and changed on {name}"),
                 "it was edited since" => format!("it was changed here and deleted on {name}"),
                 "it is something else now" => "both branches created it, with different content".into(),
@@ -165,6 +173,12 @@ impl Workspace {
         }
         Ok(merges)
     }
+}
+
+/// Whether a node is a file of text that can be merged line by line.
+fn is_text_file(source: &StoreSource<'_>, node: Option<&TreeNode>) -> Result<bool, ObjectError> {
+    let Some(TreeNode::File { content: Content::Whole(hash), .. }) = node else { return Ok(false) };
+    Ok(!source.read(ObjectKind::Blob, *hash)?.contains(&0))
 }
 
 /// Returns the conflicts of a merge, with the versions that each path has in the three trees: where the branches diverged, here,

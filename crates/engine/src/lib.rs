@@ -108,6 +108,7 @@ mod rewind_scope;
 pub mod search;
 pub mod session;
 mod session_state;
+mod switch_reversal;
 pub mod system_env;
 mod take_back;
 pub mod tree_edit;

@@ -190,6 +190,9 @@ pub(crate) struct GitPlan {
     pub warnings: Vec<String>,
 }
 
+/// Why a repository that the target does not have stays.
+pub(crate) const CAME_LATER: &str = "the repository did not exist at that point; it is kept";
+
 impl Workspace {
     /// Plans a rewind and changes nothing. Takes the workspace lock, which the returned plan holds.
     pub fn prepare_rewind(&self, request: &RewindRequest) -> Result<PreparedRewind, EngineError> {
@@ -311,6 +314,7 @@ impl Workspace {
             plan.changes.sort_by(|a, b| a.path.cmp_by_components(&b.path));
         }
         let unchanged_because = plan.is_empty().then(|| match request.git {
+            true if !plan.left_alone.is_empty() => "git directories stay for the reasons listed".to_owned(),
             true => format!("git is already as it was at {}", describe_checkpoint(target)),
             false => "files stay as they are".to_owned(),
         });
@@ -330,7 +334,7 @@ impl Workspace {
         target: &WorkspaceState,
     ) -> Result<GitPlan, EngineError> {
         if let Some(mover) = scope.and_then(|scope| scope.foreign_git.as_ref()) {
-            let left_alone = self.list_skipped_git_dirs(present, mover, request.audience)?;
+            let left_alone = self.list_skipped_git_dirs(present, target, mover, request.audience)?;
             return Ok(GitPlan { left_alone, ..GitPlan::default() });
         }
         if !request.git {
@@ -357,9 +361,10 @@ impl Workspace {
             .collect();
         let stays = |path: &RelPath| came_later.iter().any(|root| path.starts_with(root));
         changes.retain(|change| filter.matches(&change.path) && !stays(&change.path));
-        let left_alone = came_later.iter().filter(|root| filter.matches(root)).map(|root| {
-            SkippedPath::conflict(root.clone(), "the repository did not exist at that point; it is kept")
-        });
+        let left_alone = came_later
+            .iter()
+            .filter(|root| filter.matches(root))
+            .map(|root| SkippedPath::conflict((*root).clone(), CAME_LATER));
         Ok(GitPlan {
             target: target.git.map(|hash| GitState::load(&source, hash)).transpose()?,
             left_alone: left_alone.collect(),

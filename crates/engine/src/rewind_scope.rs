@@ -24,7 +24,7 @@ use crate::kept::{
 use crate::path_filter::PathFilter;
 use crate::restore_plan::{outside_link_warnings, plan_restore};
 use crate::revert::TreeLookup;
-use crate::rewind::{PreparedRewind, RewindRequest};
+use crate::rewind::{CAME_LATER, PreparedRewind, RewindRequest};
 use crate::workspace::{PresentState, StoreSource, Workspace, describe_checkpoint};
 
 /// The changes that a rewind to a point takes back.
@@ -241,7 +241,7 @@ impl Workspace {
         let mut git_target = None;
         let mut warnings = outside_link_warnings(&plan);
         if let Some(mover) = &scope.foreign_git {
-            plan.left_alone.extend(self.list_skipped_git_dirs(present, mover, audience)?);
+            plan.left_alone.extend(self.list_skipped_git_dirs(present, &target_state, mover, audience)?);
         } else if request.git {
             let git = self.git_changes(filter, present, &target_state)?;
             git_target = git.target;
@@ -266,15 +266,20 @@ impl Workspace {
         Ok(PreparedRewind { kept, everything_changes, unchanged_because, ..prepared })
     }
 
-    /// Returns the git directories, which stay as they are because `mover` moved them.
+    /// Returns the git directories, which stay as they are because `mover` moved them, or because `target` has none there.
     pub(crate) fn list_skipped_git_dirs(
         &self,
         present: &PresentState,
+        target: &WorkspaceState,
         mover: &ChangeAuthor,
         audience: Audience,
     ) -> Result<Vec<SkippedPath>, EngineError> {
-        let reason = format!("it was moved since (by {})", mover.name(audience));
-        let stays = |path| SkippedPath::conflict(path, reason.clone());
+        let past = target.git.map(|hash| GitState::load(&StoreSource(self.store()), hash)).transpose()?;
+        let moved = format!("it was moved since (by {})", mover.name(audience));
+        let stays = |path: RelPath| {
+            let existed = past.as_ref().is_some_and(|past| past.get(path.as_bytes()).is_some());
+            SkippedPath::conflict(path, if existed { moved.as_str() } else { CAME_LATER })
+        };
         Ok(list_git_dirs(self, present)?.into_iter().map(stays).collect())
     }
 

@@ -99,7 +99,8 @@ impl AppliedPlanDocument {
             after: Some(report.after),
             items: report.outcomes.iter().map(ChangeOutcomeDocument::from_outcome).collect(),
             partial: left.iter().any(SkippedPath::is_conflict)
-                || report.outcomes.iter().any(|(change, _)| change.how == How::Marked),
+                || report.outcomes.iter().any(|(change, _)| change.how == How::Marked)
+                || report.board.as_ref().is_some_and(|board| !board.conflicts.is_empty()),
             board: report.board.as_ref().map(MergedBoardDocument::from_replacement),
             left_alone: left.iter().map(SkippedPathDocument::from_skipped_path).collect(),
             kept: report.kept.iter().map(KeptChangeDocument::from_change).collect(),

@@ -206,7 +206,7 @@ impl Workspace {
         {
             return Err(PartsError::NeedsPoint(part).into());
         }
-        if !parts.files && !rewind.paths.is_empty() && !parts.git {
+        if !parts.files && !rewind.paths.is_empty() {
             return Err(PartsError::NeedsFiles("a path").into());
         }
         if !parts.files && !parts.git && rewind.everything {

@@ -5,7 +5,7 @@ use stepback_model::hash::{Hash, ObjectKind};
 use stepback_model::ids::{SessionId, StepId};
 use stepback_model::record::{Operation, Session, StepRow};
 
-use super::parts::{PlannedPart, SessionPart};
+use super::parts::PlannedPart;
 use super::request::{MoveAction, MoveRequest};
 use super::shown::request_document;
 use crate::board::{BoardEditor, BoardReplacement};
@@ -232,19 +232,27 @@ fn build_planned_reversal(request: &MoveRequest, reversal: Reversal) -> PlannedM
     }
 }
 
-/// Adds the parts that go back to the summary of a rewind. A rewind of files names only what does not always go with them.
+/// Adds the parts that go back to the summary of a rewind.
 fn summarize_parts(rewind: &RewindRequest, parts: &[PlannedPart], summary: &str) -> String {
     let mut names: Vec<&str> = parts.iter().map(|planned| planned.part.noun()).collect();
-    if !rewind.keep_files {
-        names.retain(|name| [SessionPart::Memory.noun(), SessionPart::Task.noun()].contains(name));
-        return match names.as_slice() {
-            [] => summary.to_owned(),
-            names => format!("{summary} with {}", names.join(" and ")),
-        };
+    if names.is_empty() && !rewind.keep_files {
+        return summary.to_owned();
     }
-    if rewind.git {
+    let without_git = summary.strip_suffix(" with git");
+    if rewind.git && (rewind.keep_files || without_git.is_some()) {
         names.insert(0, "git");
     }
+    if !rewind.keep_files {
+        return format!("{} with {}", without_git.unwrap_or(summary), join(&names));
+    }
     let Some(target) = &rewind.target else { return summary.to_owned() };
-    format!("rewind {} to {}", names.join(" and "), describe_checkpoint(target))
+    format!("rewind {} to {}", join(&names), describe_checkpoint(target))
+}
+
+/// Joins names: `git, memory and task list`.
+fn join(names: &[&str]) -> String {
+    match names {
+        [first @ .., last] if !first.is_empty() => format!("{} and {last}", first.join(", ")),
+        names => names.concat(),
+    }
 }

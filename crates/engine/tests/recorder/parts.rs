@@ -157,7 +157,10 @@ fn several_parts_go_back_together_as_one_operation() {
     with_desk(|desk, target| {
         let report = desk.rewind(target, &["files", "memory", "task", "reasoning"]);
         assert_eq!(desk.all(), state("old", "old", 1, "old"));
-        assert_eq!(report.operation.summary, "rewind to #3 \"before refactor\" with memory and task list");
+        assert_eq!(
+            report.operation.summary,
+            "rewind to #3 \"before refactor\" with memory, task list and reasoning board"
+        );
         assert_eq!(
             report.parts.iter().map(|part| part.part.as_str()).collect::<Vec<_>>(),
             ["memory", "task"]
@@ -305,7 +308,9 @@ fn what_cannot_go_back_is_refused_with_the_reason() {
     assert_eq!(refused(all, &["files", "memory"]), PartsError::NeedsPoint("memory"));
     let point = || RewindRequest { target: Some(target.clone()), ..RewindRequest::default() };
     let paths = RewindRequest { paths: vec!["a".into()], ..point() };
-    assert_eq!(refused(paths, &["memory"]), PartsError::NeedsFiles("a path"));
+    assert_eq!(refused(paths.clone(), &["memory"]), PartsError::NeedsFiles("a path"));
+    // A part of a repository would be worse than all of it or nothing.
+    assert_eq!(refused(paths, &["git"]), PartsError::NeedsFiles("a path"));
     let everything = RewindRequest { everything: true, ..point() };
     assert_eq!(refused(everything, &["task"]), PartsError::NeedsFiles("\"everything\""));
 }

@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use stepback_engine::rewind::RewindReport;
+use stepback_engine::rewind::{RewindReport, RewindRequest};
 use stepback_testkit::tree;
 
 use crate::git::Git;
@@ -348,4 +348,29 @@ fn what_was_created_in_a_directory_since_keeps_it_when_a_rewind_is_undone() {
     workspace.undo();
     assert_eq!(place.read(".git/rebase-merge/note"), "by the user\n");
     assert!(!place.has(".git/rebase-merge/done"));
+}
+
+#[test]
+fn a_repository_made_later_stays_and_the_plan_says_why() {
+    let place = TestWorkspace::new();
+    place.write("file", "1");
+    let workspace = place.engine().open_workspace_root(&place.root).unwrap();
+    let before = workspace.checkpoint("before");
+    Git::init(&place.root).commit("first");
+    workspace.checkpoint("with git");
+    for everything in [false, true] {
+        let rewind = RewindRequest {
+            target: Some(before.clone()),
+            git: true,
+            keep_files: true,
+            everything,
+            ..RewindRequest::default()
+        };
+        let prepared = workspace.prepare_rewind(&rewind).unwrap();
+        let left = &prepared.plan.left_alone;
+        assert_eq!(left.len(), 1, "{left:?}");
+        assert_eq!(left[0].reason, "the repository did not exist at that point; it is kept");
+        let because = prepared.unchanged_because.unwrap();
+        assert_eq!(because, "git directories stay for the reasons listed");
+    }
 }

@@ -81,6 +81,8 @@ fn markers_are_written_on_request_into_text_and_taken_back() {
         conflicts(&planned).into_iter().filter(|found| found.1).map(|found| found.0).collect();
     assert_eq!(marked, ["added", "text"]);
     let files = planned.files.as_ref().unwrap();
+    let binary = files.conflicts.iter().find(|found| found.path.to_string() == "binary").unwrap();
+    assert_eq!(binary.reason, "both branches changed it, and it has no lines to merge");
     assert!(files.warnings[0].contains("2 files will have conflict markers"), "{:?}", files.warnings);
     assert!(files.plan.changes.iter().all(|change| change.how == How::Marked));
     let MoveReport::Files(_) = workspace.apply_move(planned).unwrap() else { panic!("files were moved") };

@@ -157,7 +157,9 @@ fn merge(
     };
     let planned = workspace.plan_move(&MoveRequest { board, ..request })?;
     match planned.files.as_ref().filter(|_| planned.is_empty()) {
-        Some(prepared) => rewind::report_nothing_to_do(context, prepared, agree.dry_run),
+        Some(prepared) => {
+            rewind::report_nothing_to_do(context, prepared, planned.merged_board.as_ref(), agree.dry_run)
+        }
         None => moves::confirm_and_apply(context, workspace, planned, agree),
     }
 }

@@ -42,10 +42,11 @@ pub fn confirm_and_apply(
         return apply_without_files(context, workspace, planned, arguments);
     }
     let kind = planned.request.action.kind();
-    let moves_board = planned.request.board.is_some();
     let Some(planned) = confirm_plan(context, workspace, planned, arguments)? else { return DONE };
+    let shows_board = planned.request.board.is_some() && planned.merged_board.is_none();
     let Some(mut report) = workspace.apply_move(planned)?.into_files() else { return DONE };
-    if moves_board && !context.json {
+    // The plan of a merge showed what changes on the board.
+    if shows_board && !context.json {
         board::print_moved_board(context, report.board.take())?;
     }
     print_report(context, workspace, report, kind, None)
@@ -172,7 +173,7 @@ pub fn apply_shown_plan(
         planned.force();
     }
     if let Some(prepared) = planned.files.as_ref().filter(|_| planned.is_empty()) {
-        return report_nothing_to_do(context, prepared, arguments.dry_run);
+        return report_nothing_to_do(context, prepared, planned.merged_board.as_ref(), arguments.dry_run);
     }
     let applied = confirm_and_apply(context, workspace, planned, arguments)?;
     if !arguments.dry_run {

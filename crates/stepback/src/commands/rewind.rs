@@ -51,7 +51,7 @@ pub fn rewind(context: &Context, arguments: &RewindArgs) -> CommandResult {
     let mut planned = workspace.plan_move(&request)?;
     let live = session_parts::live_parts(&planned);
     if let Some(prepared) = planned.files.as_ref().filter(|_| planned.is_empty()) {
-        return report_nothing_to_do(context, prepared, arguments.agree.dry_run);
+        return report_nothing_to_do(context, prepared, None, arguments.agree.dry_run);
     }
     add_rewind_warnings(&workspace, &mut planned)?;
     // Checked before anything is written: a conversation that cannot continue must not leave half a rewind.
@@ -167,13 +167,27 @@ fn print_conversation_hint(
     Ok(())
 }
 
-/// Reports that the workspace already matches the target, as far as that is possible.
-pub fn report_nothing_to_do(context: &Context, prepared: &PreparedRewind, dry_run: bool) -> CommandResult {
+/// Reports that the workspace already matches the target, as far as that is possible. `board` is what a merge changes on the
+/// reasoning board.
+pub fn report_nothing_to_do(
+    context: &Context,
+    prepared: &PreparedRewind,
+    board: Option<&BoardReplacement>,
+    dry_run: bool,
+) -> CommandResult {
+    let conflicts_on_board = board.is_some_and(|board| !board.conflicts.is_empty());
     if context.json {
-        output::print_document(&plan_document(prepared));
+        let mut document = plan_document(prepared);
+        if let Some(board) = board {
+            document["board"] = json!(board);
+        }
+        output::print_document(&document);
     } else {
-        print_plan(context, prepared, None, dry_run);
+        print_plan(context, prepared, board, dry_run);
         match &prepared.unchanged_because {
+            _ if conflicts_on_board => {
+                output::print_line("Nothing to change: what differs is in conflict, as listed.");
+            }
             Some(because) => output::print_line(format!("Nothing to change: {because}.")),
             None => output::print_line("Nothing to change."),
         }
@@ -186,7 +200,7 @@ pub fn report_nothing_to_do(context: &Context, prepared: &PreparedRewind, dry_ru
             ));
         }
     }
-    match has_conflict(&prepared.plan.left_alone) && !dry_run {
+    match (has_conflict(&prepared.plan.left_alone) || conflicts_on_board) && !dry_run {
         true => Ok(ExitCode::from(FailureKind::Partial as u8)),
         false => DONE,
     }
@@ -355,8 +369,9 @@ pub fn print_report(
         if !conflicts.is_empty() {
             print_skipped_paths(&conflicts, false);
         }
-        for change in report.board.iter().flat_map(|board| &board.diff.changes) {
-            output::print_line(&change.sentence);
+        // The plan said what changes on the board.
+        if let Some(board) = report.board.as_ref().filter(|board| !board.diff.changes.is_empty()) {
+            output::print_line(format!("  board: {}", board.diff.summary));
         }
         output::print_status(paint.dim(format!(
             "The previous state is step #{}; \"stepback {other}\" restores it.",
@@ -365,16 +380,26 @@ pub fn print_report(
         )));
     }
     let is_marked = report.outcomes.iter().any(|(change, _)| change.how == How::Marked);
-    if left.is_empty() && !is_marked { DONE } else { Ok(exit_code(&conflicts, &report, is_marked)) }
+    if left.is_empty() && !is_marked && !has_board_conflict(&report) {
+        DONE
+    } else {
+        Ok(exit_code(&conflicts, &report, is_marked))
+    }
 }
 
 /// Returns the exit code. Leaving excluded paths alone was announced and is not a failure; leaving alone what another
 /// author changed, or marking it for the user to decide, has its own exit code.
 fn exit_code(conflicts: &[SkippedPath], report: &RewindReport, is_marked: bool) -> ExitCode {
-    if conflicts.is_empty() && !has_conflict(&report.left_alone) && !is_marked {
+    let is_left = has_conflict(&report.left_alone) || has_board_conflict(report);
+    if conflicts.is_empty() && !is_left && !is_marked {
         return ExitCode::SUCCESS;
     }
     ExitCode::from(FailureKind::Partial as u8)
+}
+
+/// Whether a merge or an undo left something on the board as it is, because both sides had changed it.
+fn has_board_conflict(report: &RewindReport) -> bool {
+    report.board.as_ref().is_some_and(|board| !board.conflicts.is_empty())
 }
 
 /// Whether something was left alone because of later changes, and not because it is excluded.

@@ -179,3 +179,27 @@ fn an_agents_work_on_a_branch_is_merged() {
         ("by the agent\n".into(), "by the agent\n".into())
     );
 }
+
+#[test]
+fn a_merge_says_once_what_it_does_to_the_board_and_a_conflict_there_counts() {
+    let world = Sandbox::new();
+    world.write("file", "base\n");
+    world.ok(["board", "hypothesis", "propose", "the cache is stale"]);
+    world.ok(["checkpoint", "create"]);
+    world.ok(["branch", "create", "aside"]);
+    world.ok(["branch", "switch", "aside", "--reasoning", "--yes"]);
+    world.write("new", "there\n");
+    world.ok(["checkpoint", "create"]);
+    world.ok(["branch", "switch", "main", "--reasoning", "--yes"]);
+    let ran = world.ok(["branch", "merge", "aside", "--yes"]);
+    assert!(!ran.out.contains("Nothing changed") && !ran.err.contains("nothing to change"), "{ran:?}");
+    world.ok(["branch", "switch", "aside", "--reasoning", "--yes"]);
+    world.ok(["board", "hypothesis", "conclude", "H1", "confirmed", "--because", "it is"]);
+    world.write("newer", "there\n");
+    world.ok(["checkpoint", "create"]);
+    world.ok(["branch", "switch", "main", "--reasoning", "--yes"]);
+    world.ok(["board", "hypothesis", "conclude", "H1", "rejected", "--because", "it is not"]);
+    let ran = world.run(["branch", "merge", "aside", "--yes"]).exits(5);
+    assert_eq!((ran.out.clone() + &ran.err).matches("on the board").count(), 1, "{ran:?}");
+    assert_eq!(read(&world, "newer"), "there\n");
+}

@@ -58,7 +58,9 @@ pub fn print_moved_board(
     context: &Context,
     replacement: Option<BoardReplacement>,
 ) -> Result<(), CommandFailure> {
-    if let (false, Some(joined)) = (context.json, replacement) {
+    let is_changed =
+        |joined: &BoardReplacement| !joined.diff.changes.is_empty() || !joined.conflicts.is_empty();
+    if let (false, Some(joined)) = (context.json, replacement.filter(is_changed)) {
         versions::print_replacement(context, &joined, false)?;
     }
     Ok(())

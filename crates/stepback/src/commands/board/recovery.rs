@@ -137,7 +137,9 @@ fn apply_step(
             let request = MoveRequest { force: arguments.agree.force, ..MoveRequest::restore(&target) };
             let planned = workspace.plan_move(&request)?;
             match planned.files.as_ref().filter(|files| files.plan.is_empty()) {
-                Some(prepared) => rewind::report_nothing_to_do(context, prepared, arguments.agree.dry_run),
+                Some(prepared) => {
+                    rewind::report_nothing_to_do(context, prepared, None, arguments.agree.dry_run)
+                }
                 None => moves::confirm_and_apply(context, workspace, planned, &arguments.agree),
             }
         }
