@@ -150,7 +150,7 @@ fn a_session_is_done_again_over_http() {
     for (body, status, part) in [
         (serde_json::json!({ "set": ["nonsense=1"] }), 400, "nonsense"),
         (serde_json::json!({ "set": ["nonsense"] }), 400, "nonsense"),
-        (serde_json::json!({ "branch": "same" }), 400, "same"),
+        (serde_json::json!({ "branch": "same" }), 409, "same"),
         (serde_json::json!({ "until": "nonsense" }), 404, "nonsense"),
         (serde_json::json!({ "on_difference": "live" }), 400, "live"),
         (serde_json::json!({ "from": "#99" }), 404, "99"),
