@@ -77,8 +77,9 @@ test('recorded content never runs as a script', async ({ project, page }) => {
   const { items } = await project.api<{ items: { id: string; agent: string; workspace: string }[] }>('/sessions');
   const workspaces = await project.api<{ items: { id: string; root: string }[] }>('/workspaces');
   const workspaceId = workspaces.items.find((item) => item.root === project.root)?.id;
-  const personSession = items.find((item) => item.agent === 'person' && item.workspace === workspaceId);
-  const agentSession = items.find((item) => item.agent !== 'person');
+  const people = await project.api<{ items: { id: string; workspace: string }[] }>('/sessions?agent=person');
+  const personSession = people.items.find((item) => item.workspace === workspaceId);
+  const agentSession = items[0];
   const readHacked = () => page.evaluate(() => (window as unknown as { readHacked?: number }).readHacked);
   const paths = [
     '/sessions',

@@ -45,7 +45,8 @@ export function SessionsPage() {
       .map(({ session }) => session);
   }, [request.data, filter, roots, agent]);
   const agents = useMemo(
-    () => [...new Set([...(request.data?.items ?? []).map((session) => session.agent), ...(agent ? [agent] : [])])].sort(),
+    // What people did is listed only if it is asked for.
+    () => [...new Set([...(request.data?.items ?? []).map((session) => session.agent), 'person', ...(agent ? [agent] : [])])].sort(),
     [request.data, agent],
   );
 
