@@ -16,6 +16,8 @@ use crate::disk_budget::setting::{self, BudgetSetting};
 use crate::failure::{CommandFailure, FailureKind};
 
 const SETTINGS_FILE: &str = "settings.json";
+/// A settings file of this size or more is not one that a user wrote.
+const MAX_FILE_BYTES: u64 = 4 << 20;
 
 /// A setting with its default and description.
 pub struct SettingSpec {
@@ -122,6 +124,7 @@ impl Settings {
     /// Reads the settings of a store.
     pub fn load(store: &Path) -> Result<Self, CommandFailure> {
         let path = store.join(SETTINGS_FILE);
+        check_file(&path)?;
         let values = match std::fs::read(&path) {
             Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| {
                 CommandFailure::new(FailureKind::Store, format!("{} is not valid: {error}", path.display()))
@@ -230,6 +233,19 @@ impl Settings {
     pub fn get_positive(&self, key: &str) -> Option<u64> {
         u64::try_from(self.get(key)).ok().filter(|number| *number > 0)
     }
+}
+
+/// Refuses what a hook could not read in a moment: a pipe, on which it would wait, or a huge file.
+fn check_file(path: &Path) -> Result<(), CommandFailure> {
+    let Ok(metadata) = std::fs::metadata(path) else { return Ok(()) };
+    let problem = match metadata.len() {
+        _ if !metadata.is_file() => "is not a regular file",
+        MAX_FILE_BYTES.. => "is too large for a settings file",
+        _ => return Ok(()),
+    };
+    let what = format!("{} {problem}", path.display());
+    Err(CommandFailure::new(FailureKind::Store, what)
+        .with_hint("correct or remove the file; every setting has a default"))
 }
 
 /// Returns a setting of the recorder as a value of a settings file.

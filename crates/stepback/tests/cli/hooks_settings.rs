@@ -125,7 +125,7 @@ fn settings_of_the_recorder_are_explained_checked_and_taken_back() {
 }
 
 #[test]
-fn settings_that_somebody_broke_stop_no_agent_and_are_reported() {
+fn invalid_settings_stop_no_agent_and_are_reported() {
     let world = Sandbox::new();
     world.write("file", "base\n");
     let agent = Talk::new(&world, "s1");
@@ -152,6 +152,18 @@ fn settings_that_somebody_broke_stop_no_agent_and_are_reported() {
         assert!(findings.contains(&says.replace('"', "\\\"")), "{findings}");
     }
     assert!(!world.ok(["log"]).out.lines().next().unwrap().contains("HUSH"), "the valid pattern is used");
+    // A hook does not wait for a writer of a pipe, and does not read a file without end.
+    fs::remove_file(&file).unwrap();
+    rustix::fs::mkfifoat(rustix::fs::CWD, &file, rustix::fs::Mode::RWXU).unwrap();
+    agent.write("w2", "file", "while the settings are a pipe");
+    fs::remove_file(&file).unwrap();
+    fs::File::create(&file).unwrap().set_len(1 << 32).unwrap();
+    agent.write("w3", "file", "while the settings are huge");
+    let refused = world.run(["settings"]).exits(6);
+    assert!(refused.err.contains("too large") && refused.err.contains("remove the file"), "{}", refused.err);
+    fs::remove_file(&file).unwrap();
+    world.ok(["rewind", "tool:Write:last", "--yes"]);
+    assert_eq!(fs::read_to_string(world.path("file")).unwrap(), "while the settings are a pipe");
 }
 
 /// Reads a file in a turn of its own, as an agent with calls one after the other does.
