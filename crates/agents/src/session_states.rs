@@ -1,7 +1,7 @@
 //! What the sessions at work in a workspace had at a step: position, summary of the conversation, working set, tools, tokens.
 //!
 //! Nothing of this is stored for it. Every session's own steps have its conversation, memory, task list and environment, and
-//! steps stay: so a checkpoint covers every session at work, whoever made it, and the rest is derived when somebody looks.
+//! steps stay: so a checkpoint covers every session at work, and everything else is derived when it is requested.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,7 +1,7 @@
 //! What the user says about a branch: that it is worked on, was abandoned, or is archived.
 //!
 //! It is not stored beside the branch: it follows from the operations in force, so that undo and redo need nothing of their own.
-//! Whoever switches to a branch takes it up again.
+//! Switching to such a branch activates it.
 
 use std::collections::HashMap;
 

@@ -1,6 +1,6 @@
 //! Which files of a repository were staged in a state, and whether any had changes that were not committed.
 //!
-//! Index, HEAD, objects and files are all part of a state, so this is derived when somebody looks, and is as exact for an old
+//! Index, HEAD, objects and files are all part of a state, so this is derived on request, and is as exact for an old
 //! checkpoint as for the present. Nothing runs git: see [`stepback_worktree::git_index`].
 
 use std::collections::{BTreeMap, HashMap};

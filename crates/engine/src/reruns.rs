@@ -184,7 +184,7 @@ impl Workspace {
     /// Deletes the record of a rerun that has no branch: one that was prepared and never started, or that failed before it
     /// had files. Returns `None` if there is none with this name. Undo brings it back.
     pub(crate) fn delete_rerun(&self, name: &str) -> Result<Option<Operation>, EngineError> {
-        // Nobody may start it meanwhile.
+        // It must not be started meanwhile.
         let _lock = self.lock_recording()?;
         let found = self.rerun_records()?.into_iter().find(|(_, rerun)| rerun.branch == name);
         let Some((step, rerun)) = found.filter(|(_, rerun)| !rerun.has_result() && !rerun.deleted) else {

@@ -1,4 +1,4 @@
-//! A merge of branches takes over what was concluded there, by whoever worked there.
+//! A merge of branches takes over the conclusions of all sessions that worked there.
 
 use stepback_engine::Workspace;
 use stepback_engine::board::BoardEditor;

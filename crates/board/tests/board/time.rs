@@ -298,7 +298,7 @@ fn a_session_is_measured_by_its_checkpoints_and_the_time_at_work() {
     let newest = workspace.newest_step_number().unwrap();
     assert_eq!(measure(None), (3, 1800, Some(6.0)));
     assert_eq!(measure(Some(newest - 1)), (2, 1200, Some(6.0)), "as it was then");
-    // Nobody worked for an hour; then ten minutes without a checkpoint.
+    // An hour without work; then ten minutes without a checkpoint.
     place.wait(3600);
     place.report(&workspace, StepKind::AgentStep, None, ScanPolicy::None);
     assert_eq!(measure(None), (3, 1800, Some(6.0)), "a pause is no work");

@@ -24,7 +24,7 @@ pub fn is_significant(stored: &StepRow) -> bool {
     is_merge || stored.annotation.tags.iter().any(|tag| SIGNIFICANT_TAGS.contains(&tag.as_str()))
 }
 
-/// Whether somebody marked the step: with a label, a note or a tag.
+/// Whether the step is marked: with a label, a note or a tag.
 fn is_marked(stored: &StepRow) -> bool {
     let annotation = &stored.annotation;
     let is_own = |tag: &String| SIGNIFICANT_TAGS.contains(&tag.as_str()) || OWN_TAGS.contains(&tag.as_str());
@@ -58,7 +58,7 @@ pub(crate) fn moves_since(operations: &[Operation], start: Timestamp) -> HashSet
 
 impl Workspace {
     /// Returns the checkpoints that no rule may hide: the head, the tips of branches, what an undo of the last move needs, and
-    /// the files of steps without files of their own that somebody marked.
+    /// the files of marked steps without files of their own.
     pub(crate) fn protected_checkpoints(
         &self,
         operations: &[Operation],

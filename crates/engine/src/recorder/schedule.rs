@@ -2,7 +2,7 @@
 //!
 //! Recorded after the event that shows it, while its hook still waits, so that a checkpoint inside a turn comes before the
 //! call that the event is about has run. It is made even if no file has changed: the conversation has gone on. What counts
-//! as the last checkpoint is any, whoever made it.
+//! as the last checkpoint is any checkpoint, of any origin.
 
 use serde_json::json;
 use stepback_model::event::AgentEvent;

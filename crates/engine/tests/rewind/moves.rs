@@ -188,7 +188,7 @@ fn whether_an_agent_is_limited_to_its_own_moves_is_decided_by_the_process_that_a
 }
 
 #[test]
-fn an_operation_is_undone_once_whoever_plans_it() {
+fn an_operation_that_was_planned_twice_is_undone_once() {
     let place = TestWorkspace::in_memory();
     let workspace = place.engine().open_workspace_root(&place.root).unwrap();
     place.write("f", "1");

@@ -76,7 +76,7 @@ impl BudgetSetting {
             u64::try_from(total * u128::from(percent) / 100).ok().filter(|bytes| *bytes > 0)
         };
         match self {
-            // Whoever may append to a guarded store must not push out what is in it.
+            // A client that may append to a guarded store must not be able to push out what is in it.
             Self::Default if store.join(GUARD_ID).exists() => None,
             Self::Default => share(DEFAULT_PERCENT).map(|bytes| bytes.min(DEFAULT_BYTES)),
             Self::Bytes(bytes) => Some(bytes),

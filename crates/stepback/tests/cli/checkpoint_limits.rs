@@ -1,4 +1,4 @@
-//! How many manual checkpoints a session may have, and what whoever makes one more is told.
+//! How many manual checkpoints a session may have, and what the refusal of one more says.
 
 use serde_json::json;
 
