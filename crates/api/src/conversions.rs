@@ -3,7 +3,6 @@
 //! A value of the model becomes a document where the document is defined. What comes from the engine or needs a store is
 //! here, so that a program which only reads documents does not depend on either.
 
-mod blame;
 mod branches;
 mod changes;
 mod commands;

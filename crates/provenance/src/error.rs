@@ -1,5 +1,6 @@
 //! Why the origin of something cannot be found.
 
+use stepback_api::failure::{FailureKind, classify_engine_error};
 use stepback_engine::EngineError;
 use stepback_model::object::ObjectError;
 use stepback_model::path::RelPath;
@@ -58,6 +59,34 @@ pub enum ProvenanceError {
     /// The store or the work tree failed.
     #[error(transparent)]
     Engine(#[from] EngineError),
+}
+
+impl ProvenanceError {
+    /// Returns its kind, and advice if there is any.
+    pub fn classify(&self) -> (FailureKind, Option<&'static str>) {
+        match self {
+            Self::NoFile { last: Some(_), .. } => (
+                FailureKind::Point,
+                Some(
+                    "name a point at which it existed with --at; \"stepback changes\" lists what happened to it",
+                ),
+            ),
+            Self::NoFile { last: None, .. } => (
+                FailureKind::Point,
+                Some(
+                    "the path is relative to the current directory; \"stepback at @\" lists the recorded files",
+                ),
+            ),
+            Self::NotAFile { .. } | Self::NotText(_) | Self::TooLarge { .. } => {
+                (FailureKind::Usage, Some("\"stepback changes\" shows which calls changed it"))
+            }
+            Self::NotStored { .. } => {
+                (FailureKind::Point, Some("\"stepback status --excluded\" lists what is not covered"))
+            }
+            Self::NoLine { .. } => (FailureKind::Usage, None),
+            Self::Engine(error) => classify_engine_error(error),
+        }
+    }
 }
 
 impl From<ObjectError> for ProvenanceError {

@@ -11,10 +11,12 @@
 //! - `file_versions`: the contents of one path along a line of checkpoints.
 //! - `follow`: follows lines from version to version.
 //! - `moved`: blocks that were cut somewhere else in the workspace.
+//! - `documents`: the answers as documents.
 //! - `error`: what can go wrong.
 
 pub mod blame;
 mod call_origin;
+mod documents;
 mod error;
 mod file_versions;
 mod follow;
@@ -23,4 +25,5 @@ mod moved;
 
 pub use blame::{Blame, BlameRequest, BlamedLine, LineOrigin, OriginKind};
 pub use call_origin::{CallOrigin, trace_call};
+pub use documents::blame_document;
 pub use error::ProvenanceError;

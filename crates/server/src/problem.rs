@@ -207,7 +207,7 @@ impl From<ProvenanceError> for Problem {
         match error {
             ProvenanceError::Engine(error) => error.into(),
             error => {
-                let (kind, hint) = failure::classify_provenance_error(&error);
+                let (kind, hint) = error.classify();
                 Self::from_kind(kind, error.to_string(), hint)
             }
         }

@@ -109,7 +109,7 @@ impl From<HistoryError> for CommandFailure {
 
 impl From<ProvenanceError> for CommandFailure {
     fn from(error: ProvenanceError) -> Self {
-        Self::from_advice(failure::classify_provenance_error(&error), &error)
+        Self::from_advice(error.classify(), &error)
     }
 }
 

@@ -10,7 +10,6 @@ use stepback_engine::workspace_admin::WorkspaceError;
 use stepback_history::HistoryError;
 use stepback_model::json::JsonError;
 use stepback_model::object::ObjectError;
-use stepback_provenance::ProvenanceError;
 use stepback_reasoning::MindError;
 use stepback_store::StoreError;
 use stepback_worktree::WorktreeError;
@@ -326,30 +325,6 @@ fn classify_workspace_error(error: &WorkspaceError) -> (FailureKind, Option<&'st
             (FailureKind::Refused, Some("use a directory outside of the store; nothing was changed"))
         }
         _ => (FailureKind::Nothing, Some("\"stepback workspace list --forgotten\" lists forgotten ones")),
-    }
-}
-
-/// Returns the kind of an error of a question about an origin, and advice if there is any.
-pub fn classify_provenance_error(error: &ProvenanceError) -> (FailureKind, Option<&'static str>) {
-    match error {
-        ProvenanceError::NoFile { last: Some(_), .. } => (
-            FailureKind::Point,
-            Some(
-                "name a point at which it existed with --at; \"stepback changes\" lists what happened to it",
-            ),
-        ),
-        ProvenanceError::NoFile { last: None, .. } => (
-            FailureKind::Point,
-            Some("the path is relative to the current directory; \"stepback at @\" lists the recorded files"),
-        ),
-        ProvenanceError::NotAFile { .. } | ProvenanceError::NotText(_) | ProvenanceError::TooLarge { .. } => {
-            (FailureKind::Usage, Some("\"stepback changes\" shows which calls changed it"))
-        }
-        ProvenanceError::NotStored { .. } => {
-            (FailureKind::Point, Some("\"stepback status --excluded\" lists what is not covered"))
-        }
-        ProvenanceError::NoLine { .. } => (FailureKind::Usage, None),
-        ProvenanceError::Engine(error) => classify_engine_error(error),
     }
 }
 

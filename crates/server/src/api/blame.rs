@@ -4,8 +4,8 @@ use axum::extract::State;
 use serde::Deserialize;
 use stepback_api::blame::BlameDocument;
 use stepback_model::path::RelPath;
-use stepback_provenance::BlameRequest;
 use stepback_provenance::blame::{blame, parse_lines};
+use stepback_provenance::{BlameRequest, blame_document};
 use utoipa::IntoParams;
 
 use super::points::resolve_point;
@@ -49,7 +49,7 @@ pub async fn get(
             let workspace = state::find_workspace(engine, &id)?;
             let at = query.at.as_ref().map(|point| resolve_point(&workspace, point)).transpose()?;
             let found = blame(&workspace, &BlameRequest { path, at, lines })?;
-            Ok(Json(BlameDocument::from_blame(&workspace, &found)?))
+            Ok(Json(blame_document(&workspace, &found)?))
         })
         .await
 }

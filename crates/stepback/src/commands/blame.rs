@@ -7,8 +7,8 @@ use stepback_api::blame::{BlameDocument, LineAuthorDocument, LineOriginDocument}
 use stepback_model::clip;
 use stepback_model::escape::safe;
 use stepback_model::path::RelPath;
-use stepback_provenance::BlameRequest;
 use stepback_provenance::blame::{self as lines, parse_lines};
+use stepback_provenance::{BlameRequest, blame_document};
 
 use super::{CommandResult, DONE};
 use crate::args::find::BlameArgs;
@@ -32,7 +32,7 @@ pub fn blame(context: &Context, arguments: &BlameArgs) -> CommandResult {
     })?;
     let at = arguments.at.as_ref().map(|point| context.resolve(&workspace, point)).transpose()?;
     let found = lines::blame(&workspace, &BlameRequest { path, at, lines: range })?;
-    let document = BlameDocument::from_blame(&workspace, &found)?;
+    let document = blame_document(&workspace, &found)?;
     if context.json {
         output::print_document(&json!(document));
     } else if arguments.porcelain {

@@ -1,0 +1,11 @@
+//! What recorded sessions cost, where their time went, and what in them is unusual.
+//!
+//! All answers are computed from [`facts`]: a few numbers for each step, read once from the details of the steps and from the
+//! conversation, and kept. Nothing here changes a recording. What an answer rests on is part of it: a number that was recorded
+//! is never mixed with one that was derived by a rule.
+//!
+//! # Modules
+//!
+//! - [`facts`]: what is known of each step of a session. Start there.
+
+pub mod facts;
