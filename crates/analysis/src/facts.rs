@@ -10,6 +10,8 @@ use stepback_model::ids::{SessionId, StepId, WorkspaceId};
 use stepback_model::record::StepKind;
 use stepback_model::time::Timestamp;
 
+use crate::marks::StepMark;
+
 /// A name in [`SessionFacts::names`].
 pub type NameIndex = u32;
 
@@ -50,7 +52,7 @@ pub struct StepFact {
     pub iteration: u64,
     /// The sub-agent; `None` for the main agent.
     pub worker: Option<NameIndex>,
-    /// The agent's id of the call that the step starts or ends.
+    /// The agent's id of the call that the step starts or ends; of a decision, the call that it is about.
     pub call: Option<NameIndex>,
     /// The tool or model.
     pub tool: Option<NameIndex>,
@@ -58,9 +60,12 @@ pub struct StepFact {
     pub subject: Option<NameIndex>,
     /// Whether it failed.
     pub failed: bool,
-    /// How long it took, in microseconds, as the agent reported or as its start and end tell. Includes waiting.
+    /// What the step says about who waits for whom.
+    pub mark: StepMark,
+    /// How long it took, in microseconds, as the agent reported or as its start and end tell. As it was recorded: without the time
+    /// that the call waited at a breakpoint, but perhaps with the time that it waited for a permission.
     pub duration: Option<u64>,
-    /// How much of the duration the call waited for an answer of the user: at a breakpoint or for a permission. Microseconds.
+    /// How long the call waited at a breakpoint, in microseconds.
     pub waited: u64,
     /// A fingerprint of the input, equal for equal inputs; 0 without one.
     pub input: u64,

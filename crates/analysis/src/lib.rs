@@ -7,5 +7,7 @@
 //! # Modules
 //!
 //! - [`facts`]: what is known of each step of a session. Start there.
+//! - [`marks`]: which steps say who waits for whom.
 
 pub mod facts;
+pub mod marks;
