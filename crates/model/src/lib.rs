@@ -22,6 +22,7 @@
 //!
 //! - [`event`], [`message`]: what an agent reported, in a form common to all agents, and what agents say to each other.
 //! - [`change`], [`plan`]: what happened to a path between two states, and what a rewind will do.
+//! - [`anomaly`], [`fingerprint`]: what is unusual in the calls of an agent, and when two calls or results count as the same.
 //!
 //! What users write and read:
 //!
@@ -31,12 +32,14 @@
 //!   untrusted text safe for a terminal, and reading values without copying their text.
 //! - [`mod@env`]: the trait that supplies time and ids, and a frozen implementation for tests.
 
+pub mod anomaly;
 pub mod change;
 pub mod clip;
 pub mod conversation;
 pub mod env;
 pub mod escape;
 pub mod event;
+pub mod fingerprint;
 pub mod from_text;
 pub mod hash;
 pub mod hex;
