@@ -67,9 +67,14 @@ pub struct StepFact {
     pub duration: Option<u64>,
     /// How long the call waited at a breakpoint, in microseconds.
     pub waited: u64,
-    /// A fingerprint of the input, equal for equal inputs; 0 without one.
+    /// A fingerprint of the input ([`stepback_model::fingerprint::fingerprint_input`]), equal for calls that do the same; 0
+    /// without one.
     pub input: u64,
-    /// A fingerprint of the output or error, equal for equal outputs; 0 without one.
+    /// The fingerprint of the input that would take the call back, if it is an edit
+    /// ([`stepback_model::fingerprint::fingerprint_inverse`]); 0 otherwise.
+    pub inverse: u64,
+    /// A fingerprint of the output or error ([`stepback_model::fingerprint::fingerprint_output`]), equal for outputs that differ in
+    /// times, durations and ids only; 0 without one.
     pub output: u64,
     /// Size of the input, in bytes of its text.
     pub input_bytes: u64,
