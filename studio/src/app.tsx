@@ -22,6 +22,9 @@ const LivePage = lazy(() => import('./pages/live'));
 const SearchPage = lazy(() => import('./pages/search'));
 const DashboardPage = lazy(() => import('./pages/dashboard'));
 
+const StepsPage = lazy(() => import('./pages/steps'));
+const PointPage = lazy(() => import('./pages/go'));
+
 const NAV_ITEMS: { path: IconName; name: string }[] = [
   { path: 'sessions', name: 'Sessions' },
   { path: 'checkpoints', name: 'Checkpoints' },
@@ -146,6 +149,8 @@ function CurrentPage({ segments }: { segments: string[] }) {
   if (first === 'live') return <LivePage />;
   if (first === 'search') return <SearchPage />;
   if (first === 'dashboard') return <DashboardPage />;
+  if (first === 'steps') return <StepsPage />;
+  if (first === 'go') return <PointPage />;
   return (
     <EmptyState fullPage title="Page not found">
       <p>

@@ -2,7 +2,7 @@
 import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { dirname, join } from 'node:path';
+import { dirname, extname, join } from 'node:path';
 import { type Page, test as base } from '@playwright/test';
 
 export const PROGRAM = process.env.STEPBACK_PROGRAM ?? join(import.meta.dirname, '../../target/debug/stepback');
@@ -130,7 +130,28 @@ export function collectErrors(page: Page): string[] {
   return errors;
 }
 
+const CONTENT_TYPES: Record<string, string> = { '.html': 'text/html; charset=utf-8', '.js': 'text/javascript', '.css': 'text/css', '.svg': 'image/svg+xml' };
+
+/** Serves the pages of `STEPBACK_STUDIO_DIST`, as `npm run build` writes them, in place of those in the program. */
+async function servePagesFrom(dist: string, page: Page) {
+  await page.context().route(
+    (url) => !/^\/(api|sign-in)/.test(url.pathname),
+    async (route) => {
+      const response = await route.fetch();
+      const { pathname } = new URL(route.request().url());
+      const path = join(dist, extname(pathname) in CONTENT_TYPES ? pathname : 'index.html');
+      if (!existsSync(path)) return route.fulfill({ response });
+      const { 'content-encoding': _, 'content-length': __, ...headers } = response.headers();
+      return route.fulfill({ status: 200, headers: { ...headers, 'content-type': CONTENT_TYPES[extname(path)] ?? '' }, body: readFileSync(path) });
+    },
+  );
+}
+
 export const test = base.extend<{ project: TestProject }>({
+  page: async ({ page }, provide) => {
+    if (process.env.STEPBACK_STUDIO_DIST) await servePagesFrom(process.env.STEPBACK_STUDIO_DIST, page);
+    await provide(page);
+  },
   project: async ({}, provide) => {
     const project = new TestProject();
     await provide(project);

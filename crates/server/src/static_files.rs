@@ -16,8 +16,20 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; i
      font-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 /// The first path segments of the Studio's pages.
-const PAGES: [&str; 9] =
-    ["sessions", "checkpoints", "diff", "branches", "compare", "live", "search", "dashboard", "keys"];
+const PAGES: [&str; 12] = [
+    "sessions",
+    "checkpoints",
+    "diff",
+    "branches",
+    "compare",
+    "live",
+    "search",
+    "dashboard",
+    "keys",
+    "go",
+    "steps",
+    "why",
+];
 
 /// Whether a path belongs to the Studio.
 pub(crate) fn is_studio_path(path: &str) -> bool {

@@ -13,14 +13,15 @@
 //!
 //! - `app`, `route`, `keys`, `theme`, `ui`, `icons`, `format`, `kinds`, `notify`, `workspaces`: the frame around pages,
 //!   routing, shared components.
-//! - `api`: requests, live events over one connection that resumes where it was cut off, document types.
+//! - `api`: requests, live events over one connection for all tabs that resumes where it was cut off, document types.
 //! - `session`: the timeline: columns of numbers (`model`), drawing them (`painter`), interaction (`canvas`), the
 //!   visible steps (`list`), one step (`detail`), the state at it (`state`), untrusted texts (`text`).
+//! - `blame`: the gutter that names the origin of every line.
 //! - `board`: the reasoning at a step: view, item, chart of confidence, dependency graph and its layout.
 //! - `diff`: rows of a unified diff, drawing the visible ones, a fixed set of highlighted languages.
 //! - `rewind`, `dialogs`: plans, shown and confirmed; small forms.
 //! - `pages`: one for each route; all but sessions are loaded on demand. A new page also needs its first path segment
-//!   in `server::static_files` and its address in `studio/tests/looks.spec.ts`.
+//!   in `server::static_files` and its address in `studio/tests/appearance.spec.ts`.
 //!
 //! `studio/tests` drive the real program in a browser.
 

@@ -1,6 +1,7 @@
-// Live events over one connection for the whole page, which resumes where it was cut off.
+// Live events for the components of a page.
 import { useEffect, useRef, useSyncExternalStore } from 'react';
-import { readEvents, type ServerEvent } from './event-stream';
+import type { ServerEvent } from './event-stream';
+import { type ConnectionState, SharedStream } from './shared-stream';
 import type { Page, StepEvent, Stop } from './types';
 
 export type LiveEvent =
@@ -9,78 +10,61 @@ export type LiveEvent =
   /** Events may have been missed: reload what is shown. */
   | { type: 'reset' };
 
-export type ConnectionState = 'connecting' | 'live' | 'lost' | 'refused';
-
 const listeners = new Set<(event: LiveEvent) => void>();
 const subscribers = new Set<() => void>();
-let following: AbortController | null = null;
-let position: string | null = null;
+let stream: SharedStream | null = null;
 let connection: ConnectionState = 'connecting';
 let stops: Stop[] = [];
-
-const MIN_RETRY_DELAY_MS = 500;
-const MAX_RETRY_DELAY_MS = 8000;
-let retryDelay = MIN_RETRY_DELAY_MS;
+/** Something changed while the page was hidden, where it loads nothing. */
+let isStale = false;
 
 function dispatch(event: LiveEvent) {
   for (const listener of [...listeners]) listener(event);
 }
 
-function setConnection(next: ConnectionState) {
-  if (connection === next) return;
-  connection = next;
+function publish() {
   for (const subscriber of [...subscribers]) subscriber();
 }
 
-function handleEvent({ type, data, lastEventId }: ServerEvent) {
-  position = lastEventId || position;
+function dispatchReload(type: 'changed' | 'reset') {
+  if (document.hidden) isStale = true;
+  else dispatch({ type });
+}
+
+function handleEvent({ type, data }: ServerEvent) {
   if (type === 'step') {
     dispatch({ type: 'step', step: JSON.parse(data) as StepEvent });
   } else if (type === 'changed') {
-    dispatch({ type: 'changed' });
+    dispatchReload('changed');
   } else if (type === 'stops') {
     stops = (JSON.parse(data) as Page<Stop>).items;
-    for (const subscriber of [...subscribers]) subscriber();
+    publish();
   }
 }
 
-function handleOpen() {
-  retryDelay = MIN_RETRY_DELAY_MS;
-  // The server repeats steps after the last position, but no other changes: those have to be reloaded.
-  if (connection === 'lost') dispatch({ type: 'reset' });
-  setConnection('live');
-}
-
-/** Follows the server's events until `signal` ends it, and connects again whenever the connection is lost. */
-async function follow(signal: AbortSignal) {
-  while (!signal.aborted) {
-    const query = position === null ? '' : `?after=${encodeURIComponent(position)}`;
-    try {
-      const status = await readEvents(`/api/v1/events${query}`, signal, handleOpen, handleEvent);
-      if (status === 401) {
-        setConnection('refused');
-        following = null;
-        return;
-      }
-    } catch {
-      // The server is away; the next attempt waits longer.
-    }
-    if (signal.aborted) return;
-    setConnection('lost');
-    await new Promise((resolve) => setTimeout(resolve, retryDelay));
-    retryDelay = Math.min(retryDelay * 2, MAX_RETRY_DELAY_MS);
-  }
+function handleVisibility() {
+  if (document.hidden || !isStale) return;
+  isStale = false;
+  dispatch({ type: 'reset' });
 }
 
 export function connect() {
-  if (following) return;
-  following = new AbortController();
-  void follow(following.signal);
+  if (stream) return;
+  document.addEventListener('visibilitychange', handleVisibility);
+  stream = new SharedStream({
+    onEvent: handleEvent,
+    onConnection: (state) => {
+      connection = state;
+      publish();
+    },
+    onGap: () => dispatchReload('reset'),
+  });
 }
 
 export function disconnect() {
-  following?.abort();
-  following = null;
+  document.removeEventListener('visibilitychange', handleVisibility);
+  stream?.close();
+  stream = null;
 }
 
 /** Calls `listener` for each live event while the component is mounted. */

@@ -286,7 +286,7 @@ export function SessionPage({ id }: { id: string }) {
                 <StepDetailView session={session.id} timeline={timeline} index={Math.min(settledIndex, timeline.length - 1)} onSelect={select} />
               )}
               {view === 'state' && (
-                <StateView session={session.id} step={timeline.number[Math.min(settledIndex, timeline.length - 1)] ?? 1} before={timeline.number[settledIndex - 1]} />
+                <StateView session={session.id} workspace={session.workspace} step={timeline.number[Math.min(settledIndex, timeline.length - 1)] ?? 1} before={timeline.number[settledIndex - 1]} />
               )}
               {view === 'mind' && (
                 <Suspense fallback={<Loading />}>

@@ -4,7 +4,7 @@ import { ApiError, apiUrl, download, get, getAll, getBytes, useRequest } from '.
 import type { Diff, FileEntry, Message, Step, StepState } from '../api/types';
 import { formatBytes, pluralize } from '../format';
 import { showToast } from '../toasts';
-import { EmptyState, ErrorMessage, Loading, Tabs } from '../ui';
+import { Button, EmptyState, ErrorMessage, Loading, Tabs } from '../ui';
 import { Conversation } from './detail';
 import { JsonTree } from './values';
 
@@ -13,7 +13,17 @@ const Content = lazy(() => import('../diff/file-preview'));
 type StatePart = 'files' | 'conversation' | 'memory' | 'task' | 'env' | 'git';
 const MAX_FILES = 20_000;
 
-export const StateView = memo(function StateView({ session, step, before }: { session: string; step: number; before: number | undefined }) {
+export const StateView = memo(function StateView({
+  session,
+  workspace,
+  step,
+  before,
+}: {
+  session: string;
+  workspace: string;
+  step: number;
+  before: number | undefined;
+}) {
   const [part, setPart] = useState<StatePart>('files');
   const base = `/sessions/${session}/steps/${step}/state`;
   const request = useRequest(base, (signal) => get<StepState>(base, { limit: 1 }, signal));
@@ -38,7 +48,7 @@ export const StateView = memo(function StateView({ session, step, before }: { se
       <Tabs label="Parts of the state" tabs={tabs} value={part} onChange={setPart} />
       {part === 'files' &&
         (slots.files ? (
-          <FilesPanel base={base} step={request.data.step} />
+          <FilesPanel base={base} workspace={workspace} step={request.data.step} />
         ) : (
           <EmptyState title="No files recorded">
             <p>The workspace had not been scanned yet, or the session was reported by another machine.</p>
@@ -51,7 +61,7 @@ export const StateView = memo(function StateView({ session, step, before }: { se
   );
 });
 
-function FilesPanel({ base, step }: { base: string; step: Step }) {
+function FilesPanel({ base, workspace, step }: { base: string; workspace: string; step: Step }) {
   const [filter, setFilter] = useState('');
   const [selected, setSelected] = useState<FileEntry | null>(null);
   const [collapsed, setCollapsed] = useState<Set<string>>(new Set());
@@ -121,7 +131,7 @@ function FilesPanel({ base, step }: { base: string; step: Step }) {
       </div>
       <div className="content">
         {shownFile ? (
-          <FileContent base={base} file={shownFile} />
+          <FileContent base={base} file={shownFile} workspace={workspace} at={`#${step.number}`} />
         ) : (
           <p className="dim pad">Select a file to see its content at this step.</p>
         )}
@@ -132,7 +142,30 @@ function FilesPanel({ base, step }: { base: string; step: Step }) {
 
 const MAX_PREVIEW_BYTES = 2_000_000;
 
-function FileContent({ base, file }: { base: string; file: FileEntry }) {
+const BLAME_SETTING = 'stepback.blame';
+
+/** Whether the origins of lines are shown; kept for the next visit. */
+function useBlameSetting(): [boolean, (next: boolean) => void] {
+  const [isOn, setOn] = useState(() => {
+    try {
+      return window.localStorage.getItem(BLAME_SETTING) === 'on';
+    } catch {
+      return false;
+    }
+  });
+  const set = (next: boolean) => {
+    setOn(next);
+    try {
+      window.localStorage.setItem(BLAME_SETTING, next ? 'on' : 'off');
+    } catch {
+      // Without storage, the setting lasts as long as the page.
+    }
+  };
+  return [isOn, set];
+}
+
+function FileContent({ base, file, workspace, at }: { base: string; file: FileEntry; workspace: string; at: string }) {
+  const [isBlamed, setBlamed] = useBlameSetting();
   const url = `${apiUrl(base)}/files/${file.address}`;
   const isTooLarge = (file.size ?? 0) > MAX_PREVIEW_BYTES;
   const request = useRequest(isTooLarge || file.type === 'excluded' ? null : url, (signal) => getBytes(url, signal));
@@ -140,12 +173,19 @@ function FileContent({ base, file }: { base: string; file: FileEntry }) {
     download(url, file.path.split('/').pop() ?? 'file').catch((error: unknown) => showToast(ApiError.from(error).detail, true));
   return (
     <>
-      <h2 className="path">
-        {file.path}{' '}
-        <span className="dim">
-          {file.mode} {file.size != null ? formatBytes(file.size) : ''}
-        </span>
-      </h2>
+      <div className="path">
+        <h2>
+          {file.path}{' '}
+          <span className="dim">
+            {file.mode} {file.size != null ? formatBytes(file.size) : ''}
+          </span>
+        </h2>
+        {file.type === 'file' && !isTooLarge && (
+          <Button small variant={isBlamed ? 'primary' : 'plain'} aria-pressed={isBlamed} title="Show who wrote each line, and why" onClick={() => setBlamed(!isBlamed)}>
+            Blame
+          </Button>
+        )}
+      </div>
       {file.type === 'excluded' && <p className="dim pad">Not stored: {file.reason}</p>}
       {isTooLarge && (
         <p className="pad">
@@ -159,7 +199,7 @@ function FileContent({ base, file }: { base: string; file: FileEntry }) {
       {request.error && <ErrorMessage error={request.error} onRetry={request.reload} />}
       {request.data && (
         <Suspense fallback={<Loading />}>
-          <Content path={file.path} bytes={request.data} />
+          <Content path={file.path} bytes={request.data} blame={isBlamed && file.type === 'file' ? { workspace, at } : undefined} />
         </Suspense>
       )}
     </>
