@@ -8,6 +8,8 @@
 //!
 //! - [`facts`]: what is known of each step of a session. Start there.
 //! - [`marks`]: which steps say who waits for whom.
+//! - [`profile`]: where the time of a session went.
 
 pub mod facts;
 pub mod marks;
+pub mod profile;

@@ -39,6 +39,7 @@ pub mod operations;
 pub mod page;
 pub mod plans;
 pub mod problem;
+pub mod profile;
 pub mod reasoning;
 pub mod search;
 pub mod sessions;
