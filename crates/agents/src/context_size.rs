@@ -50,7 +50,7 @@ pub(crate) fn tokens_at(
 }
 
 fn total_tokens(usage: &MessageUsage) -> u64 {
-    let MessageUsage { input, output, cache_read, cache_write } = usage;
+    let MessageUsage { input, output, cache_read, cache_write, reasoning: _ } = usage;
     input.saturating_add(*output).saturating_add(*cache_read).saturating_add(*cache_write)
 }
 

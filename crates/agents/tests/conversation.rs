@@ -113,7 +113,10 @@ fn a_database_gives_back_what_changed() {
     assert_eq!((grown.keep, grown.lines.len(), grown.cursor.lines), (1, 1, 2));
     let all = transcript::parse_messages(Agent::Opencode, &[first.lines[0].clone(), grown.lines[0].clone()]);
     assert_eq!(all[0].role, MessageRole::User);
-    assert_eq!(all[1].usage, Some(MessageUsage { input: 5, output: 7, cache_read: 2, cache_write: 3 }));
+    assert_eq!(
+        all[1].usage,
+        Some(MessageUsage { input: 5, output: 7, cache_read: 2, cache_write: 3, reasoning: 1 })
+    );
     assert!(matches!(
         &all[1].parts[..],
         [MessagePart::ToolCall { .. }, MessagePart::ToolResult { failed: false, .. }]
@@ -140,7 +143,10 @@ fn the_blocks_of_an_answer_are_one_message() {
     assert_eq!((answer.id.as_deref(), answer.record.as_deref()), (Some("m1"), Some("u3")));
     assert_eq!(answer.lines, 3..8);
     assert_eq!(answer.call_ids().collect::<Vec<_>>(), ["c1", "c2"]);
-    assert_eq!(answer.usage, Some(MessageUsage { input: 7, output: 3, cache_read: 11, cache_write: 2 }));
+    assert_eq!(
+        answer.usage,
+        Some(MessageUsage { input: 7, output: 3, cache_read: 11, cache_write: 2, reasoning: 0 })
+    );
     assert_eq!(all.iter().filter(|message| message.is_prompt()).count(), 2);
     assert!(all.iter().any(|message| message.worker.as_deref() == Some("sub1")));
     assert!(all.iter().any(
@@ -177,7 +183,10 @@ fn an_answer_of_codex_ends_where_its_outputs_begin() {
     let all = transcript::parse_messages(Agent::Codex, &codex_lines());
     assert_eq!(roles(&all), [System, User, Assistant, Tool, Tool, Assistant, System, User, System]);
     assert_eq!(all[2].lines, 6..10);
-    assert_eq!(all[2].usage, Some(MessageUsage { input: 60, output: 20, cache_read: 40, cache_write: 0 }));
+    assert_eq!(
+        all[2].usage,
+        Some(MessageUsage { input: 60, output: 20, cache_read: 40, cache_write: 0, reasoning: 0 })
+    );
     assert_eq!(all[2].model.as_deref(), Some("gpt"));
     assert!(matches!(all[3].parts[..], [MessagePart::ToolResult { failed: true, .. }]));
     assert!(matches!(all[4].parts[..], [MessagePart::ToolResult { failed: false, .. }]));
@@ -189,7 +198,10 @@ fn what_gemini_writes_again_replaces_what_it_wrote() {
     let all = transcript::parse_messages(Agent::Gemini, &gemini_lines());
     assert_eq!(roles(&all), [System, User, Assistant, Tool, User]);
     assert_eq!(all[2].lines, 4..6);
-    assert_eq!(all[2].usage, Some(MessageUsage { input: 70, output: 25, cache_read: 30, cache_write: 0 }));
+    assert_eq!(
+        all[2].usage,
+        Some(MessageUsage { input: 70, output: 25, cache_read: 30, cache_write: 0, reasoning: 5 })
+    );
     assert_eq!(all[2].result_ids().collect::<Vec<_>>(), ["w2"], "a cancelled call has no message of its own");
     assert_eq!(all[4].text(), "right");
 }

@@ -38,6 +38,32 @@ pub enum StepMark {
 }
 
 impl StepMark {
+    /// Every mark, in the order of its number in a file.
+    const ALL: [Self; 12] = [
+        Self::None,
+        Self::SessionStarted,
+        Self::SessionEnded,
+        Self::TurnDone,
+        Self::WorkerStarted,
+        Self::WorkerDone,
+        Self::PermissionAsked,
+        Self::PermissionDenied,
+        Self::Stopped,
+        Self::Answered,
+        Self::Refused,
+        Self::Compacted,
+    ];
+
+    /// Its number in a file.
+    pub(crate) fn as_u8(self) -> u8 {
+        Self::ALL.iter().position(|mark| *mark == self).map_or(0, |at| at as u8)
+    }
+
+    /// The mark with a number.
+    pub(crate) fn from_u8(number: u8) -> Option<Self> {
+        Self::ALL.get(usize::from(number)).copied()
+    }
+
     /// Reads the mark of a step from its kind and summary.
     pub fn of(kind: StepKind, summary: &str) -> Self {
         let begins = |prefixes: &[&str]| prefixes.iter().any(|prefix| summary.starts_with(prefix));

@@ -50,7 +50,16 @@ pub struct CallUsage {
     /// Whether the answer came from a recording: no model was called, and nothing was spent.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub replayed: bool,
+    /// Whether counts or a cost were recorded that are impossible: negative, not a number, or larger than any model allows.
+    /// They are left out.
+    #[serde(skip)]
+    pub impossible: bool,
 }
+
+/// More tokens than any model reads or writes in one call.
+pub const MAX_CALL_TOKENS: u64 = 1_000_000_000;
+/// A higher cost of one call, in dollars, is a mistake.
+const MAX_CALL_DOLLARS: f64 = 1_000_000.0;
 
 impl CallUsage {
     /// Reads the detail of a step; `None` if it has no data about a model call.
@@ -60,28 +69,37 @@ impl CallUsage {
         let metadata = detail.get("metadata")?;
         let tokens =
             metadata.get("usage").or_else(|| metadata.get("tokens")).filter(|value| value.is_object());
+        let counted = tokens.map(count_tokens);
+        let cost = metadata.get("cost_usd").filter(|cost| !cost.is_null());
+        let cost_usd =
+            cost.and_then(Value::as_f64).filter(|dollars| (0.0..=MAX_CALL_DOLLARS).contains(dollars));
         let usage = Self {
             model: metadata.get("model").and_then(Value::as_str).map(str::to_string),
-            tokens: tokens.map(count_tokens),
-            cost_usd: metadata.get("cost_usd").and_then(Value::as_f64),
+            tokens: counted.flatten(),
+            cost_usd,
             replayed: metadata.get("replayed").and_then(Value::as_bool).unwrap_or(false),
+            impossible: counted == Some(None) || cost.is_some() && cost_usd.is_none(),
         };
         (usage != Self::default()).then_some(usage)
     }
 }
 
-/// Reads token counts in our field names, or in those of opencode, which nests the cache counts.
-fn count_tokens(tokens: &Value) -> TokenUsage {
+/// Reads token counts in our field names, or in those of opencode, which nests the cache counts and does not count reasoning as
+/// output. `None` if a count is impossible.
+fn count_tokens(tokens: &Value) -> Option<TokenUsage> {
     let first = |names: &[&str]| {
-        names.iter().find_map(|name| tokens.pointer(name).and_then(Value::as_u64)).unwrap_or(0)
+        let found = names.iter().find_map(|name| tokens.pointer(name).filter(|count| !count.is_null()));
+        found.map_or(Some(0), |count| count.as_u64().filter(|count| *count <= MAX_CALL_TOKENS))
     };
-    TokenUsage {
-        input: first(&["/input"]),
-        output: first(&["/output"]),
-        cache_read: first(&["/cache_read", "/cache/read"]),
-        cache_write: first(&["/cache_write", "/cache/write"]),
-        reasoning: first(&["/reasoning"]),
-    }
+    let (output, reasoning) = (first(&["/output"])?, first(&["/reasoning"])?);
+    let is_nested = tokens.get("cache").is_some_and(Value::is_object);
+    Some(TokenUsage {
+        input: first(&["/input"])?,
+        output: if is_nested { output + reasoning } else { output },
+        cache_read: first(&["/cache_read", "/cache/read"])?,
+        cache_write: first(&["/cache_write", "/cache/write"])?,
+        reasoning,
+    })
 }
 
 #[cfg(test)]
@@ -118,6 +136,29 @@ mod tests {
         assert_eq!(expected.total(), 15);
         assert_eq!(CallUsage::of(&json!({ "metadata": { "model": null, "tokens": null } })), None);
         assert_eq!(CallUsage::of(&json!({})), None);
+    }
+
+    #[test]
+    fn impossible_usage_is_unknown_and_not_zero() {
+        let read = |metadata| CallUsage::of(&json!({ "metadata": metadata })).unwrap();
+        for tokens in [json!({ "input": -5 }), json!({ "output": 1e300 }), json!({ "input": u64::MAX })] {
+            let usage = read(json!({ "model": "m", "usage": tokens }));
+            assert_eq!((usage.tokens, usage.impossible), (None, true), "{tokens}");
+        }
+        for cost in [json!(-1.0), json!("free"), json!(1e12)] {
+            let usage = read(json!({ "model": "m", "usage": { "input": 1 }, "cost_usd": cost }));
+            assert_eq!((usage.tokens.map(|tokens| tokens.input), usage.cost_usd), (Some(1), None));
+            assert!(usage.impossible);
+        }
+        let unknown = read(json!({ "model": "m", "usage": null, "cost_usd": null }));
+        assert!(!unknown.impossible && unknown.tokens.is_none());
+    }
+
+    #[test]
+    fn reasoning_that_is_counted_beside_the_output_is_added_to_it() {
+        let tokens = json!({ "input": 5, "output": 7, "reasoning": 3, "cache": { "read": 0, "write": 0 } });
+        let usage = CallUsage::of(&json!({ "metadata": { "tokens": tokens } })).unwrap().tokens.unwrap();
+        assert_eq!((usage.output, usage.reasoning), (10, 3));
     }
 
     #[test]

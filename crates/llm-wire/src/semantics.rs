@@ -82,18 +82,19 @@ pub struct TokenUsage {
 impl TokenUsage {
     /// Returns the number of tokens read and written; thoughts are part of what was written.
     pub fn total(self) -> u64 {
-        self.input + self.output + self.cache_read + self.cache_write
+        let parts = [self.output, self.cache_read, self.cache_write];
+        parts.into_iter().fold(self.input, u64::saturating_add)
     }
 }
 
 impl std::iter::Sum for TokenUsage {
     fn sum<I: Iterator<Item = Self>>(calls: I) -> Self {
         calls.fold(Self::default(), |sum, call| Self {
-            input: sum.input + call.input,
-            output: sum.output + call.output,
-            cache_read: sum.cache_read + call.cache_read,
-            cache_write: sum.cache_write + call.cache_write,
-            reasoning: sum.reasoning + call.reasoning,
+            input: sum.input.saturating_add(call.input),
+            output: sum.output.saturating_add(call.output),
+            cache_read: sum.cache_read.saturating_add(call.cache_read),
+            cache_write: sum.cache_write.saturating_add(call.cache_write),
+            reasoning: sum.reasoning.saturating_add(call.reasoning),
         })
     }
 }

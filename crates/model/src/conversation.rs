@@ -39,7 +39,8 @@ impl ConversationMessage {
         bytes
     }
 
-    fn decode_bytes(hash: Hash, bytes: &[u8]) -> Result<Self, ObjectError> {
+    /// Reads the bytes of the message stored under `hash`.
+    pub fn decode_bytes(hash: Hash, bytes: &[u8]) -> Result<Self, ObjectError> {
         minicbor::decode(bytes).map_err(|error| ObjectError::corrupt(ObjectKind::Message, hash, error))
     }
 

@@ -36,7 +36,7 @@ pub use assemble::{Piece, assemble, fields};
 pub use diff::{ValueDifference, diff};
 pub use node::children;
 pub use page::{NoRoot, ValuePage, ValueRoot};
-pub use read::{get, load};
+pub use read::{get, load, load_page};
 pub use write::{store, store_fields};
 
 use crate::object::ObjectError;

@@ -36,7 +36,7 @@ const MARKS: [&str; 20] = [
 const FREE: [&str; 8] = ["worktree", "store", "postgres", "bench", "faults", "powerloss", "testkit", "xtask"];
 
 /// The other modules that write, and where.
-const WRITERS: [(&str, &str); 42] = [
+const WRITERS: [(&str, &str); 43] = [
     ("crates/agents/src/fork/run.rs", "conversations of agents, in the user's home"),
     ("crates/agents/src/hook.rs", "the store's directory"),
     ("crates/agents/src/inbox.rs", "the store's directory"),
@@ -45,6 +45,7 @@ const WRITERS: [(&str, &str); 42] = [
     ("crates/agents/src/model_call_inbox.rs", "the store's directory"),
     ("crates/agents/src/policy.rs", "the private directory of a rerun, beside its files"),
     ("crates/agents/src/sandbox_home.rs", "the home of a rerun"),
+    ("crates/analysis/src/load/kept.rs", "caches of a workspace, in the store's directory"),
     ("crates/bundle/src/import.rs", "the store's directory"),
     ("crates/engine/src/control.rs", "the store's directory"),
     ("crates/engine/src/workspace.rs", "locks in the store's directory"),

@@ -98,6 +98,7 @@ fn add_answer_line(out: &mut Vec<TranscriptMessage>, at: usize, line: &Value) {
         output: get_u64(usage, "output_tokens"),
         cache_read: get_u64(usage, "cache_read_input_tokens"),
         cache_write: get_u64(usage, "cache_creation_input_tokens"),
+        reasoning: 0,
     });
     // Results of its first calls may come between the blocks of an answer, but not another answer or a prompt.
     let last =

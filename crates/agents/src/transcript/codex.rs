@@ -193,6 +193,7 @@ impl RolloutParser {
                 output: get_u64(usage, "output_tokens"),
                 cache_read,
                 cache_write: get_u64(usage, "cache_write_input_tokens"),
+                reasoning: get_u64(usage, "reasoning_output_tokens"),
             });
         }
     }

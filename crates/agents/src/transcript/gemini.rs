@@ -168,8 +168,9 @@ fn parse_usage(tokens: &Value) -> MessageUsage {
     let cache_read = get_u64(tokens, "cached");
     MessageUsage {
         input: get_u64(tokens, "input").saturating_sub(cache_read),
-        output: get_u64(tokens, "output") + get_u64(tokens, "thoughts"),
+        output: get_u64(tokens, "output").saturating_add(get_u64(tokens, "thoughts")),
         cache_read,
         cache_write: 0,
+        reasoning: get_u64(tokens, "thoughts"),
     }
 }

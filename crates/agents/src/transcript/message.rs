@@ -91,6 +91,13 @@ pub struct MessageUsage {
     pub cache_read: u64,
     /// Input tokens written to a cache.
     pub cache_write: u64,
+    /// The output tokens that were reasoning, if the agent counts them.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub reasoning: u64,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// One message of a conversation.
@@ -200,15 +207,15 @@ pub fn parse_agent_messages<S: AsRef<str>>(agent: &str, lines: &[S]) -> Vec<Tran
         let whole = |line: &S| serde_json::from_str(line.as_ref()).unwrap_or_else(|_| line.as_ref().into());
         return plain::parse_messages(lines.iter().map(whole).enumerate());
     };
-    let mut own = parse_messages(agent, lines);
-    // None of the supported agents writes lines with the author at the top level.
     let values = lines.iter().enumerate();
     let values =
         values.filter_map(|(at, line)| Some((at, serde_json::from_str::<Value>(line.as_ref()).ok()?)));
-    let reported = values.filter(|(_, value)| value.get("role").is_some());
-    own.extend(reported.filter_map(|(at, value)| plain::parse_message(at, &value)));
-    own.sort_by_key(|message| message.lines.start);
-    own
+    // None of the supported agents writes lines with the author at the top level.
+    let (reported, own): (Vec<_>, Vec<_>) = values.partition(|(_, value)| value.get("role").is_some());
+    let mut messages = parse_own_messages(agent, own.into_iter());
+    messages.extend(reported.iter().filter_map(|(at, value)| plain::parse_message(*at, value)));
+    messages.sort_by_key(|message| message.lines.start);
+    messages
 }
 
 /// Reads the messages out of a chain. Lines of unknown kinds, and lines that are not JSON, are skipped.
@@ -217,6 +224,10 @@ pub fn parse_messages<S: AsRef<str>>(agent: Agent, lines: &[S]) -> Vec<Transcrip
         .iter()
         .enumerate()
         .filter_map(|(at, line)| Some((at, serde_json::from_str(line.as_ref()).ok()?)));
+    parse_own_messages(agent, values)
+}
+
+fn parse_own_messages(agent: Agent, values: impl Iterator<Item = (usize, Value)>) -> Vec<TranscriptMessage> {
     match agent {
         Agent::Claude => claude::parse_messages(values),
         Agent::Codex => codex::parse_messages(values),

@@ -77,8 +77,9 @@ fn parse_usage(tokens: &Value) -> MessageUsage {
     let cache = tokens.get("cache").unwrap_or(&Value::Null);
     MessageUsage {
         input: get_u64(tokens, "input"),
-        output: get_u64(tokens, "output") + get_u64(tokens, "reasoning"),
+        output: get_u64(tokens, "output").saturating_add(get_u64(tokens, "reasoning")),
         cache_read: get_u64(cache, "read"),
         cache_write: get_u64(cache, "write"),
+        reasoning: get_u64(tokens, "reasoning"),
     }
 }

@@ -128,7 +128,9 @@ impl Recording {
             first_byte: None,
             tokens: Some(TokenUsage { input: tokens, output: 10, ..TokenUsage::default() }),
             cost: None,
+            priced: false,
             replayed: false,
+            identity: 0,
             context: None,
         });
         self

@@ -83,6 +83,27 @@ impl Piece {
         }
     }
 
+    /// The hash of the object that has the part, if it is not whole in its parent: equal parts have equal hashes.
+    pub fn hash(&self) -> Option<Hash> {
+        match &self.0 {
+            Part::Text(hash) | Part::Node(hash) => Some(*hash),
+            Part::Scalar(_) | Part::Inline(..) => None,
+        }
+    }
+
+    /// The whole value.
+    pub fn load(&self, source: &(impl ObjectSource + ?Sized)) -> Result<Value, JsonError> {
+        let mut reader = Reader::new(source);
+        reader.part_value(self.0.clone(), 0)
+    }
+
+    /// The fields of an object, without reading their values; empty if it is not an object.
+    pub fn fields(&self, source: &(impl ObjectSource + ?Sized)) -> Result<Vec<(String, Self)>, JsonError> {
+        let mut reader = Reader::new(source);
+        let node = reader.open(self.0.clone())?;
+        collect_fields(&mut reader, node)
+    }
+
     /// The value, if it is neither a long text nor a large container.
     pub fn as_scalar(&self) -> Option<&Value> {
         match &self.0 {
@@ -106,6 +127,13 @@ pub fn assemble(
 pub fn fields(source: &(impl ObjectSource + ?Sized), hash: Hash) -> Result<Vec<(String, Piece)>, JsonError> {
     let mut reader = Reader::new(source);
     let node: Node = reader.read_node(hash)?;
+    collect_fields(&mut reader, node)
+}
+
+fn collect_fields<S: ObjectSource + ?Sized>(
+    reader: &mut Reader<'_, S>,
+    node: Node,
+) -> Result<Vec<(String, Piece)>, JsonError> {
     let mut fields = Vec::new();
     if node.shape() == Some(Shape::Object) {
         reader.visit_leaves(node, |_, members| {

@@ -194,6 +194,26 @@ impl PageEncoder<'_> {
     }
 }
 
+/// The values of the page with these bytes, in order.
+pub(super) fn all_on_page(bytes: &[u8], page: Hash) -> Result<Vec<Node>, ObjectError> {
+    let nodes = (|| {
+        let mut d = Decoder::new(bytes);
+        let (fields, shape, count) = (d.array()?, d.u8()?, d.array()?);
+        let Some(count) = count.filter(|_| (fields, shape) == (Some(2), 1)) else {
+            return Err(minicbor::decode::Error::message("it is not a page"));
+        };
+        let mut nodes = Vec::new();
+        for _ in 0..count {
+            match Part::decode(&mut d, 1)? {
+                Part::Inline(shape, members) => nodes.push(Node::Leaf(shape, members)),
+                _ => return Err(minicbor::decode::Error::message("a value on it is not a container")),
+            }
+        }
+        Ok(nodes)
+    })();
+    nodes.map_err(|error| ObjectError::corrupt(ObjectKind::Json, page, error))
+}
+
 /// The value at an index of the page with these bytes, without decoding the others.
 pub(super) fn on_page(bytes: &[u8], page: Hash, part: u32) -> Result<Node, ObjectError> {
     let node = (|| {

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::node::{Group, Member, Node, Part, Shape};
-use super::page::{ValueRoot, on_page};
+use super::page::{ValueRoot, all_on_page, on_page};
 use super::{JsonError, MAX_BYTES, MAX_DEPTH};
 use crate::hash::{Hash, ObjectKind};
 use crate::object::{ObjectError, ObjectSource};
@@ -13,6 +13,13 @@ pub fn load(source: &(impl ObjectSource + ?Sized), root: impl Into<ValueRoot>) -
     let mut reader = Reader::new(source);
     let root = reader.read_root(root.into())?;
     reader.read_value(root, 0)
+}
+
+/// Loads all values of a page, in order: for a caller that needs most of them, faster than one after the other.
+pub fn load_page(source: &(impl ObjectSource + ?Sized), page: Hash) -> Result<Vec<Value>, JsonError> {
+    let mut reader = Reader::new(source);
+    let bytes = reader.read(ObjectKind::Json, page)?;
+    all_on_page(&bytes, page)?.into_iter().map(|node| reader.read_value(node, 0)).collect()
 }
 
 /// Loads the part of a value that `pointer` (RFC 6901, such as `/beliefs/3/text`; empty for the whole) names, reading
