@@ -9,13 +9,16 @@
 //! - [`facts`]: what is known of each step of a session. Start there.
 //! - [`load`]: reads the facts of sessions from a store, and keeps them.
 //! - [`marks`]: which steps say who waits for whom.
+//! - [`cost`], [`prices`]: what model calls used and cost.
 //! - [`profile`]: where the time of a session went.
 //! - [`error`]: what can go wrong.
 
+pub mod cost;
 pub mod error;
 pub mod facts;
 pub mod load;
 pub mod marks;
+pub mod prices;
 pub mod profile;
 
 pub use error::AnalysisError;

@@ -31,6 +31,7 @@ pub mod commands;
 pub mod control;
 #[cfg(feature = "engine")]
 pub mod conversions;
+pub mod cost;
 pub mod failure;
 pub mod files;
 pub mod ingest;
