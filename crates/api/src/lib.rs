@@ -10,8 +10,8 @@
 //! - [`workspaces`], [`sessions`], [`steps`], [`operations`]: the records of a store.
 //! - [`checkpoints`], [`files`], [`changes`], [`state`]: what was saved, and what differs.
 //! - [`plans`], [`branches`]: going back and forth.
-//! - [`timeline`], [`search`], [`commands`], [`blame`]: looking at sessions, finding steps, the commands that agents called,
-//!   and where lines come from.
+//! - [`timeline`], [`search`], [`commands`], [`blame`], [`why`]: looking at sessions, finding steps, the commands that agents
+//!   called, where lines come from, and why.
 //! - [`control`]: stopping live agents, and answering those that wait.
 //! - [`reasoning`]: an agent's board.
 //! - [`ingest`]: what agents report over the network.
@@ -47,4 +47,5 @@ pub mod sessions;
 pub mod state;
 pub mod steps;
 pub mod timeline;
+pub mod why;
 pub mod workspaces;

@@ -102,6 +102,28 @@ pub fn tail(
     Ok(messages)
 }
 
+/// Calls `each` with every message, newest first, until it returns `false`. Messages are not kept in memory.
+pub fn for_each_newest_first(
+    source: &(impl ObjectSource + ?Sized),
+    tip: Option<Hash>,
+    each: &mut dyn FnMut(ConversationMessage) -> bool,
+) -> Result<(), ObjectError> {
+    let Some(tip) = tip else { return Ok(()) };
+    let mut expected = None;
+    source.read_chain(ObjectKind::Message, tip, &mut |hash, bytes| {
+        let message = ConversationMessage::decode_bytes(hash, &bytes)?;
+        if message.count == 0
+            || expected.is_some_and(|count| count != message.count)
+            || message.previous.is_none() != (message.count == 1)
+        {
+            return Err(ObjectError::corrupt(ObjectKind::Message, hash, "it is not where it should be"));
+        }
+        expected = Some(message.count - 1);
+        let previous = message.previous;
+        Ok(if each(message) { previous } else { None })
+    })
+}
+
 /// All messages, oldest first.
 pub fn texts(source: &(impl ObjectSource + ?Sized), tip: Option<Hash>) -> Result<Vec<String>, ObjectError> {
     Ok(tail(source, tip, usize::MAX)?.into_iter().map(|(_, message)| message.text).collect())
@@ -168,6 +190,19 @@ mod tests {
             tail.iter().map(|(_, message)| message.text.as_str()).collect::<Vec<_>>(),
             ["two", "three"]
         );
+    }
+
+    #[test]
+    fn messages_are_visited_from_the_newest_until_it_is_enough() {
+        let objects = Memory::default();
+        let tip = append(&objects, None, 0, ["one", "two", "three"]).unwrap();
+        let mut seen = Vec::new();
+        for_each_newest_first(&objects, tip, &mut |message| {
+            seen.push((message.count, message.text));
+            seen.len() < 2
+        })
+        .unwrap();
+        assert_eq!(seen, [(3, "three".to_owned()), (2, "two".to_owned())]);
     }
 
     #[test]

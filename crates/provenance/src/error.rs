@@ -56,6 +56,22 @@ pub enum ProvenanceError {
         /// The number of lines.
         count: usize,
     },
+    /// The board has no such item.
+    #[error("there is no {item} on the board of {session}")]
+    NoItem {
+        /// The item.
+        item: String,
+        /// The session whose board was looked at.
+        session: String,
+    },
+    /// A text names nothing that can be explained.
+    #[error("\"{text}\" names no step, no lines of a file, no item of the board and no session: {reason}")]
+    NoTarget {
+        /// The text, shortened.
+        text: String,
+        /// Why it is no point.
+        reason: String,
+    },
     /// The store or the work tree failed.
     #[error(transparent)]
     Engine(#[from] EngineError),
@@ -84,6 +100,16 @@ impl ProvenanceError {
                 (FailureKind::Point, Some("\"stepback status --excluded\" lists what is not covered"))
             }
             Self::NoLine { .. } => (FailureKind::Usage, None),
+            Self::NoItem { .. } => (
+                FailureKind::Point,
+                Some("\"stepback board show\" lists the items; --session names another session"),
+            ),
+            Self::NoTarget { .. } => (
+                FailureKind::Point,
+                Some(
+                    "name a point (#12), FILE:LINE, an item (H2) or a session; \"stepback log\" lists the steps",
+                ),
+            ),
             Self::Engine(error) => classify_engine_error(error),
         }
     }

@@ -1,4 +1,4 @@
-//! Where something came from: which tool call wrote a line.
+//! Where something came from: which tool call wrote a line, and why.
 //!
 //! Everything here reads the store through the engine and changes nothing in it. What an answer rests on is part of it: a
 //! call that names the file is recorded, a call that was merely running is inferred.
@@ -11,6 +11,7 @@
 //! - `file_versions`: the contents of one path along a line of checkpoints.
 //! - `follow`: follows lines from version to version.
 //! - `moved`: blocks that were cut somewhere else in the workspace.
+//! - [`why`]: the chain from a change to the prompt, and what the model had seen that has its words.
 //! - `documents`: the answers as documents.
 //! - `error`: what can go wrong.
 
@@ -22,8 +23,10 @@ mod file_versions;
 mod follow;
 pub mod line_map;
 mod moved;
+pub mod why;
 
 pub use blame::{Blame, BlameRequest, BlamedLine, LineOrigin, OriginKind};
 pub use call_origin::{CallOrigin, trace_call};
 pub use documents::blame_document;
 pub use error::ProvenanceError;
+pub use why::{WhyTarget, explain};

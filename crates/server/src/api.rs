@@ -30,6 +30,7 @@ pub mod stops;
 pub mod timeline;
 pub mod transfer;
 pub mod usage;
+pub mod why;
 pub mod workspaces;
 
 use std::sync::Arc;
@@ -145,6 +146,7 @@ fn operations() -> OpenApiRouter<AppState> {
         .routes(routes!(changes::list))
         .routes(routes!(commands::list))
         .routes(routes!(blame::get))
+        .routes(routes!(why::get))
         .routes(routes!(events::follow))
         .routes(routes!(live::connect))
         .routes(routes!(ingest::ingest_batch))

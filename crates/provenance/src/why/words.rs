@@ -1,0 +1,880 @@
+//! Words of texts, and the longest runs of words that two texts share.
+//!
+//! A word is a run of letters and digits; case is ignored, and so is everything between words. In scripts without spaces each
+//! character is a word. The words of the change are put into a suffix automaton once; each text of the context then runs
+//! through it in time proportional to its length, however repetitive either is.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+/// The most words of a change that are looked for.
+pub(crate) const MAX_QUERY_WORDS: usize = 20_000;
+/// The most characters of a word: longer ones (a base64 text) are split.
+const MAX_WORD_CHARS: usize = 200;
+
+/// A word of the change, by its number in [`Query`]; equal words have equal numbers.
+pub(crate) type WordId = u32;
+
+/// A word in a text: its bytes, and the word of the change that it is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct TextWord {
+    range: Range<usize>,
+    word: Option<WordId>,
+}
+
+/// Common words of English and of programs, in order. They are no evidence by themselves.
+const COMMON: [&str; 193] = [
+    "about",
+    "after",
+    "all",
+    "also",
+    "an",
+    "and",
+    "any",
+    "are",
+    "args",
+    "array",
+    "as",
+    "assert",
+    "async",
+    "at",
+    "await",
+    "bash",
+    "be",
+    "been",
+    "before",
+    "begin",
+    "bin",
+    "bool",
+    "boolean",
+    "break",
+    "but",
+    "by",
+    "can",
+    "case",
+    "catch",
+    "char",
+    "class",
+    "code",
+    "com",
+    "const",
+    "continue",
+    "could",
+    "data",
+    "def",
+    "default",
+    "delete",
+    "details",
+    "dict",
+    "did",
+    "do",
+    "does",
+    "done",
+    "each",
+    "echo",
+    "elif",
+    "else",
+    "end",
+    "enum",
+    "env",
+    "err",
+    "error",
+    "eval",
+    "even",
+    "except",
+    "export",
+    "extends",
+    "extern",
+    "false",
+    "fi",
+    "file",
+    "final",
+    "finally",
+    "first",
+    "float",
+    "fn",
+    "for",
+    "from",
+    "func",
+    "function",
+    "get",
+    "go",
+    "has",
+    "have",
+    "here",
+    "how",
+    "http",
+    "https",
+    "id",
+    "if",
+    "impl",
+    "import",
+    "in",
+    "include",
+    "index",
+    "input",
+    "instead",
+    "int",
+    "interface",
+    "into",
+    "is",
+    "it",
+    "its",
+    "just",
+    "key",
+    "last",
+    "len",
+    "let",
+    "line",
+    "list",
+    "log",
+    "main",
+    "make",
+    "map",
+    "match",
+    "may",
+    "mod",
+    "module",
+    "more",
+    "must",
+    "mut",
+    "name",
+    "namespace",
+    "new",
+    "next",
+    "nil",
+    "no",
+    "none",
+    "not",
+    "null",
+    "number",
+    "object",
+    "of",
+    "on",
+    "one",
+    "only",
+    "open",
+    "option",
+    "or",
+    "other",
+    "out",
+    "output",
+    "package",
+    "pass",
+    "path",
+    "print",
+    "private",
+    "pub",
+    "public",
+    "raise",
+    "read",
+    "ref",
+    "require",
+    "result",
+    "return",
+    "returns",
+    "run",
+    "self",
+    "set",
+    "should",
+    "some",
+    "static",
+    "std",
+    "str",
+    "string",
+    "struct",
+    "super",
+    "switch",
+    "test",
+    "text",
+    "than",
+    "that",
+    "the",
+    "them",
+    "then",
+    "there",
+    "these",
+    "they",
+    "this",
+    "throw",
+    "to",
+    "true",
+    "try",
+    "two",
+    "type",
+    "undefined",
+    "unit",
+    "use",
+    "using",
+    "value",
+    "var",
+    "void",
+    "was",
+    "we",
+    "when",
+    "where",
+    "which",
+    "while",
+    "will",
+    "with",
+];
+
+/// The words of a change, ready to be looked for.
+pub(crate) struct Query {
+    text: String,
+    words: Vec<TextWord>,
+    /// Each different word: its number.
+    ids: HashMap<String, WordId>,
+    /// Whether each different word is decisive.
+    decisive: Vec<bool>,
+    automaton: Automaton,
+    /// Whether words were left out because there are too many.
+    pub truncated: bool,
+}
+
+/// A run of words that a text shares with the change.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Run {
+    /// Its bytes in the text.
+    pub text: Range<usize>,
+    /// Its bytes in the change.
+    pub change: Range<usize>,
+    /// Its words in the change, as indexes.
+    words: Range<usize>,
+    /// The sum of the weights of its different decisive words.
+    pub weight: f64,
+}
+
+impl Run {
+    /// The number of its words.
+    pub(crate) fn len(&self) -> usize {
+        self.words.len()
+    }
+}
+
+impl Query {
+    /// Reads the words of a change. Words of `old`, which the file had before, are not decisive, unless no other is.
+    pub(crate) fn new(text: &str, old: &str) -> Self {
+        let mut ids: HashMap<String, WordId> = HashMap::new();
+        let mut words = Vec::new();
+        let mut truncated = false;
+        let mut last_end = 0;
+        for_each_word(text, &mut |range, folded| {
+            if words.len() >= MAX_QUERY_WORDS {
+                truncated = true;
+                return false;
+            }
+            let next = u32::try_from(ids.len()).unwrap_or(u32::MAX);
+            let id = match ids.get(folded) {
+                Some(id) => *id,
+                None => {
+                    ids.insert(folded.to_owned(), next);
+                    next
+                }
+            };
+            last_end = range.end;
+            words.push(TextWord { range, word: Some(id) });
+            true
+        });
+        let mut is_old = vec![false; ids.len()];
+        for_each_word(old, &mut |_, folded| {
+            if let Some(id) = ids.get(folded) {
+                is_old[*id as usize] = true;
+            }
+            true
+        });
+        let mut decisive = vec![false; ids.len()];
+        for (word, id) in &ids {
+            decisive[*id as usize] = is_decisive(word) && !is_old[*id as usize];
+        }
+        if !decisive.contains(&true) {
+            for (word, id) in &ids {
+                decisive[*id as usize] = is_decisive(word);
+            }
+        }
+        let automaton = Automaton::new(words.iter().filter_map(|word| word.word));
+        Self { text: text[..last_end].to_owned(), words, ids, decisive, automaton, truncated }
+    }
+
+    /// The number of different words.
+    pub(crate) fn word_count(&self) -> usize {
+        self.decisive.len()
+    }
+
+    /// The number of different decisive words.
+    pub(crate) fn decisive_count(&self) -> usize {
+        self.decisive.iter().filter(|decisive| **decisive).count()
+    }
+
+    /// The decisive words, by number, in the order in which they stand in the change first.
+    pub(crate) fn decisive_words(&self) -> Vec<(WordId, &str)> {
+        let mut seen = vec![false; self.decisive.len()];
+        let mut found = Vec::new();
+        for word in &self.words {
+            let Some(id) = word.word else { continue };
+            if self.decisive[id as usize] && !std::mem::replace(&mut seen[id as usize], true) {
+                found.push((id, &self.text[word.range.clone()]));
+            }
+        }
+        found
+    }
+
+    /// A part of the change.
+    pub(crate) fn slice(&self, range: &Range<usize>) -> &str {
+        self.text.get(range.clone()).unwrap_or_default()
+    }
+
+    /// The different decisive words that a text has.
+    pub(crate) fn decisive_in(&self, text: &str) -> Vec<WordId> {
+        let mut found = WordSet::new(self.decisive.len());
+        for_each_word(text, &mut |_, folded| {
+            self.add_decisive(folded, &mut found);
+            true
+        });
+        found.into_list()
+    }
+
+    /// Like [`Self::decisive_in`], for a text inside a JSON document whose strings are not decoded yet.
+    pub(crate) fn decisive_in_json(&self, json: &str) -> Vec<WordId> {
+        let mut found = WordSet::new(self.decisive.len());
+        // What an escape stands for is seldom a letter; where it may be, the line is decoded.
+        if json.contains("\\u") {
+            if let Ok(value) = serde_json::from_str::<serde_json::Value>(json) {
+                for_each_string(&value, &mut |text| {
+                    for_each_word(text, &mut |_, folded| {
+                        self.add_decisive(folded, &mut found);
+                        true
+                    });
+                });
+                return found.into_list();
+            }
+        }
+        for piece in split_escapes(json) {
+            for_each_word(piece, &mut |_, folded| {
+                self.add_decisive(folded, &mut found);
+                true
+            });
+        }
+        found.into_list()
+    }
+
+    fn add_decisive(&self, folded: &str, found: &mut WordSet) {
+        if let Some(id) = self.ids.get(folded)
+            && self.decisive[*id as usize]
+        {
+            found.insert(*id);
+        }
+    }
+
+    /// The runs that a text shares with the change and that are evidence, the heaviest first; at most `most`, none of which
+    /// repeats another's words.
+    pub(crate) fn shared_runs(&self, text: &str, weights: &Weights, most: usize) -> Vec<Run> {
+        let mut candidates = self.maximal_runs(text, weights);
+        candidates.sort_by(|a, b| b.weight.total_cmp(&a.weight).then_with(|| b.len().cmp(&a.len())));
+        let mut taken = vec![false; self.decisive.len()];
+        let mut runs: Vec<Run> = Vec::new();
+        for mut run in candidates {
+            if runs.len() >= most {
+                break;
+            }
+            // Only words that no heavier run has count again.
+            let new: Vec<WordId> =
+                self.distinct_decisive(&run.words).into_iter().filter(|id| !taken[*id as usize]).collect();
+            run.weight = new.iter().map(|id| weights.of(*id)).sum();
+            if self.is_evidence(&run, &new, weights) {
+                new.iter().for_each(|id| taken[*id as usize] = true);
+                runs.push(run);
+            }
+        }
+        runs.sort_by(|a, b| b.weight.total_cmp(&a.weight));
+        runs
+    }
+
+    /// The decisive words of some runs, each once.
+    pub(crate) fn words_of_runs(&self, runs: &[Run]) -> Vec<WordId> {
+        let mut found = WordSet::new(self.decisive.len());
+        for run in runs {
+            self.distinct_decisive(&run.words).into_iter().for_each(|id| found.insert(id));
+        }
+        found.into_list()
+    }
+
+    /// Runs that cannot be made longer, with the sums of their weights. Of those that end at the same word of the change, the
+    /// longest.
+    fn maximal_runs(&self, text: &str, weights: &Weights) -> Vec<Run> {
+        let mut read: Vec<TextWord> = Vec::new();
+        let mut best: HashMap<usize, Run> = HashMap::new();
+        let mut walk = Walk::default();
+        // The sums of weights from the first word of the change on, to see quickly what a run can weigh at most.
+        let sums: Vec<f64> = std::iter::once(0.0)
+            .chain(self.words.iter().scan(0.0, |sum, word| {
+                *sum += word.word.map_or(0.0, |id| weights.of(id));
+                Some(*sum)
+            }))
+            .collect();
+        let mut close = |walk: &Walk, read: &[TextWord]| {
+            let Some(end) = self.automaton.end_of(walk) else { return };
+            let words = end + 1 - walk.length..end + 1;
+            let weight = sums[words.end] - sums[words.start];
+            if weight < MIN_WORD_WEIGHT {
+                return;
+            }
+            let (Some(first), Some(last)) = (read.len().checked_sub(walk.length), read.last()) else {
+                return;
+            };
+            let run = Run {
+                text: read[first].range.start..last.range.end,
+                change: self.words[words.start].range.start..self.words[end].range.end,
+                words,
+                weight,
+            };
+            match best.get(&end) {
+                Some(known) if known.len() >= run.len() => {}
+                _ => {
+                    best.insert(end, run);
+                }
+            }
+        };
+        for_each_word(text, &mut |range, folded| {
+            let word = self.ids.get(folded).copied();
+            let before = walk;
+            self.automaton.advance(&mut walk, word);
+            if walk.length <= before.length && before.length > 0 {
+                close(&before, &read);
+            }
+            if walk.length == 0 {
+                read.clear();
+            } else {
+                read.push(TextWord { range, word });
+                // No run is longer than the change.
+                if read.len() > 2 * self.words.len() + 16 {
+                    read.drain(..read.len() - self.words.len());
+                }
+            }
+            true
+        });
+        close(&walk, &read);
+        let mut runs: Vec<Run> = best.into_values().collect();
+        for run in &mut runs {
+            run.weight = self.distinct_decisive(&run.words).into_iter().map(|id| weights.of(id)).sum();
+        }
+        // A map has no order, and the answer must not depend on chance.
+        runs.sort_by_key(|run| (run.words.start, run.words.end));
+        runs
+    }
+
+    fn distinct_decisive(&self, words: &Range<usize>) -> Vec<WordId> {
+        let mut found: Vec<WordId> = self.words[words.clone()].iter().filter_map(|word| word.word).collect();
+        found.retain(|id| self.decisive[*id as usize]);
+        found.sort_unstable();
+        found.dedup();
+        found
+    }
+
+    /// Whether a run whose new decisive words are these is evidence: several of them with enough weight, or one that is
+    /// distinctive and rare.
+    fn is_evidence(&self, run: &Run, new: &[WordId], weights: &Weights) -> bool {
+        match new {
+            [] => false,
+            [one] => {
+                let word = self.words[run.words.clone()].iter().find(|word| word.word == Some(*one));
+                let text = word.map_or("", |word| &self.text[word.range.clone()]);
+                is_distinctive(text) && weights.is_rare(*one) && run.weight >= MIN_WORD_WEIGHT
+            }
+            _ => run.weight >= MIN_RUN_WEIGHT,
+        }
+    }
+}
+
+/// The least weight of a run of several decisive words.
+const MIN_RUN_WEIGHT: f64 = 1.0;
+/// The least weight of a run with one decisive word.
+const MIN_WORD_WEIGHT: f64 = 0.4;
+
+/// How much each word of a change weighs: rare and long words weigh more.
+pub(crate) struct Weights {
+    weights: Vec<f64>,
+    is_rare: Vec<bool>,
+}
+
+impl Weights {
+    /// Computes them from the number of texts, and the number of texts that have each word.
+    pub(crate) fn new(query: &Query, texts: usize, having: &[u32]) -> Self {
+        /// With few texts, how many have a word says little.
+        const LEAST_TEXTS: usize = 16;
+        let all = texts.max(LEAST_TEXTS) as f64;
+        let mut weights = vec![0.0; query.decisive.len()];
+        let mut is_rare = vec![false; query.decisive.len()];
+        for (word, id) in &query.ids {
+            let index = *id as usize;
+            if !query.decisive[index] {
+                continue;
+            }
+            let count = f64::from(having.get(index).copied().unwrap_or(0));
+            let rarity = (1.0 - (1.0 + count).ln() / (2.0 + all).ln()).max(0.02);
+            let form = (word.chars().count() as f64 / 6.0).clamp(0.5, 2.0);
+            weights[index] = rarity * form;
+            is_rare[index] = count <= (all / 10.0).max(3.0);
+        }
+        Self { weights, is_rare }
+    }
+
+    pub(crate) fn of(&self, word: WordId) -> f64 {
+        self.weights.get(word as usize).copied().unwrap_or_default()
+    }
+
+    fn is_rare(&self, word: WordId) -> bool {
+        self.is_rare.get(word as usize).copied().unwrap_or_default()
+    }
+}
+
+/// A set of words.
+struct WordSet {
+    has: Vec<bool>,
+    list: Vec<WordId>,
+}
+
+impl WordSet {
+    fn new(words: usize) -> Self {
+        Self { has: vec![false; words], list: Vec::new() }
+    }
+
+    fn insert(&mut self, word: WordId) {
+        if let Some(has) = self.has.get_mut(word as usize)
+            && !std::mem::replace(has, true)
+        {
+            self.list.push(word);
+        }
+    }
+
+    fn into_list(self) -> Vec<WordId> {
+        self.list
+    }
+}
+
+/// Whether a word can decide: it is not common, and more than one character or two digits.
+fn is_decisive(word: &str) -> bool {
+    let chars = word.chars().count();
+    let is_wide = word.chars().next().is_some_and(stands_alone);
+    let is_small_number = chars <= 2 && word.bytes().all(|byte| byte.is_ascii_digit());
+    (chars > 1 || is_wide) && !is_small_number && COMMON.binary_search(&word).is_err()
+}
+
+/// Whether a single word is evidence if it is rare: a long one, a number of four digits, or letters with digits.
+fn is_distinctive(word: &str) -> bool {
+    let chars = word.chars().count();
+    let has_digit = word.chars().any(|c| c.is_ascii_digit());
+    let has_letter = word.chars().any(char::is_alphabetic);
+    chars >= 8 || (has_digit && chars >= 4) || (has_digit && has_letter && chars >= 3)
+}
+
+/// Whether a character of a script without spaces is a word by itself.
+fn stands_alone(c: char) -> bool {
+    matches!(c, '\u{2e80}'..='\u{9fff}' | '\u{f900}'..='\u{faff}' | '\u{20000}'..='\u{3fffd}' | '\u{e00}'..='\u{e7f}')
+}
+
+/// Calls `each` with every word of a text and its lower-case form, until that returns `false`.
+fn for_each_word(text: &str, each: &mut dyn FnMut(Range<usize>, &str) -> bool) {
+    let mut folded = String::new();
+    let bytes = text.as_bytes();
+    let mut at = 0;
+    while at < bytes.len() {
+        // Most text is ASCII, and this is the loop that everything runs through.
+        if bytes[at].is_ascii() && !bytes[at].is_ascii_alphanumeric() {
+            at += 1;
+            continue;
+        }
+        folded.clear();
+        let start = at;
+        let mut count = 0;
+        while count < MAX_WORD_CHARS && at < bytes.len() {
+            let byte = bytes[at];
+            if byte.is_ascii() {
+                if !byte.is_ascii_alphanumeric() {
+                    break;
+                }
+                folded.push(char::from(byte.to_ascii_lowercase()));
+                at += 1;
+            } else {
+                let Some(c) = text[at..].chars().next() else { break };
+                if !c.is_alphanumeric() || (stands_alone(c) && count > 0) {
+                    break;
+                }
+                folded.extend(c.to_lowercase());
+                at += c.len_utf8();
+                if stands_alone(c) {
+                    break;
+                }
+            }
+            count += 1;
+        }
+        if at == start {
+            // A character that is no letter.
+            at += text[at..].chars().next().map_or(1, char::len_utf8);
+            continue;
+        }
+        if !each(start..at, &folded) {
+            return;
+        }
+    }
+}
+
+/// The pieces of a JSON text between its escapes.
+fn split_escapes(json: &str) -> impl Iterator<Item = &str> {
+    let mut rest = Some(json);
+    std::iter::from_fn(move || {
+        let text = rest?;
+        match text.find('\\') {
+            Some(at) => {
+                // The escaped character is ASCII in valid JSON; other bytes are left alone.
+                let skip = text[at + 1..].chars().next().map_or(0, char::len_utf8);
+                rest = Some(&text[at + 1 + skip..]);
+                Some(&text[..at])
+            }
+            None => {
+                rest = None;
+                Some(text)
+            }
+        }
+    })
+}
+
+/// Calls `each` with every string of a value that is not a name.
+pub(crate) fn for_each_string(value: &serde_json::Value, each: &mut dyn FnMut(&str)) {
+    match value {
+        serde_json::Value::String(text) => each(text),
+        serde_json::Value::Array(items) => items.iter().for_each(|item| for_each_string(item, each)),
+        serde_json::Value::Object(fields) => fields.values().for_each(|field| for_each_string(field, each)),
+        _ => {}
+    }
+}
+
+/// The suffix automaton of a sequence of words: it knows every run of words in it.
+struct Automaton {
+    states: Vec<AutomatonState>,
+}
+
+struct AutomatonState {
+    next: HashMap<WordId, u32>,
+    link: Option<u32>,
+    length: usize,
+    /// Where in the sequence a run of this state ends first.
+    end: usize,
+}
+
+/// A place in the automaton: the state, and how many words match up to here.
+#[derive(Clone, Copy, Default)]
+struct Walk {
+    state: u32,
+    length: usize,
+}
+
+impl Automaton {
+    fn new(words: impl Iterator<Item = WordId>) -> Self {
+        let root = AutomatonState { next: HashMap::new(), link: None, length: 0, end: 0 };
+        let mut automaton = Self { states: vec![root] };
+        let mut last = 0;
+        for (at, word) in words.enumerate() {
+            last = automaton.add(last, word, at);
+        }
+        automaton
+    }
+
+    fn push(&mut self, state: AutomatonState) -> u32 {
+        self.states.push(state);
+        u32::try_from(self.states.len() - 1).unwrap_or(u32::MAX)
+    }
+
+    /// Appends a word after the state of the whole sequence so far; returns the state of the longer one.
+    fn add(&mut self, last: u32, word: WordId, at: usize) -> u32 {
+        let length = self.states[last as usize].length + 1;
+        let new = self.push(AutomatonState { next: HashMap::new(), link: Some(0), length, end: at });
+        let mut from = Some(last);
+        while let Some(state) = from {
+            match self.states[state as usize].next.get(&word).copied() {
+                None => {
+                    self.states[state as usize].next.insert(word, new);
+                    from = self.states[state as usize].link;
+                }
+                Some(target) => {
+                    let link = self.split(state, target, word);
+                    self.states[new as usize].link = Some(link);
+                    return new;
+                }
+            }
+        }
+        new
+    }
+
+    /// The state that a new state links to, which is `target` or the part of it that `state` reaches by `word`.
+    fn split(&mut self, state: u32, target: u32, word: WordId) -> u32 {
+        let length = self.states[state as usize].length + 1;
+        let old = &self.states[target as usize];
+        if old.length == length {
+            return target;
+        }
+        let copy = AutomatonState { next: old.next.clone(), link: old.link, length, end: old.end };
+        let copy = self.push(copy);
+        self.states[target as usize].link = Some(copy);
+        let mut from = Some(state);
+        while let Some(state) = from {
+            match self.states[state as usize].next.get_mut(&word) {
+                Some(next) if *next == target => *next = copy,
+                _ => break,
+            }
+            from = self.states[state as usize].link;
+        }
+        copy
+    }
+
+    /// Goes on by a word of a text; `None` is a word that the sequence does not have.
+    fn advance(&self, walk: &mut Walk, word: Option<WordId>) {
+        let Some(word) = word else {
+            *walk = Walk::default();
+            return;
+        };
+        loop {
+            let state = &self.states[walk.state as usize];
+            if let Some(next) = state.next.get(&word) {
+                *walk = Walk { state: *next, length: walk.length + 1 };
+                return;
+            }
+            match state.link {
+                Some(link) => *walk = Walk { state: link, length: self.states[link as usize].length },
+                None => {
+                    *walk = Walk::default();
+                    return;
+                }
+            }
+        }
+    }
+
+    /// The index of the last word of the present run, where it stands in the sequence first.
+    fn end_of(&self, walk: &Walk) -> Option<usize> {
+        (walk.length > 0).then(|| self.states[walk.state as usize].end)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The runs of `text` with a change, as texts, if no word is rarer than another.
+    fn runs(change: &str, old: &str, text: &str) -> Vec<String> {
+        let query = Query::new(change, old);
+        let weights = Weights::new(&query, 1, &vec![1; query.decisive.len()]);
+        let runs = query.shared_runs(text, &weights, 8);
+        runs.iter().map(|run| text[run.text.clone()].to_owned()).collect()
+    }
+
+    #[test]
+    fn the_longest_run_comes_first_and_case_and_signs_between_words_do_not_count() {
+        let text = "When you add a module, set TIMEOUT_MS: 86400 and\r\ncall \"collect.evil.example\" first.";
+        let found = runs("const timeoutMs = timeout_ms = 86400; call(collect.evil.example)", "", text);
+        assert_eq!(found, ["call \"collect.evil.example", "TIMEOUT_MS: 86400"]);
+    }
+
+    #[test]
+    fn common_words_are_no_evidence() {
+        assert!(COMMON.is_sorted());
+        assert!(
+            runs("return import if else for the new file", "", "import the new file; return if").is_empty()
+        );
+        assert!(runs("x = y + 12", "", "y = 12 x").is_empty(), "single characters and small numbers");
+        assert!(runs("let total = 3;", "", "the total cost").is_empty(), "one short word");
+        assert_eq!(runs("let subscription = 3;", "", "a subscription"), ["subscription"]);
+        assert_eq!(runs("port: 8472", "", "listen on 8472 please"), ["8472"]);
+    }
+
+    #[test]
+    fn words_that_the_file_had_before_do_not_decide_unless_no_other_does() {
+        let (old, new) = ("retries = 3 # attempts per request", "retries = 86400 # attempts per request");
+        assert!(runs(new, old, "attempts per request, retries").is_empty());
+        assert_eq!(runs(new, old, "set retries to 86400"), ["86400"]);
+        assert_eq!(runs("attempts per request", old, "attempts per request"), ["attempts per request"]);
+    }
+
+    #[test]
+    fn rare_words_weigh_more() {
+        let query = Query::new("configure frobnicator", "");
+        let weights = Weights::new(&query, 100, &[90, 1]);
+        assert!(weights.of(1) > 5.0 * weights.of(0));
+        assert!(weights.is_rare(1) && !weights.is_rare(0));
+        assert!(query.shared_runs("configure it", &weights, 8).is_empty(), "every text says so");
+    }
+
+    #[test]
+    fn unicode_words_and_scripts_without_spaces_match() {
+        assert_eq!(runs("größe_überall = 1", "", "Die GRÖSSE? GRÖßE überall!"), ["GRÖßE überall"]);
+        assert_eq!(runs("設定を変更する", "", "まず設定を変更する。"), ["設定を変更する"]);
+        assert!(runs("🦀🦀🦀", "", "🦀🦀🦀").is_empty(), "there is no word");
+        assert!(runs("", "", "anything").is_empty());
+    }
+
+    #[test]
+    fn repetitive_and_huge_texts_take_time_in_proportion() {
+        let change = "alpha beta ".repeat(20_000);
+        let text = "alpha beta ".repeat(500_000);
+        let query = Query::new(&change, "");
+        assert!(query.truncated);
+        assert_eq!(query.decisive_count(), 2);
+        let weights = Weights::new(&query, 1, &[1, 1]);
+        let found = query.shared_runs(&text, &weights, 8);
+        assert_eq!(found.len(), 1, "its words count once");
+        assert_eq!(found[0].len(), MAX_QUERY_WORDS);
+        let line = "x".repeat(10 << 20);
+        assert!(query.shared_runs(&line, &weights, 8).is_empty());
+        let bytes: String = (0..1 << 20).map(|at| char::from_u32(at % 0x250).unwrap_or('x')).collect();
+        let query = Query::new(&bytes, &bytes);
+        assert!(query.decisive_in(&bytes).len() <= query.decisive_count());
+    }
+
+    #[test]
+    fn a_json_line_has_the_words_of_its_strings() {
+        let query = Query::new("frobnicate näive widget", "");
+        let found = |json: &str| query.decisive_in_json(json).len();
+        assert_eq!(found(r#"{"text":"do\nfrobnicate\twidget"}"#), 2);
+        assert_eq!(found(r#"{"text":"n\u00e4ive"}"#), 1);
+        assert_eq!(found(r#"{"text":"\u00e4 not JSON"#), 0);
+        assert_eq!(found("\\"), 0);
+    }
+
+    #[test]
+    fn every_run_that_it_reports_stands_in_both() {
+        let mut random = stepback_testkit_free_random(7);
+        for _ in 0..300 {
+            let sequence = |length: u32, random: &mut dyn FnMut() -> u32| {
+                let words: Vec<String> = (0..length).map(|_| format!("word{}", random() % 5)).collect();
+                words.join(" ")
+            };
+            let (change, text) = (sequence(12, &mut random), sequence(30, &mut random));
+            let query = Query::new(&change, "");
+            let weights = Weights::new(&query, 1, &vec![0; query.decisive.len()]);
+            let longest = longest_shared(&change, &text);
+            let found = query.maximal_runs(&text, &weights);
+            assert_eq!(found.iter().map(Run::len).max().unwrap_or(0), longest, "{change} / {text}");
+            for run in found {
+                assert_eq!(&text[run.text.clone()], &change[run.change.clone()]);
+            }
+        }
+    }
+
+    fn stepback_testkit_free_random(seed: u32) -> impl FnMut() -> u32 {
+        let mut state = seed;
+        move || {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            state >> 8
+        }
+    }
+
+    fn longest_shared(a: &str, b: &str) -> usize {
+        let (a, b): (Vec<&str>, Vec<&str>) = (a.split(' ').collect(), b.split(' ').collect());
+        let length_at =
+            |i: usize, j: usize| a[i..].iter().zip(&b[j..]).take_while(|(left, right)| left == right).count();
+        (0..a.len())
+            .flat_map(|i| (0..b.len()).map(move |j| (i, j)))
+            .map(|(i, j)| length_at(i, j))
+            .max()
+            .unwrap_or(0)
+    }
+}
