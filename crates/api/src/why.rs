@@ -34,8 +34,10 @@ pub struct WhyTargetDocument {
     pub step: Option<u64>,
     /// The file.
     pub path: Option<String>,
-    /// The first and the last line.
-    pub lines: Option<(u64, u64)>,
+    /// The first line.
+    pub first_line: Option<u64>,
+    /// The last line.
+    pub last_line: Option<u64>,
     /// The item of the board.
     pub item: Option<String>,
     /// The id of the session.

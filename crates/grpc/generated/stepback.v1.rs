@@ -2112,6 +2112,399 @@ pub struct SessionState {
     #[prost(message, repeated, tag = "18")]
     pub working_set: ::prost::alloc::vec::Vec<WorkingFile>,
 }
+/// A line and its origin.
+#[derive(serde::Deserialize)]
+#[serde(default)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct BlamedLine {
+    /// The last step that only formatted it.
+    #[prost(uint64, optional, tag = "1")]
+    pub formatted: ::core::option::Option<u64>,
+    /// The last step that moved it.
+    #[prost(uint64, optional, tag = "2")]
+    pub moved: ::core::option::Option<u64>,
+    /// Its number, counted from 1.
+    #[prost(uint64, tag = "3")]
+    pub number: u64,
+    /// The index of its origin in `origins`.
+    #[prost(uint64, tag = "4")]
+    pub origin: u64,
+    /// Its number in the version that first contains it.
+    #[prost(uint64, tag = "5")]
+    pub original: u64,
+    /// Its text, without the line break; bytes that are not UTF-8 are replaced.
+    #[prost(string, tag = "6")]
+    pub text: ::prost::alloc::string::String,
+}
+/// A tool call that wrote lines, and what led to it.
+#[derive(serde::Deserialize)]
+#[serde(default)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct LineAuthor {
+    /// The agent.
+    #[prost(string, tag = "1")]
+    pub agent: ::prost::alloc::string::String,
+    /// The agent's own id of the session.
+    #[prost(string, optional, tag = "2")]
+    pub agent_session: ::core::option::Option<::prost::alloc::string::String>,
+    /// The number of the step at which the call began.
+    #[prost(uint64, optional, tag = "3")]
+    pub call: ::core::option::Option<u64>,
+    /// The number of the step with the model's answer, if model calls were recorded.
+    #[prost(uint64, optional, tag = "4")]
+    pub model: ::core::option::Option<u64>,
+    /// The number of the step with the prompt.
+    #[prost(uint64, optional, tag = "5")]
+    pub prompt: ::core::option::Option<u64>,
+    /// The beginning of the prompt.
+    #[prost(string, optional, tag = "6")]
+    pub prompt_text: ::core::option::Option<::prost::alloc::string::String>,
+    /// The id of the session.
+    #[prost(string, tag = "7")]
+    pub session: ::prost::alloc::string::String,
+    /// The tool.
+    #[prost(string, optional, tag = "8")]
+    pub tool: ::core::option::Option<::prost::alloc::string::String>,
+    /// The model turn in which it was asked for, counted from 1.
+    #[prost(uint64, optional, tag = "9")]
+    pub turn: ::core::option::Option<u64>,
+}
+/// Where some lines come from.
+#[derive(serde::Deserialize)]
+#[serde(default)]
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct LineOrigin {
+    /// When that was; the current time if they are in no checkpoint.
+    #[prost(string, tag = "1")]
+    pub at: ::prost::alloc::string::String,
+    #[prost(message, optional, tag = "2")]
+    pub author: ::core::option::Option<LineAuthor>,
+    /// `recorded`, or `inferred` from which calls were running.
+    #[prost(string, tag = "3")]
+    pub basis: ::prost::alloc::string::String,
+    /// The calls of several sessions that may have written them, if it is not known which one did.
+    #[prost(message, repeated, tag = "4")]
+    pub candidates: ::prost::alloc::vec::Vec<LineAuthor>,
+    /// `change`, `restored` (a rewind, undo, switch or merge brought them back), `before-recording`, or `not-recorded` (they
+    /// are newer than the last checkpoint).
+    #[prost(string, tag = "5")]
+    pub kind: ::prost::alloc::string::String,
+    /// The file they were written into.
+    #[prost(string, tag = "6")]
+    pub path: ::prost::alloc::string::String,
+    /// The rule by which the author was found.
+    #[prost(string, tag = "7")]
+    pub rule: ::prost::alloc::string::String,
+    /// The number of the checkpoint that first contains them; none if none does yet.
+    #[prost(uint64, optional, tag = "8")]
+    pub step: ::core::option::Option<u64>,
+}
+/// The lines of a file with their origins.
+#[derive(serde::Deserialize)]
+#[serde(default)]
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Blame {
+    /// The number of lines of the whole file.
+    #[prost(uint64, tag = "1")]
+    pub count: u64,
+    /// The lines that were asked for.
+    #[prost(message, repeated, tag = "2")]
+    pub lines: ::prost::alloc::vec::Vec<BlamedLine>,
+    /// Their origins, each once.
+    #[prost(message, repeated, tag = "3")]
+    pub origins: ::prost::alloc::vec::Vec<LineOrigin>,
+    /// The file.
+    #[prost(string, tag = "4")]
+    pub path: ::prost::alloc::string::String,
+}
+/// A link from something to what it comes from.
+#[derive(serde::Deserialize)]
+#[serde(default)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct WhyEdge {
+    /// `recorded` if ids in the record link the two, or `inferred`.
+    #[prost(string, tag = "1")]
+    pub basis: ::prost::alloc::string::String,
+    /// The id of the node that comes from the other one.
+    #[prost(string, tag = "2")]
+    pub from: ::prost::alloc::string::String,
+    /// `written-by`, `requested-by`, `prompted-by`, `part-of`, `words-from`, `cites`, `supported-by`, `depends-on`,
+    /// `changed-near` or `recorded-during`.
+    #[prost(string, tag = "3")]
+    pub relation: ::prost::alloc::string::String,
+    /// The rule by which it was inferred, or what was recorded.
+    #[prost(string, tag = "4")]
+    pub rule: ::prost::alloc::string::String,
+    /// The id of the node that it comes from.
+    #[prost(string, tag = "5")]
+    pub to: ::prost::alloc::string::String,
+}
+/// What a model had seen before a turn, as far as it is recorded.
+#[derive(serde::Deserialize)]
+#[serde(default)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct WhyContext {
+    /// How many of them had left the context, because the conversation was compacted.
+    #[prost(uint64, tag = "1")]
+    pub left: u64,
+    /// Where it was recorded: `request` (the request of the model call), `conversation` (the agent's own conversation),
+    /// `steps` (the inputs and outputs of earlier steps), or `none`.
+    #[prost(string, tag = "2")]
+    pub recorded_in: ::prost::alloc::string::String,
+    /// How many texts were searched.
+    #[prost(uint64, tag = "3")]
+    pub texts: u64,
+    /// Whether older texts were not searched, because there are too many.
+    #[prost(bool, tag = "4")]
+    pub truncated: bool,
+}
+/// The words of a change that were looked for.
+#[derive(serde::Deserialize)]
+#[serde(default)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct WhyWords {
+    /// How many different decisive words the change has: those that are not common and that the file did not have before.
+    #[prost(uint64, tag = "1")]
+    pub decisive: u64,
+    /// How many of them stand in at least one of the sources.
+    #[prost(uint64, tag = "2")]
+    pub found: u64,
+    /// Decisive words that stand nowhere in what was searched: the model's own, as far as it is recorded. At most 20.
+    #[prost(string, repeated, tag = "3")]
+    pub invented: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// How many there are of those.
+    #[prost(uint64, tag = "4")]
+    pub invented_count: u64,
+    /// Whether only a part of the change was looked at, because it is too large.
+    #[prost(bool, tag = "5")]
+    pub truncated: bool,
+}
+/// What led to one call, turn or item, and where its words stand in what the model had seen.
+#[derive(serde::Deserialize)]
+#[serde(default)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct WhyExplanation {
+    /// The ids of the items of the board that the turn cites, or that were changed close to it.
+    #[prost(string, repeated, tag = "1")]
+    pub board: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// The ids of the nodes from the thing itself back to the prompt, in this order.
+    #[prost(string, repeated, tag = "2")]
+    pub chain: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// What was searched.
+    #[prost(message, optional, tag = "3")]
+    pub context: ::core::option::Option<WhyContext>,
+    /// The ids of the nodes in which decisive words stand, the strongest first.
+    #[prost(string, repeated, tag = "4")]
+    pub sources: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// The words that were looked for.
+    #[prost(message, optional, tag = "5")]
+    pub words: ::core::option::Option<WhyWords>,
+}
+/// A place in what the model had seen.
+#[derive(serde::Deserialize)]
+#[serde(default)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct WhyPlace {
+    /// The lines in which the strongest run stands, shortened.
+    #[prost(string, tag = "1")]
+    pub excerpt: ::prost::alloc::string::String,
+    /// The line in the file, from 1, if the text shows a file with its line numbers.
+    #[prost(uint64, optional, tag = "2")]
+    pub file_line: ::core::option::Option<u64>,
+    /// Its line in the text, from 1.
+    #[prost(uint64, tag = "3")]
+    pub line: u64,
+    /// The number of the message, from 1, in the conversation or in the request.
+    #[prost(uint64, optional, tag = "4")]
+    pub message: ::core::option::Option<u64>,
+    /// The offset of the strongest run in the text, in bytes.
+    #[prost(uint64, tag = "5")]
+    pub offset: u64,
+    /// The number of the part of that message, from 0.
+    #[prost(uint64, tag = "6")]
+    pub part: u64,
+    /// The address of a web page.
+    #[prost(string, optional, tag = "7")]
+    pub url: ::core::option::Option<::prost::alloc::string::String>,
+}
+/// A run of words that a source and the change share.
+#[derive(serde::Deserialize)]
+#[serde(default)]
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct WhyRun {
+    /// The same run as it stands in the change, shortened.
+    #[prost(string, tag = "1")]
+    pub in_change: ::prost::alloc::string::String,
+    /// Its line in the source, from 1.
+    #[prost(uint64, tag = "2")]
+    pub line: u64,
+    /// Its offset in the source, in bytes.
+    #[prost(uint64, tag = "3")]
+    pub offset: u64,
+    /// The run as it stands in the source, shortened.
+    #[prost(string, tag = "4")]
+    pub text: ::prost::alloc::string::String,
+    /// Its weight: the sum of the weights of its decisive words.
+    #[prost(double, tag = "5")]
+    pub weight: f64,
+    /// How many words it has.
+    #[prost(uint64, tag = "6")]
+    pub words: u64,
+}
+/// Something that the model had seen, in which decisive words of the change stand.
+#[derive(serde::Deserialize)]
+#[serde(default)]
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct WhySource {
+    /// How many of the decisive words stand in it.
+    #[prost(uint64, tag = "1")]
+    pub found: u64,
+    /// Whether it was still in the context. It was not if the conversation was compacted since.
+    #[prost(bool, tag = "2")]
+    pub in_context: bool,
+    /// `prompt`, `instructions` (the system prompt), `injected` (a text that the agent or a hook added), `file`, `web`, `mcp`,
+    /// `command`, `tool-result`, `summary` (of a compaction), `own-text` (an earlier answer of the model) or `own-call` (an
+    /// earlier call of the model).
+    #[prost(string, tag = "3")]
+    pub kind: ::prost::alloc::string::String,
+    /// Where the words stand.
+    #[prost(message, optional, tag = "4")]
+    pub place: ::core::option::Option<WhyPlace>,
+    /// How many earlier texts say the same; this one was the last before the turn.
+    #[prost(uint64, tag = "5")]
+    pub repeats: u64,
+    /// The longest runs of words that the source and the change share, the strongest first.
+    #[prost(message, repeated, tag = "6")]
+    pub runs: ::prost::alloc::vec::Vec<WhyRun>,
+    /// How strongly it matches; comparable only within one explanation.
+    #[prost(double, tag = "7")]
+    pub score: f64,
+    /// `user`, `own` (the session's own words), `agent` (the agent's program and its settings), `unknown` or `untrusted`.
+    #[prost(string, tag = "8")]
+    pub trust: ::prost::alloc::string::String,
+    /// The rule by which that was decided.
+    #[prost(string, tag = "9")]
+    pub trust_rule: ::prost::alloc::string::String,
+    /// Whether the words come from neither the user nor the session: a web page, an MCP server, a file of others.
+    #[prost(bool, tag = "10")]
+    pub untrusted: bool,
+}
+/// A node of the graph.
+#[derive(serde::Deserialize)]
+#[serde(default)]
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct WhyNode {
+    /// The agent.
+    #[prost(string, optional, tag = "1")]
+    pub agent: ::core::option::Option<::prost::alloc::string::String>,
+    /// When it happened.
+    #[prost(string, optional, tag = "2")]
+    pub at: ::core::option::Option<::prost::alloc::string::String>,
+    /// Its id in this document.
+    #[prost(string, tag = "3")]
+    pub id: ::prost::alloc::string::String,
+    /// The item of the board.
+    #[prost(string, optional, tag = "4")]
+    pub item: ::core::option::Option<::prost::alloc::string::String>,
+    /// `lines`, `change`, `call`, `model-turn`, `prompt`, `session`, `item`, `step` or `source`.
+    #[prost(string, tag = "5")]
+    pub kind: ::prost::alloc::string::String,
+    /// The file.
+    #[prost(string, optional, tag = "6")]
+    pub path: ::core::option::Option<::prost::alloc::string::String>,
+    /// The id of its session.
+    #[prost(string, optional, tag = "7")]
+    pub session: ::core::option::Option<::prost::alloc::string::String>,
+    #[prost(message, optional, tag = "8")]
+    pub source: ::core::option::Option<WhySource>,
+    /// The number of its step.
+    #[prost(uint64, optional, tag = "9")]
+    pub step: ::core::option::Option<u64>,
+    /// Its text, shortened: the prompt, what the model said, the statement of an item.
+    #[prost(string, optional, tag = "10")]
+    pub text: ::core::option::Option<::prost::alloc::string::String>,
+    /// What the model thought in the turn, shortened, if it was recorded.
+    #[prost(string, optional, tag = "11")]
+    pub thinking: ::core::option::Option<::prost::alloc::string::String>,
+    /// One line for people.
+    #[prost(string, tag = "12")]
+    pub title: ::prost::alloc::string::String,
+    /// The tool.
+    #[prost(string, optional, tag = "13")]
+    pub tool: ::core::option::Option<::prost::alloc::string::String>,
+    /// The sub-agent; none for the main agent.
+    #[prost(string, optional, tag = "14")]
+    pub worker: ::core::option::Option<::prost::alloc::string::String>,
+}
+/// A rule of inference.
+#[derive(serde::Deserialize)]
+#[serde(default)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct WhyRule {
+    /// `words`, `trust` or `board`.
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    /// What it says.
+    #[prost(string, tag = "2")]
+    pub text: ::prost::alloc::string::String,
+}
+/// What was asked about.
+#[derive(serde::Deserialize)]
+#[serde(default)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct WhyTarget {
+    /// The first line.
+    #[prost(uint64, optional, tag = "1")]
+    pub first_line: ::core::option::Option<u64>,
+    /// The item of the board.
+    #[prost(string, optional, tag = "2")]
+    pub item: ::core::option::Option<::prost::alloc::string::String>,
+    /// `step`, `lines`, `item` or `session`.
+    #[prost(string, tag = "3")]
+    pub kind: ::prost::alloc::string::String,
+    /// The last line.
+    #[prost(uint64, optional, tag = "4")]
+    pub last_line: ::core::option::Option<u64>,
+    /// The id of the node.
+    #[prost(string, tag = "5")]
+    pub node: ::prost::alloc::string::String,
+    /// The file.
+    #[prost(string, optional, tag = "6")]
+    pub path: ::core::option::Option<::prost::alloc::string::String>,
+    /// The id of the session.
+    #[prost(string, optional, tag = "7")]
+    pub session: ::core::option::Option<::prost::alloc::string::String>,
+    /// The number of the step.
+    #[prost(uint64, optional, tag = "8")]
+    pub step: ::core::option::Option<u64>,
+    /// The text that was given.
+    #[prost(string, tag = "9")]
+    pub text: ::prost::alloc::string::String,
+}
+/// The origin of a step, of lines, of an item of the board, or of a session, as a graph.
+#[derive(serde::Deserialize)]
+#[serde(default)]
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Why {
+    /// How the nodes are linked: from each thing to what it comes from.
+    #[prost(message, repeated, tag = "1")]
+    pub edges: ::prost::alloc::vec::Vec<WhyEdge>,
+    /// One explanation for each call, turn or item that was found; empty if nothing recorded led to it.
+    #[prost(message, repeated, tag = "2")]
+    pub explanations: ::prost::alloc::vec::Vec<WhyExplanation>,
+    /// What the explanations name, each once.
+    #[prost(message, repeated, tag = "3")]
+    pub nodes: ::prost::alloc::vec::Vec<WhyNode>,
+    /// What limits the answer: what was not recorded, was freed, or was left out.
+    #[prost(string, repeated, tag = "4")]
+    pub notes: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// The rules by which everything `inferred` was inferred.
+    #[prost(message, repeated, tag = "5")]
+    pub rules: ::prost::alloc::vec::Vec<WhyRule>,
+    /// What was asked about.
+    #[prost(message, optional, tag = "6")]
+    pub target: ::core::option::Option<WhyTarget>,
+}
 /// What ListBranches takes.
 #[derive(serde::Serialize)]
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -9188,6 +9581,41 @@ pub struct ListCommandsRequest {
     #[prost(string, optional, tag = "6")]
     pub after: ::core::option::Option<::prost::alloc::string::String>,
 }
+/// What BlameFile takes.
+#[derive(serde::Serialize)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct BlameFileRequest {
+    /// The workspace
+    #[prost(string, tag = "1")]
+    pub workspace: ::prost::alloc::string::String,
+    /// The file, relative to the root of the workspace.
+    #[prost(string, tag = "2")]
+    pub path: ::prost::alloc::string::String,
+    /// Only these lines: `12`, or `12,20` from the first to the last.
+    #[prost(string, optional, tag = "3")]
+    pub lines: ::core::option::Option<::prost::alloc::string::String>,
+    /// As the file was at this point; as it is now if none is given.
+    #[prost(string, optional, tag = "4")]
+    pub at: ::core::option::Option<::prost::alloc::string::String>,
+}
+/// What ExplainOrigin takes.
+#[derive(serde::Serialize)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ExplainOriginRequest {
+    /// The workspace
+    #[prost(string, tag = "1")]
+    pub workspace: ::prost::alloc::string::String,
+    /// A point (`#12`), lines of a file (`src/main.rs:40,43`), a file, an item of the board (`H2`), or a session
+    /// (`session:4f2a`, or the beginning of its id).
+    #[prost(string, tag = "2")]
+    pub target: ::prost::alloc::string::String,
+    /// The file as it was at this point; as it is now if none is given.
+    #[prost(string, optional, tag = "3")]
+    pub at: ::core::option::Option<::prost::alloc::string::String>,
+    /// The session whose board has the item; the last active one if none is given.
+    #[prost(string, optional, tag = "4")]
+    pub session: ::core::option::Option<::prost::alloc::string::String>,
+}
 /// What ResolvePoint takes.
 #[derive(serde::Serialize)]
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -9393,6 +9821,55 @@ pub mod workspaces_client {
                 .insert(GrpcMethod::new("stepback.v1.Workspaces", "ListCommands"));
             self.inner.unary(req, path, codec).await
         }
+        /// Returns for every line of a file the change, the tool call, the model turn, the prompt and the session that it comes from.
+        ///
+        /// HTTP: GET /api/v1/workspaces/{workspace}/blame
+        pub async fn blame_file(
+            &mut self,
+            request: impl tonic::IntoRequest<super::BlameFileRequest>,
+        ) -> std::result::Result<tonic::Response<super::Blame>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/stepback.v1.Workspaces/BlameFile",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("stepback.v1.Workspaces", "BlameFile"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Returns what led to a step, to lines, to an item of the board or to a session, and what the model had seen that has the
+        /// same words.
+        ///
+        /// HTTP: GET /api/v1/workspaces/{workspace}/why
+        pub async fn explain_origin(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ExplainOriginRequest>,
+        ) -> std::result::Result<tonic::Response<super::Why>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/stepback.v1.Workspaces/ExplainOrigin",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("stepback.v1.Workspaces", "ExplainOrigin"));
+            self.inner.unary(req, path, codec).await
+        }
         /// Resolves a point, such as a label, an id or a time, to a step.
         ///
         /// HTTP: GET /api/v1/workspaces/{workspace}/points/{point}
@@ -9487,6 +9964,21 @@ pub mod workspaces_server {
             &self,
             request: tonic::Request<super::ListCommandsRequest>,
         ) -> std::result::Result<tonic::Response<super::CommandPage>, tonic::Status>;
+        /// Returns for every line of a file the change, the tool call, the model turn, the prompt and the session that it comes from.
+        ///
+        /// HTTP: GET /api/v1/workspaces/{workspace}/blame
+        async fn blame_file(
+            &self,
+            request: tonic::Request<super::BlameFileRequest>,
+        ) -> std::result::Result<tonic::Response<super::Blame>, tonic::Status>;
+        /// Returns what led to a step, to lines, to an item of the board or to a session, and what the model had seen that has the
+        /// same words.
+        ///
+        /// HTTP: GET /api/v1/workspaces/{workspace}/why
+        async fn explain_origin(
+            &self,
+            request: tonic::Request<super::ExplainOriginRequest>,
+        ) -> std::result::Result<tonic::Response<super::Why>, tonic::Status>;
         /// Resolves a point, such as a label, an id or a time, to a step.
         ///
         /// HTTP: GET /api/v1/workspaces/{workspace}/points/{point}
@@ -9744,6 +10236,96 @@ pub mod workspaces_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = ListCommandsSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/stepback.v1.Workspaces/BlameFile" => {
+                    #[allow(non_camel_case_types)]
+                    struct BlameFileSvc<T: Workspaces>(pub Arc<T>);
+                    impl<
+                        T: Workspaces,
+                    > tonic::server::UnaryService<super::BlameFileRequest>
+                    for BlameFileSvc<T> {
+                        type Response = super::Blame;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::BlameFileRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Workspaces>::blame_file(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = BlameFileSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/stepback.v1.Workspaces/ExplainOrigin" => {
+                    #[allow(non_camel_case_types)]
+                    struct ExplainOriginSvc<T: Workspaces>(pub Arc<T>);
+                    impl<
+                        T: Workspaces,
+                    > tonic::server::UnaryService<super::ExplainOriginRequest>
+                    for ExplainOriginSvc<T> {
+                        type Response = super::Why;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ExplainOriginRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Workspaces>::explain_origin(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ExplainOriginSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

@@ -92,6 +92,8 @@ service!(workspaces: "Workspaces", workspaces_server::Workspaces, WorkspacesServ
     "GetWorkspace" get_workspace(GetWorkspaceRequest) -> Workspace = "GET" "/workspaces/{workspace}";
     "ListChanges" list_changes(ListChangesRequest) -> NumberedChangePage = "GET" "/workspaces/{workspace}/changes";
     "ListCommands" list_commands(ListCommandsRequest) -> CommandPage = "GET" "/workspaces/{workspace}/commands";
+    "BlameFile" blame_file(BlameFileRequest) -> Blame = "GET" "/workspaces/{workspace}/blame";
+    "ExplainOrigin" explain_origin(ExplainOriginRequest) -> Why = "GET" "/workspaces/{workspace}/why";
     "ResolvePoint" resolve_point(ResolvePointRequest) -> Step = "GET" "/workspaces/{workspace}/points/{point}";
     "ListOperations" list_operations(ListOperationsRequest) -> OperationPage = "GET" "/workspaces/{workspace}/operations";
 });

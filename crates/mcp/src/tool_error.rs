@@ -4,6 +4,7 @@ use stepback_api::failure;
 use stepback_board::BoardError;
 use stepback_engine::EngineError;
 use stepback_history::HistoryError;
+use stepback_provenance::ProvenanceError;
 use stepback_reasoning::MindError;
 use stepback_store::StoreError;
 
@@ -56,6 +57,13 @@ impl From<BoardError> for ToolError {
 impl From<HistoryError> for ToolError {
     fn from(error: HistoryError) -> Self {
         let hint = failure::classify_history_error(&error).1.map(str::to_owned);
+        Self { message: error.to_string(), hint }
+    }
+}
+
+impl From<ProvenanceError> for ToolError {
+    fn from(error: ProvenanceError) -> Self {
+        let hint = error.classify().1.map(str::to_owned);
         Self { message: error.to_string(), hint }
     }
 }

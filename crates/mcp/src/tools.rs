@@ -2,7 +2,6 @@
 
 mod apply;
 mod belief;
-mod blame;
 mod board;
 mod check;
 mod experiment;
@@ -11,6 +10,7 @@ mod gap;
 mod history;
 mod hypothesis;
 mod rewind;
+mod why;
 
 use jiff::tz::TimeZone;
 use serde_json::{Map, Value, json};
@@ -120,7 +120,7 @@ pub fn list_tools(allow_others: bool) -> Vec<Tool> {
         history::timeline_tool(),
         history::show_tool(),
         history::search_tool(),
-        blame::why_tool(),
+        why::why_tool(),
         files::diff_tool(),
         files::checkpoint_tool(),
         rewind::rewind_tool(),

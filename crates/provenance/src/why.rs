@@ -8,10 +8,12 @@
 //! - `target`: what a text asks about.
 //! - `explain`: one call, answer or item.
 //! - `turn`: a turn of a model. `change`: the words of a change.
-//! - `context`: what the model had seen. `words`: runs of words that two texts share. `evidence`: the sources, ranked.
-//! - `trust`: whose words a source has. `board`: items of the reasoning board.
+//! - `context`: what the model had seen. `words`, `automaton`: runs of words that two texts share. `evidence`: the sources,
+//!   ranked.
+//! - `trust`, `tool_kind`: whose words a source has. `board`: items of the reasoning board.
 //! - `graph`: the document. [`dot`]: the same for Graphviz.
 
+mod automaton;
 mod board;
 mod change;
 mod context;
@@ -20,6 +22,7 @@ mod evidence;
 mod explain;
 mod graph;
 mod target;
+mod tool_kind;
 mod trust;
 mod turn;
 mod words;
@@ -285,7 +288,8 @@ fn explain_lines(
         kind: "lines".to_owned(),
         node,
         path: Some(path),
-        lines: Some((first, last)),
+        first_line: Some(first).filter(|line| *line > 0),
+        last_line: Some(last).filter(|line| *line > 0),
         step: request.at.as_ref().map(|at| at.step.number),
         ..document
     };

@@ -19,6 +19,7 @@ pub mod seal;
 pub mod share;
 pub mod store;
 pub mod viewers;
+pub mod why;
 pub mod workspace;
 
 pub use rewind::RewindArgs;
@@ -332,6 +333,9 @@ pub enum Command {
     /// Show which call, prompt and session each line of a file comes from
     #[command(after_help = find::BLAME)]
     Blame(find::BlameArgs),
+    /// Show what led to a step, a line or a belief, and where the model had its words from
+    #[command(after_help = why::WHY)]
+    Why(why::WhyArgs),
     /// Find the step after which a command fails
     #[command(
         after_help = "The command runs with sh in a scratch directory with the files of each tested step; the workspace is not changed. Exit code 0 means good, 125 skips the step, anything else means bad.\n\nExamples:\n  stepback bisect --run 'cargo test'\n  stepback bisect --run ./check.sh --good '#3' --bad @ --jobs 2"

@@ -49,6 +49,7 @@ mod studio;
 mod titles;
 mod tui;
 mod watcher;
+mod why;
 mod workspace;
 
 pub use self::serve::GUARD_ID;
@@ -128,6 +129,7 @@ pub fn run(arguments: Arguments) -> CommandResult {
         Command::Query(arguments) => find::query(&open_existing("")?, arguments),
         Command::Commands(arguments) => command_history::commands(&open_existing("")?, arguments),
         Command::Blame(arguments) => blame::blame(&open_existing("")?, arguments),
+        Command::Why(arguments) => why::why(&open_existing("")?, arguments),
         Command::Compare(arguments) => compare::compare(&open_existing("")?, arguments),
         Command::Bisect(arguments) => bisect::bisect(&open_existing("")?, arguments),
         Command::Branch(command) => branch::run(&open_existing("files")?, command),

@@ -8,8 +8,6 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use serde_json::Value;
-use stepback_agents::Agent;
-use stepback_agents::tools::{changes_only_named_paths, named_paths};
 use stepback_engine::Workspace;
 use stepback_engine::diff::find_node;
 use stepback_model::ids::SessionId;
@@ -19,6 +17,7 @@ use stepback_model::tree::TreeNode;
 use stepback_store::port::StepQuery;
 
 use super::context::{CallSteps, SeenText, Speaker, join_strings};
+use super::tool_kind::{command_paths, judge_tool, reads_network};
 use super::turn::Turn;
 use crate::blame::{BlameRequest, OriginKind, blame};
 use crate::error::ProvenanceError;
@@ -28,47 +27,7 @@ use crate::line_map::split_lines;
 pub(crate) const RULE: &str = "Trusted are the user's prompts, what the session itself wrote, and lines of files that the user or the session wrote while it was recorded. Untrusted are web pages and search results, results of MCP servers, the output of commands that read the network, files outside the workspace or in directories of dependencies, lines that were there before the recording began, and lines of other sessions. What the agent's program adds (instructions, settings) is \"agent\"; what is none of these is \"unknown\".";
 
 /// Directories that hold code of others.
-const DEPENDENCY_DIRS: [&str; 14] = [
-    "node_modules",
-    "vendor",
-    "third_party",
-    "site-packages",
-    ".venv",
-    "venv",
-    "target",
-    "bower_components",
-    "Pods",
-    ".cargo",
-    "dist-packages",
-    "deps",
-    ".gradle",
-    ".m2",
-];
-/// Programs and words in commands that read the network.
-const NETWORK_WORDS: [&str; 22] = [
-    "curl",
-    "wget",
-    "http://",
-    "https://",
-    "ftp://",
-    "git clone",
-    "git fetch",
-    "git pull",
-    "gh api",
-    "gh issue",
-    "gh pr",
-    "gh gist",
-    "ssh ",
-    "scp ",
-    "rsync ",
-    "nc ",
-    "npm view",
-    "npm install",
-    "pip install",
-    "pip download",
-    "lynx",
-    "aria2c",
-];
+const DEPENDENCY_DIRS: &str = "node_modules vendor third_party site-packages .venv venv target bower_components Pods .cargo dist-packages deps .gradle .m2";
 /// The most prompts that are compared with a text.
 const MAX_PROMPTS: u64 = 64;
 /// The most lines whose authors are looked up in one answer: each follows a file through its versions.
@@ -301,7 +260,7 @@ impl<'w> Judge<'w> {
         if Path::new(path).is_absolute() || path.starts_with("../") || path.starts_with('~') {
             return Ok(untrusted("the file is outside the workspace, so who wrote it is not recorded"));
         }
-        if path.split('/').any(|name| DEPENDENCY_DIRS.contains(&name)) {
+        if path.split('/').any(|name| DEPENDENCY_DIRS.split(' ').any(|dir| dir == name)) {
             return Ok(untrusted("the file is in a directory of dependencies"));
         }
         if self.has_line(self.first_checkpoint()?.as_ref(), path, line)? {
@@ -409,88 +368,6 @@ impl<'w> Judge<'w> {
     }
 }
 
-/// What the result of a tool is, by the name and the input of the call.
-fn judge_tool(agent: &str, tool: &str, input: &Value) -> Judgement {
-    let name = tool.to_lowercase();
-    let has = |words: &[&str]| words.iter().any(|word| name.contains(word));
-    let paths = named_paths(input);
-    let field = |names: &[&str]| names.iter().find_map(|name| input[*name].as_str()).map(str::to_owned);
-    let url = field(&["url", "uri"]).filter(|url| url.contains("://"));
-    let judged = |kind, trust, rule: &str| Judgement {
-        kind,
-        trust,
-        rule: rule.to_owned(),
-        step: None,
-        tool: None,
-        path: None,
-        url: None,
-        identity: String::new(),
-    };
-    let is_own_server =
-        ["mcp__stepback__", "mcp_stepback_", "stepback_"].iter().any(|own| name.starts_with(own));
-    if is_own_server {
-        return judged("tool-result", Trust::Own, "stepback's own tools answer from the record");
-    }
-    if name.starts_with("mcp_") {
-        return judged("mcp", Trust::Untrusted, "the result of an MCP server");
-    }
-    if url.is_some() || has(&["web", "fetch", "browse", "codesearch"]) {
-        let query = field(&["query", "prompt"]).unwrap_or_default();
-        let identity = format!("web {}", url.as_deref().unwrap_or(&query));
-        return Judgement {
-            url,
-            identity,
-            ..judged("web", Trust::Untrusted, "a page or search result of the web")
-        };
-    }
-    if Agent::parse(agent).is_some_and(|agent| changes_only_named_paths(agent, tool)) {
-        return judged("tool-result", Trust::Own, "the result of an edit by the session");
-    }
-    if let Some(command) = command_of(input) {
-        let (trust, rule) = match reads_network(input) {
-            true => (Trust::Untrusted, "the output of a command that reads the network"),
-            false => (Trust::Unknown, "the output of a command: whose words those are is not recorded"),
-        };
-        return Judgement { identity: format!("command {command}"), ..judged("command", trust, rule) };
-    }
-    if has(&["grep", "glob", "search", "find", "list"]) {
-        return judged("file", Trust::Unknown, "what a search found: whose words those are is not recorded");
-    }
-    if let Some(path) = paths.first() {
-        return Judgement {
-            path: Some(path.clone()),
-            identity: format!("file {path}"),
-            ..judged("file", Trust::Unknown, "whose words those are is not recorded")
-        };
-    }
-    if ["task", "agent", "delegate"].contains(&name.as_str()) {
-        let rule = "the answer of a sub-agent; what that had seen is not followed";
-        return judged("tool-result", Trust::Unknown, rule);
-    }
-    judged("tool-result", Trust::Unknown, "whose words those are is not recorded")
-}
-
-/// The command that a call runs.
-fn command_of(input: &Value) -> Option<String> {
-    ["command", "cmd"].iter().find_map(|name| match &input[*name] {
-        Value::String(command) => Some(command.clone()),
-        words @ Value::Array(_) => Some(join_strings(words).replace('\n', " ")),
-        _ => None,
-    })
-}
-
-/// Whether a call runs a command that reads the network, as far as its words tell.
-fn reads_network(input: &Value) -> bool {
-    command_of(input).is_some_and(|command| NETWORK_WORDS.iter().any(|word| command.contains(word)))
-}
-
-/// The words of a command that may be paths.
-fn command_paths(identity: &str) -> impl Iterator<Item = &str> {
-    let words = identity.strip_prefix("command ").unwrap_or_default();
-    let words = words.split(|c: char| c.is_whitespace() || "'\"|;&<>()`$".contains(c));
-    words.filter(|word| word.len() > 1 && !word.starts_with('-')).take(32)
-}
-
 /// Splits a line of a file as tools show it into its number and its text: `  12→text`, `12\ttext`, `12: text`.
 pub(crate) fn strip_line_number(line: &str) -> (Option<u64>, &str) {
     let rest = line.trim_start();
@@ -514,27 +391,7 @@ fn split_search_line(line: &str) -> Option<(&str, &str)> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
-
-    #[test]
-    fn tools_are_known_by_their_names_and_inputs() {
-        let judged = |tool: &str, input: Value| {
-            let judged = judge_tool("claude", tool, &input);
-            (judged.kind, judged.trust)
-        };
-        assert_eq!(judged("WebFetch", json!({ "url": "https://x.example/a" })), ("web", Trust::Untrusted));
-        assert_eq!(judged("google_web_search", json!({ "query": "x" })), ("web", Trust::Untrusted));
-        assert_eq!(judged("mcp__tickets__get", json!({ "id": 1 })), ("mcp", Trust::Untrusted));
-        assert_eq!(judged("mcp__stepback__mind", json!({})), ("tool-result", Trust::Own));
-        assert_eq!(judged("Read", json!({ "file_path": "/w/a" })), ("file", Trust::Unknown));
-        assert_eq!(judged("Edit", json!({ "file_path": "/w/a" })), ("tool-result", Trust::Own));
-        assert_eq!(judged("Bash", json!({ "command": "curl -s x" })), ("command", Trust::Untrusted));
-        assert_eq!(judged("Bash", json!({ "command": "make test" })), ("command", Trust::Unknown));
-        assert_eq!(judged("Grep", json!({ "pattern": "x" })), ("file", Trust::Unknown));
-        assert_eq!(judged("", Value::Null), ("tool-result", Trust::Unknown));
-    }
 
     #[test]
     fn the_line_of_a_file_is_found_behind_its_number() {

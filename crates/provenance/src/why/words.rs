@@ -4,8 +4,11 @@
 //! character is a word. The words of the change are put into a suffix automaton once; each text of the context then runs
 //! through it in time proportional to its length, however repetitive either is.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
+use std::sync::LazyLock;
+
+use super::automaton::{Automaton, Walk};
 
 /// The most words of a change that are looked for.
 pub(crate) const MAX_QUERY_WORDS: usize = 20_000;
@@ -22,202 +25,9 @@ struct TextWord {
     word: Option<WordId>,
 }
 
-/// Common words of English and of programs, in order. They are no evidence by themselves.
-const COMMON: [&str; 193] = [
-    "about",
-    "after",
-    "all",
-    "also",
-    "an",
-    "and",
-    "any",
-    "are",
-    "args",
-    "array",
-    "as",
-    "assert",
-    "async",
-    "at",
-    "await",
-    "bash",
-    "be",
-    "been",
-    "before",
-    "begin",
-    "bin",
-    "bool",
-    "boolean",
-    "break",
-    "but",
-    "by",
-    "can",
-    "case",
-    "catch",
-    "char",
-    "class",
-    "code",
-    "com",
-    "const",
-    "continue",
-    "could",
-    "data",
-    "def",
-    "default",
-    "delete",
-    "details",
-    "dict",
-    "did",
-    "do",
-    "does",
-    "done",
-    "each",
-    "echo",
-    "elif",
-    "else",
-    "end",
-    "enum",
-    "env",
-    "err",
-    "error",
-    "eval",
-    "even",
-    "except",
-    "export",
-    "extends",
-    "extern",
-    "false",
-    "fi",
-    "file",
-    "final",
-    "finally",
-    "first",
-    "float",
-    "fn",
-    "for",
-    "from",
-    "func",
-    "function",
-    "get",
-    "go",
-    "has",
-    "have",
-    "here",
-    "how",
-    "http",
-    "https",
-    "id",
-    "if",
-    "impl",
-    "import",
-    "in",
-    "include",
-    "index",
-    "input",
-    "instead",
-    "int",
-    "interface",
-    "into",
-    "is",
-    "it",
-    "its",
-    "just",
-    "key",
-    "last",
-    "len",
-    "let",
-    "line",
-    "list",
-    "log",
-    "main",
-    "make",
-    "map",
-    "match",
-    "may",
-    "mod",
-    "module",
-    "more",
-    "must",
-    "mut",
-    "name",
-    "namespace",
-    "new",
-    "next",
-    "nil",
-    "no",
-    "none",
-    "not",
-    "null",
-    "number",
-    "object",
-    "of",
-    "on",
-    "one",
-    "only",
-    "open",
-    "option",
-    "or",
-    "other",
-    "out",
-    "output",
-    "package",
-    "pass",
-    "path",
-    "print",
-    "private",
-    "pub",
-    "public",
-    "raise",
-    "read",
-    "ref",
-    "require",
-    "result",
-    "return",
-    "returns",
-    "run",
-    "self",
-    "set",
-    "should",
-    "some",
-    "static",
-    "std",
-    "str",
-    "string",
-    "struct",
-    "super",
-    "switch",
-    "test",
-    "text",
-    "than",
-    "that",
-    "the",
-    "them",
-    "then",
-    "there",
-    "these",
-    "they",
-    "this",
-    "throw",
-    "to",
-    "true",
-    "try",
-    "two",
-    "type",
-    "undefined",
-    "unit",
-    "use",
-    "using",
-    "value",
-    "var",
-    "void",
-    "was",
-    "we",
-    "when",
-    "where",
-    "which",
-    "while",
-    "will",
-    "with",
-];
+/// Common words of English and of programs. They are no evidence by themselves.
+static COMMON: LazyLock<HashSet<&str>> =
+    LazyLock::new(|| include_str!("common_words.txt").split_whitespace().collect());
 
 /// The words of a change, ready to be looked for.
 pub(crate) struct Query {
@@ -557,7 +367,7 @@ fn is_decisive(word: &str) -> bool {
     let chars = word.chars().count();
     let is_wide = word.chars().next().is_some_and(stands_alone);
     let is_small_number = chars <= 2 && word.bytes().all(|byte| byte.is_ascii_digit());
-    (chars > 1 || is_wide) && !is_small_number && COMMON.binary_search(&word).is_err()
+    (chars > 1 || is_wide) && !is_small_number && !COMMON.contains(word)
 }
 
 /// Whether a single word is evidence if it is rare: a long one, a number of four digits, or letters with digits.
@@ -649,112 +459,6 @@ pub(crate) fn for_each_string(value: &serde_json::Value, each: &mut dyn FnMut(&s
     }
 }
 
-/// The suffix automaton of a sequence of words: it knows every run of words in it.
-struct Automaton {
-    states: Vec<AutomatonState>,
-}
-
-struct AutomatonState {
-    next: HashMap<WordId, u32>,
-    link: Option<u32>,
-    length: usize,
-    /// Where in the sequence a run of this state ends first.
-    end: usize,
-}
-
-/// A place in the automaton: the state, and how many words match up to here.
-#[derive(Clone, Copy, Default)]
-struct Walk {
-    state: u32,
-    length: usize,
-}
-
-impl Automaton {
-    fn new(words: impl Iterator<Item = WordId>) -> Self {
-        let root = AutomatonState { next: HashMap::new(), link: None, length: 0, end: 0 };
-        let mut automaton = Self { states: vec![root] };
-        let mut last = 0;
-        for (at, word) in words.enumerate() {
-            last = automaton.add(last, word, at);
-        }
-        automaton
-    }
-
-    fn push(&mut self, state: AutomatonState) -> u32 {
-        self.states.push(state);
-        u32::try_from(self.states.len() - 1).unwrap_or(u32::MAX)
-    }
-
-    /// Appends a word after the state of the whole sequence so far; returns the state of the longer one.
-    fn add(&mut self, last: u32, word: WordId, at: usize) -> u32 {
-        let length = self.states[last as usize].length + 1;
-        let new = self.push(AutomatonState { next: HashMap::new(), link: Some(0), length, end: at });
-        let mut from = Some(last);
-        while let Some(state) = from {
-            match self.states[state as usize].next.get(&word).copied() {
-                None => {
-                    self.states[state as usize].next.insert(word, new);
-                    from = self.states[state as usize].link;
-                }
-                Some(target) => {
-                    let link = self.split(state, target, word);
-                    self.states[new as usize].link = Some(link);
-                    return new;
-                }
-            }
-        }
-        new
-    }
-
-    /// The state that a new state links to, which is `target` or the part of it that `state` reaches by `word`.
-    fn split(&mut self, state: u32, target: u32, word: WordId) -> u32 {
-        let length = self.states[state as usize].length + 1;
-        let old = &self.states[target as usize];
-        if old.length == length {
-            return target;
-        }
-        let copy = AutomatonState { next: old.next.clone(), link: old.link, length, end: old.end };
-        let copy = self.push(copy);
-        self.states[target as usize].link = Some(copy);
-        let mut from = Some(state);
-        while let Some(state) = from {
-            match self.states[state as usize].next.get_mut(&word) {
-                Some(next) if *next == target => *next = copy,
-                _ => break,
-            }
-            from = self.states[state as usize].link;
-        }
-        copy
-    }
-
-    /// Goes on by a word of a text; `None` is a word that the sequence does not have.
-    fn advance(&self, walk: &mut Walk, word: Option<WordId>) {
-        let Some(word) = word else {
-            *walk = Walk::default();
-            return;
-        };
-        loop {
-            let state = &self.states[walk.state as usize];
-            if let Some(next) = state.next.get(&word) {
-                *walk = Walk { state: *next, length: walk.length + 1 };
-                return;
-            }
-            match state.link {
-                Some(link) => *walk = Walk { state: link, length: self.states[link as usize].length },
-                None => {
-                    *walk = Walk::default();
-                    return;
-                }
-            }
-        }
-    }
-
-    /// The index of the last word of the present run, where it stands in the sequence first.
-    fn end_of(&self, walk: &Walk) -> Option<usize> {
-        (walk.length > 0).then(|| self.states[walk.state as usize].end)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -776,7 +480,7 @@ mod tests {
 
     #[test]
     fn common_words_are_no_evidence() {
-        assert!(COMMON.is_sorted());
+        assert!(COMMON.len() > 150);
         assert!(
             runs("return import if else for the new file", "", "import the new file; return if").is_empty()
         );
