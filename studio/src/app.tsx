@@ -23,6 +23,7 @@ const SearchPage = lazy(() => import('./pages/search'));
 const DashboardPage = lazy(() => import('./pages/dashboard'));
 
 const StepsPage = lazy(() => import('./pages/steps'));
+const WhyPage = lazy(() => import('./pages/why'));
 const PointPage = lazy(() => import('./pages/go'));
 
 const NAV_ITEMS: { path: IconName; name: string }[] = [
@@ -150,6 +151,7 @@ function CurrentPage({ segments }: { segments: string[] }) {
   if (first === 'search') return <SearchPage />;
   if (first === 'dashboard') return <DashboardPage />;
   if (first === 'steps') return <StepsPage />;
+  if (first === 'why') return <WhyPage />;
   if (first === 'go') return <PointPage />;
   return (
     <EmptyState fullPage title="Page not found">

@@ -33,6 +33,7 @@ const KEY_GROUPS: [string, [string, string][]][] = [
       ['w', 'rewind to this step (the plan is shown first)'],
       ['b', 'branch from this step'],
       ['p', 'pause the agent at its next call'],
+      ['s', 'share the session'],
       ['Tab', 'next view'],
     ],
   ],

@@ -40,6 +40,8 @@ for (const theme of ['light', 'dark'] as const)
         ['what-if', `/sessions/${first.id}/what-if?step=${checkpointStep}`, 'Start rerun'],
         ['live', `/live?workspace=${workspace}`, 'Add breakpoint'],
         ['search', '/search?q=tests', 'found'],
+        ['why', `/why?workspace=${workspace}&target=%23${checkpointStep}`, 'Searched:'],
+        ['steps', '/steps?kind=tool-end&order=longest', 'longest first'],
         ['dashboard', '/dashboard', 'Slowest tools'],
       ];
       mkdirSync(join(OUT, 'screens'), { recursive: true });

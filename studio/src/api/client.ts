@@ -65,15 +65,21 @@ export async function getBytes(url: string, signal?: AbortSignal): Promise<Array
   return (await fetchChecked('GET', url, undefined, signal)).arrayBuffer();
 }
 
-/** Saves what is at `url` as a file. A link could not send the header that authorises the request. */
-export async function download(url: string, name: string): Promise<void> {
-  const blob = await (await fetchChecked('GET', url)).blob();
+/**
+ * Saves what is at `url` as a file, with the name that the server gives it or else `name`, and returns its size. A link could not
+ * send the header that authorises the request.
+ */
+export async function download(url: string, name: string): Promise<number> {
+  const response = await fetchChecked('GET', url);
+  const blob = await response.blob();
+  const givenName = /filename="([^"/\\]+)"/.exec(response.headers.get('content-disposition') ?? '')?.[1];
   const link = document.createElement('a');
   link.href = URL.createObjectURL(blob);
-  link.download = name;
+  link.download = givenName ?? name;
   link.click();
   // Once the browser has begun to save it.
   setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
+  return blob.size;
 }
 
 export async function send<T>(method: 'POST' | 'PATCH' | 'DELETE', path: string, body?: unknown): Promise<T> {

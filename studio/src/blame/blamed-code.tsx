@@ -41,12 +41,13 @@ export default function BlamedCode({ path, text, target }: { path: string; text:
       </>
     );
   }
-  return <GutterAndLines path={path} text={text} workspace={target.workspace} file={request.data} />;
+  return <GutterAndLines path={path} text={text} target={target} file={request.data} />;
 }
 
 const CLOSE_DELAY_MS = 180;
 
-function GutterAndLines({ path, text, workspace, file }: { path: string; text: string; workspace: string; file: BlamedFile }) {
+function GutterAndLines({ path, text, target, file }: { path: string; text: string; target: BlameTarget; file: BlamedFile }) {
+  const { workspace } = target;
   const { lines, tokens, widest } = useHighlightedLines(path, text);
   const { container, viewport, first, last } = useVisibleRows(lines.length);
   const cardId = useId();
@@ -164,6 +165,7 @@ function GutterAndLines({ path, text, workspace, file }: { path: string; text: s
           id={cardId}
           ref={card}
           workspace={workspace}
+          at={target.at}
           origin={shownOrigin}
           line={shownLine}
           path={path}

@@ -4,11 +4,14 @@ import type { BlamedLine, LineOrigin } from '../api/types';
 import { shortId } from '../format';
 import { Link } from '../route';
 import { RelativeTime } from '../ui';
+import { whyHref } from '../why/names';
 import { describeOrigin, stepHref } from './origins';
 
 interface OriginCardProps {
   id: string;
   workspace: string;
+  /** The point at which the file is looked at. */
+  at: string;
   origin: LineOrigin;
   line: BlamedLine;
   path: string;
@@ -18,7 +21,7 @@ interface OriginCardProps {
   onLeave: () => void;
 }
 
-export function OriginCard({ id, workspace, origin, line, path, style, ref, onEnter, onLeave }: OriginCardProps) {
+export function OriginCard({ id, workspace, at, origin, line, path, style, ref, onEnter, onLeave }: OriginCardProps) {
   const { author } = origin;
   const href = stepHref(workspace, origin);
   return (
@@ -48,6 +51,7 @@ export function OriginCard({ id, workspace, origin, line, path, style, ref, onEn
       )}
       <p className="dim rule">{origin.rule}</p>
       <p className="origin-links">
+        <Link href={whyHref(workspace, `${path}:${line.number}`, { at })}>Why is it here?</Link>
         {href && <Link href={href}>Step #{origin.step}</Link>}
         {author?.model != null && <Link href={`/sessions/${author.session}?step=${author.model}`}>Model answer #{author.model}</Link>}
         {author?.prompt != null && <Link href={`/sessions/${author.session}?step=${author.prompt}`}>Prompt #{author.prompt}</Link>}

@@ -1,6 +1,8 @@
 // One item of a board.
-import type { ReactNode } from 'react';
+import { createContext, type ReactNode, useContext } from 'react';
 import type { BoardItem } from '../api/types';
+import { Link } from '../route';
+import { whyHref } from '../why/names';
 
 /** Statuses that most items of a kind have; they are not shown. */
 const DEFAULT_STATUSES = ['held', 'noted', 'in-force'];
@@ -11,6 +13,9 @@ const CLOSED_STATUSES = ['rejected', 'archived', 'retracted', 'withdrawn', 'drop
 const statusClass = (status: string): string => (POSITIVE_STATUSES.includes(status) ? 'good' : NEGATIVE_STATUSES.includes(status) ? 'bad' : status === 'open' || status === 'testing' ? 'open' : '');
 const LINK_LABELS: Record<string, string> = { of: 'of', for: 'for', blocks: 'blocks', after: 'waits for', about: 'about', contradicts: 'contradicts', excludes: 'excludes' };
 
+/** The board that items are on, for their links. */
+export const BoardLocation = createContext({ workspace: '', session: '' });
+
 export function ItemCard({ item, onStep, onItem, children }: { item: BoardItem; onStep: (number: number) => void; onItem: (id: string) => void; children?: ReactNode }) {
   const stepLink = (number: number | null | undefined, label: string) =>
     number != null && (
@@ -18,6 +23,7 @@ export function ItemCard({ item, onStep, onItem, children }: { item: BoardItem; 
         {label} #{number}
       </button>
     );
+  const { workspace, session } = useContext(BoardLocation);
   // Evidence is listed below its hypothesis, so that link is not shown.
   const links = item.links.filter((link) => link.how !== 'for' || item.kind !== 'evidence');
   return (
@@ -56,6 +62,7 @@ export function ItemCard({ item, onStep, onItem, children }: { item: BoardItem; 
         {stepLink(item.origin.step, 'from')}
         {item.changed && item.changed.step !== item.origin.step && stepLink(item.changed.step, 'changed in')}
         {stepLink(item.origin.during, 'during the call')}
+        {workspace && <Link href={whyHref(workspace, item.id, { session })}>Why?</Link>}
       </p>
       {children}
     </li>

@@ -13,14 +13,18 @@ export interface GraphLayout {
   height: number;
 }
 
-export const NODE_SIZE = { width: 176, height: 46 };
+export interface NodeSize {
+  width: number;
+  height: number;
+}
+export const NODE_SIZE: NodeSize = { width: 176, height: 46 };
 const GAP = { x: 54, y: 14 };
 const MARGIN = 10;
 /** A taller layer is split into several columns. */
 const MAX_COLUMN_HEIGHT = 9;
 
 /** Lays out nodes. `dependencies` are pairs of a node and one it depends on; `symmetric` pairs should be near each other. */
-export function layoutGraph(ids: string[], dependencies: [string, string][], symmetric: [string, string][] = []): GraphLayout {
+export function layoutGraph(ids: string[], dependencies: [string, string][], symmetric: [string, string][] = [], size = NODE_SIZE): GraphLayout {
   const knownIds = new Set(ids);
   const dependenciesOf = new Map<string, string[]>(ids.map((id) => [id, []]));
   for (const [from, to] of dependencies) if (knownIds.has(from) && knownIds.has(to) && from !== to) dependenciesOf.get(from)?.push(to);
@@ -42,13 +46,13 @@ export function layoutGraph(ids: string[], dependencies: [string, string][], sym
     }
   }
   const maxHeight = Math.max(1, ...layers.map((layer) => layer.length));
-  const height = MARGIN * 2 + maxHeight * (NODE_SIZE.height + GAP.y) - GAP.y;
+  const height = MARGIN * 2 + maxHeight * (size.height + GAP.y) - GAP.y;
   const boxes = new Map<string, NodeBox>();
   layers.forEach((layer, column) => {
-    const top = (height - (layer.length * (NODE_SIZE.height + GAP.y) - GAP.y)) / 2;
-    layer.forEach((id, index) => boxes.set(id, { id, layer: column, x: MARGIN + column * (NODE_SIZE.width + GAP.x), y: top + index * (NODE_SIZE.height + GAP.y) }));
+    const top = (height - (layer.length * (size.height + GAP.y) - GAP.y)) / 2;
+    layer.forEach((id, index) => boxes.set(id, { id, layer: column, x: MARGIN + column * (size.width + GAP.x), y: top + index * (size.height + GAP.y) }));
   });
-  return { boxes, width: MARGIN * 2 + layers.length * (NODE_SIZE.width + GAP.x) - GAP.x, height: ids.length ? height : 0 };
+  return { boxes, width: MARGIN * 2 + layers.length * (size.width + GAP.x) - GAP.x, height: ids.length ? height : 0 };
 }
 
 /** The longest path from a node without dependencies. A cycle, which is not valid, ends where it is detected. */

@@ -1,5 +1,5 @@
 // The reasoning board at a step: its items, what this step changed, and where each item came from.
-import { memo, useDeferredValue, useState } from 'react';
+import { memo, useDeferredValue, useMemo, useState } from 'react';
 import { ApiError, get, useRequest } from '../api/client';
 import type { Board, BoardItem, BoardSection, Page } from '../api/types';
 import { formatCount, pluralize } from '../format';
@@ -7,7 +7,7 @@ import { showToast } from '../toasts';
 import { Button, EmptyState, ErrorMessage, Loading } from '../ui';
 import { ConfidenceChart } from './chart';
 import { BeliefGraph } from './graph';
-import { ItemCard } from './item';
+import { BoardLocation, ItemCard } from './item';
 
 /** Items of each kind that are loaded at a time. */
 const PAGE_SIZE = 100;
@@ -23,6 +23,7 @@ const SECTIONS: { name: string; title: string }[] = [
 ];
 
 interface BoardViewProps {
+  workspace: string;
   session: string;
   step: number;
   /** The number of thoughts in the session; the confidence history is reloaded when it changes. */
@@ -30,11 +31,12 @@ interface BoardViewProps {
   onStep: (number: number) => void;
 }
 
-export default memo(function BoardView({ session, step, thoughts, onStep }: BoardViewProps) {
+export default memo(function BoardView({ workspace, session, step, thoughts, onStep }: BoardViewProps) {
   const [filterText, setFilterText] = useState('');
   const filter = useDeferredValue(filterText.trim());
   const base = `/sessions/${session}/mind`;
   const at = `#${step}`;
+  const location = useMemo(() => ({ workspace, session }), [workspace, session]);
   const request = useRequest(`${base} ${at} ${filter}`, (signal) => get<Board>(base, { at, find: filter, limit: PAGE_SIZE }, signal));
   // The last board stays while the next one loads, so that stepping through time shows no blank page.
   const [lastBoard, setLastBoard] = useState<Board | undefined>();
@@ -62,6 +64,7 @@ export default memo(function BoardView({ session, step, thoughts, onStep }: Boar
     if (!card) showToast(`${id} is not loaded; find it with the field above.`);
   };
   return (
+    <BoardLocation value={location}>
     <section className={`board ${request.data ? '' : 'stale'}`} aria-label={`Reasoning at step ${step}`} tabIndex={-1}>
       <BoardChanges board={board} step={step} onStep={onStep} onItem={showItem} />
       <ConfidenceChart session={session} thoughts={thoughts} step={step} onStep={onStep} onItem={showItem} />
@@ -109,6 +112,7 @@ export default memo(function BoardView({ session, step, thoughts, onStep }: Boar
         </section>
       )}
     </section>
+    </BoardLocation>
   );
 });
 

@@ -11,6 +11,7 @@ import { FAMILY_NAMES, FAMILY_ORDER, familyOf } from '../kinds';
 import { RewindDialog } from '../rewind';
 import { Link, setQuery, useRoute } from '../route';
 import { TimelineCanvas, type TimelineCanvasHandle } from '../session/canvas';
+import { ShareDialog } from '../share';
 import { StepDetailView } from '../session/detail';
 import { NONE, useDebouncedValue, usePlayback, useSelectedStep, useThrottledValue } from '../session/hooks';
 import { StepCache, StepList } from '../session/list';
@@ -24,7 +25,7 @@ const MindView = lazy(() => import('../board/view'));
 
 type View = 'step' | 'state' | 'mind';
 const VIEWS: View[] = ['step', 'state', 'mind'];
-type OpenDialog = 'checkpoint' | 'rewind' | 'branch' | null;
+type OpenDialog = 'checkpoint' | 'rewind' | 'branch' | 'share' | null;
 const PLAYBACK_SPEEDS = [1, 4, 16, 64];
 const TRAVEL_KINDS = ['rewind', 'branch-switched'];
 /** Live steps that are kept until the timeline has loaded; far more than arrive in that time. */
@@ -163,6 +164,7 @@ export function SessionPage({ id }: { id: string }) {
     w: () => setOpenDialog('rewind'),
     b: () => setOpenDialog('branch'),
     p: () => void pause(),
+    s: () => setOpenDialog('share'),
   });
 
   if (sessionRequest.error && sessionRequest.error.status === 404) {
@@ -208,6 +210,7 @@ export function SessionPage({ id }: { id: string }) {
           {!isRemote && <Button onClick={() => setOpenDialog('checkpoint')}>Checkpoint</Button>}
           <Button onClick={() => setOpenDialog('branch')}>Branch</Button>
           <Link className="button" href={`/sessions/${session.id}/what-if?step=${number ?? ''}`}>What if</Link>
+          <Button onClick={() => setOpenDialog('share')}>Share</Button>
           {!isRemote && (
             <Button variant="primary" onClick={() => setOpenDialog('rewind')} disabled={number === undefined}>
               Rewind to #{number}
@@ -283,20 +286,21 @@ export function SessionPage({ id }: { id: string }) {
                 ]}
               />
               {view === 'step' && (
-                <StepDetailView session={session.id} timeline={timeline} index={Math.min(settledIndex, timeline.length - 1)} onSelect={select} />
+                <StepDetailView session={session.id} workspace={session.workspace} timeline={timeline} index={Math.min(settledIndex, timeline.length - 1)} onSelect={select} />
               )}
               {view === 'state' && (
                 <StateView session={session.id} workspace={session.workspace} step={timeline.number[Math.min(settledIndex, timeline.length - 1)] ?? 1} before={timeline.number[settledIndex - 1]} />
               )}
               {view === 'mind' && (
                 <Suspense fallback={<Loading />}>
-                  <MindView session={session.id} step={timeline.number[Math.min(settledIndex, timeline.length - 1)] ?? 1} thoughts={timeline.thoughts} onStep={selectStep} />
+                  <MindView workspace={session.workspace} session={session.id} step={timeline.number[Math.min(settledIndex, timeline.length - 1)] ?? 1} thoughts={timeline.thoughts} onStep={selectStep} />
                 </Suspense>
               )}
             </div>
           </div>
         </>
       )}
+      {openDialog === 'share' && <ShareDialog session={session} step={isFollowing ? undefined : number} onClose={() => setOpenDialog(null)} />}
       {openDialog === 'checkpoint' && <CheckpointDialog workspace={session.workspace} onClose={() => setOpenDialog(null)} />}
       {openDialog === 'branch' && number !== undefined && <BranchDialog workspace={session.workspace} from={`#${number}`} onClose={() => setOpenDialog(null)} onDone={reloadAll} />}
       {openDialog === 'rewind' && number !== undefined && (

@@ -6,6 +6,7 @@ import { formatDateTime, formatDuration, formatTime, formatValue, pluralize } fr
 import { glyphOf } from '../kinds';
 import { Link } from '../route';
 import { ErrorMessage, Loading } from '../ui';
+import { whyHref } from '../why/names';
 import { CHECKPOINT, type Timeline } from './timeline';
 import { LongText, ValueSection } from './values';
 
@@ -19,11 +20,13 @@ function useStep(session: string, number: number | undefined) {
 
 export const StepDetailView = memo(function StepDetailView({
   session,
+  workspace,
   timeline,
   index,
   onSelect,
 }: {
   session: string;
+  workspace: string;
   timeline: Timeline;
   index: number;
   onSelect: (index: number) => void;
@@ -72,14 +75,13 @@ export const StepDetailView = memo(function StepDetailView({
           ))}
         </p>
         {step.note && <p className="note">{step.note}</p>}
-        {(causes.model >= 0 || causes.prompt >= 0 || causes.partner >= 0) && (
-          <p className="why">
-            <span className="dim">Cause: </span>
-            {stepLink(causes.model, 'model response')}
-            {stepLink(causes.prompt, 'prompt')}
-            {stepLink(causes.partner, step.kind.endsWith('start') ? 'ends at' : 'started at')}
-          </p>
-        )}
+        <p className="why">
+          {(causes.model >= 0 || causes.prompt >= 0 || causes.partner >= 0) && <span className="dim">Cause: </span>}
+          {stepLink(causes.model, 'model response')}
+          {stepLink(causes.prompt, 'prompt')}
+          {stepLink(causes.partner, step.kind.endsWith('start') ? 'ends at' : 'started at')}
+          <Link href={whyHref(workspace, `#${step.number}`)}>Why?</Link>
+        </p>
       </header>
       {step.error != null && <ValueSection name="Error" value={step.error} />}
       {step.message && (
