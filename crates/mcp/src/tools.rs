@@ -9,6 +9,7 @@ mod files;
 mod gap;
 mod history;
 mod hypothesis;
+mod profile;
 mod rewind;
 mod why;
 
@@ -121,6 +122,7 @@ pub fn list_tools(allow_others: bool) -> Vec<Tool> {
         history::show_tool(),
         history::search_tool(),
         why::why_tool(),
+        profile::profile_tool(),
         files::diff_tool(),
         files::checkpoint_tool(),
         rewind::rewind_tool(),

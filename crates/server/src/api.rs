@@ -21,6 +21,7 @@ pub mod otlp;
 pub mod plans;
 pub mod points;
 pub mod prepared;
+pub mod profile;
 pub mod reruns;
 pub mod session_checkpoints;
 pub mod sessions;
@@ -93,6 +94,7 @@ fn operations() -> OpenApiRouter<AppState> {
         .routes(routes!(timeline::get))
         .routes(routes!(timeline::get_lines))
         .routes(routes!(marks::get))
+        .routes(routes!(profile::get))
         .routes(routes!(find::find_steps))
         .routes(routes!(find::search))
         .routes(routes!(state::get))

@@ -13,6 +13,7 @@ pub mod groups;
 pub mod live;
 pub mod mcp;
 pub mod mirror;
+pub mod profile;
 pub mod proxy;
 mod rewind;
 pub mod seal;
@@ -336,6 +337,9 @@ pub enum Command {
     /// Show what led to a step, a line or a belief, and where the model had its words from
     #[command(after_help = why::WHY)]
     Why(why::WhyArgs),
+    /// Show where the time of a session went: models, tools, hooks, waiting, idle
+    #[command(after_help = profile::PROFILE)]
+    Profile(profile::ProfileArgs),
     /// Find the step after which a command fails
     #[command(
         after_help = "The command runs with sh in a scratch directory with the files of each tested step; the workspace is not changed. Exit code 0 means good, 125 skips the step, anything else means bad.\n\nExamples:\n  stepback bisect --run 'cargo test'\n  stepback bisect --run ./check.sh --good '#3' --bad @ --jobs 2"

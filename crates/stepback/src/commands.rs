@@ -31,6 +31,7 @@ mod maintenance;
 mod mcp;
 pub mod mirror;
 mod moves;
+mod profile;
 mod proxy;
 mod reference;
 mod replay;
@@ -130,6 +131,7 @@ pub fn run(arguments: Arguments) -> CommandResult {
         Command::Commands(arguments) => command_history::commands(&open_existing("")?, arguments),
         Command::Blame(arguments) => blame::blame(&open_existing("")?, arguments),
         Command::Why(arguments) => why::why(&open_existing("")?, arguments),
+        Command::Profile(arguments) => profile::profile(&open_existing("")?, arguments),
         Command::Compare(arguments) => compare::compare(&open_existing("")?, arguments),
         Command::Bisect(arguments) => bisect::bisect(&open_existing("")?, arguments),
         Command::Branch(command) => branch::run(&open_existing("files")?, command),

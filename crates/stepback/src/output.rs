@@ -27,6 +27,11 @@ impl Paint {
         Self { on: is_color_enabled(io::stderr().is_terminal()) }
     }
 
+    /// Returns no colours.
+    pub fn off() -> Self {
+        Self { on: false }
+    }
+
     /// Whether colours are on.
     pub fn is_on(self) -> bool {
         self.on

@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 
 use super::critical_path::PathSegment;
+use super::spans::read_spans;
 use super::{ProfileSpan, TimeCategory};
 use crate::facts::{NameIndex, SessionFacts, UsageSource};
 
@@ -37,6 +38,11 @@ pub struct MeasuredCall {
     pub duration: Option<u64>,
     /// How long it waited: at a breakpoint, for a permission, or for the user's answer. In microseconds.
     pub waited: u64,
+}
+
+/// Returns the calls of a session, each with how long it ran.
+pub fn measure_calls(facts: &SessionFacts) -> Vec<MeasuredCall> {
+    read_spans(facts).outcomes
 }
 
 /// Durations in numbers, in microseconds.

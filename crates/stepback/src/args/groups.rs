@@ -11,8 +11,8 @@ const GROUPS: [(&str, &[&str]); 9] = [
     (
         "Show",
         &[
-            "status", "log", "timeline", "changes", "diff", "blame", "why", "at", "cat", "sessions",
-            "search", "query", "commands",
+            "status", "log", "timeline", "changes", "diff", "blame", "why", "profile", "at", "cat",
+            "sessions", "search", "query", "commands",
         ],
     ),
     ("Go back", &["checkpoint", "rewind", "undo", "redo", "restore", "branch", "op"]),

@@ -79,10 +79,13 @@ fn write_export(
 }
 
 /// Writes beside the target and renames, so that no incomplete file appears under its name.
-fn write_atomically<T>(
+pub(super) fn write_atomically<T, E>(
     path: &Path,
-    write: impl FnOnce(&File) -> Result<T, BundleError>,
-) -> Result<T, CommandFailure> {
+    write: impl FnOnce(&File) -> Result<T, E>,
+) -> Result<T, CommandFailure>
+where
+    CommandFailure: From<E>,
+{
     let refused = |error: io::Error| {
         let (kind, hint) = stepback_api::failure::classify_io_error(&error);
         let failure = CommandFailure::new(kind, format!("cannot write {}: {error}", path.display()));
