@@ -19,6 +19,7 @@ use self::groups::CallGroups;
 use self::tool_shares::ToolShares;
 use crate::facts::{ModelCallFact, SessionFacts, UsageSource};
 
+pub(crate) use self::document::sum_document;
 pub use self::document::{CostRequest, cost_document};
 
 /// What the rows of a report are about.
@@ -223,7 +224,7 @@ impl CostReport {
 }
 
 /// Whether the step of a call failed. For an answer of the conversation, the step is another one.
-fn has_failed(facts: &SessionFacts, call: &ModelCallFact) -> bool {
+pub(crate) fn has_failed(facts: &SessionFacts, call: &ModelCallFact) -> bool {
     call.source != UsageSource::Conversation
         && facts.steps.get(call.step as usize).is_some_and(|step| step.failed)
 }

@@ -10,10 +10,12 @@
 //! - [`load`]: reads the facts of sessions from a store, and keeps them.
 //! - [`marks`]: which steps say who waits for whom.
 //! - [`cost`], [`prices`]: what model calls used and cost.
+//! - [`dashboard`]: all sessions at a glance.
 //! - [`profile`]: where the time of a session went.
 //! - [`error`]: what can go wrong.
 
 pub mod cost;
+pub mod dashboard;
 pub mod error;
 pub mod facts;
 pub mod load;

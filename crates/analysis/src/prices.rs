@@ -4,11 +4,20 @@ use std::io;
 use std::path::Path;
 
 use stepback_llm_wire::prices::Prices;
+use stepback_model::hash::{Hash, ObjectKind};
 
 use crate::error::AnalysisError;
 
 /// The name of the file with the user's own prices, in the directory of the store on this machine.
 const FILE: &str = "prices.json";
+
+/// Returns a number that is the same while the prices are: of the date of the built-in table and the bytes of the user's own.
+pub fn fingerprint_prices(directory: Option<&Path>) -> u64 {
+    let own = directory.and_then(|directory| std::fs::read(directory.join(FILE)).ok()).unwrap_or_default();
+    let text = [Prices::table_date().as_bytes(), &own].concat();
+    let hash = Hash::of(ObjectKind::Blob, &text);
+    hash.as_bytes().iter().take(8).fold(0, |number, byte| number << 8 | u64::from(*byte))
+}
 
 /// Returns the built-in prices with the user's own from `prices.json` in a directory, if there is one.
 pub fn load_prices(directory: Option<&Path>) -> Result<Prices, AnalysisError> {

@@ -21,6 +21,9 @@ mod spans;
 pub mod speedscope;
 pub mod statistics;
 
+use stepback_engine::Engine;
+use stepback_llm_wire::prices::Prices;
+use stepback_model::record::Session;
 use stepback_model::time::Timestamp;
 
 pub use self::attribution::{CategoryTime, TimePart};
@@ -29,7 +32,9 @@ pub use self::critical_path::PathSegment;
 pub use self::document::{SpanWindow, profile_document};
 pub use self::html::render_html;
 pub use self::statistics::CallStatistics;
+use crate::AnalysisError;
 use crate::facts::{NameIndex, SessionFacts};
+use crate::load::load_session_facts;
 
 /// An agent that was not heard of for longer than this did nothing, in microseconds: it was killed, the machine slept, or the user
 /// was away.
@@ -274,6 +279,14 @@ impl Profile {
         let sum = calls.iter().fold(0_u64, |sum, (start, end)| sum.saturating_add(end.abs_diff(*start)));
         sum.saturating_sub(union_length(&calls))
     }
+}
+
+/// Loads the facts of a session, and computes its profile.
+pub fn load_profile(engine: &Engine, session: &Session) -> Result<(SessionFacts, Profile), AnalysisError> {
+    // A profile says nothing about money.
+    let facts = load_session_facts(engine, &Prices::default(), session)?;
+    let profile = Profile::of(&facts);
+    Ok((facts, profile))
 }
 
 /// The length of the union of intervals that are sorted by their start, in microseconds.

@@ -32,6 +32,7 @@ pub mod control;
 #[cfg(feature = "engine")]
 pub mod conversions;
 pub mod cost;
+pub mod dashboard;
 pub mod failure;
 pub mod files;
 pub mod ingest;

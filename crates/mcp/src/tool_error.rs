@@ -1,5 +1,6 @@
 //! Errors of tools, worded so that a model can act on them.
 
+use stepback_analysis::AnalysisError;
 use stepback_api::failure;
 use stepback_board::BoardError;
 use stepback_engine::EngineError;
@@ -43,6 +44,13 @@ impl ToolError {
 impl From<EngineError> for ToolError {
     fn from(error: EngineError) -> Self {
         let hint = failure::classify_engine_error(&error).1.map(str::to_owned);
+        Self { message: error.to_string(), hint }
+    }
+}
+
+impl From<AnalysisError> for ToolError {
+    fn from(error: AnalysisError) -> Self {
+        let hint = error.classify().1.map(str::to_owned);
         Self { message: error.to_string(), hint }
     }
 }

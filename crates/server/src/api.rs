@@ -7,6 +7,7 @@ pub mod breakpoints;
 pub mod changes;
 pub mod checkpoints;
 pub mod commands;
+pub mod dashboard;
 pub mod diffs;
 mod docs;
 pub mod events;
@@ -154,6 +155,7 @@ fn operations() -> OpenApiRouter<AppState> {
         .routes(routes!(ingest::ingest_batch))
         .routes(routes!(maintenance::get_statistics))
         .routes(routes!(usage::get))
+        .routes(routes!(dashboard::get))
         .routes(routes!(maintenance::prune));
     OpenApiRouter::with_openapi(ApiDescription::openapi()).nest("/api/v1", api)
 }

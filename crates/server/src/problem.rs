@@ -8,6 +8,7 @@ use axum::Json;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
+use stepback_analysis::AnalysisError;
 use stepback_api::failure::{self, FailureKind};
 use stepback_api::plans::PlanDocument;
 use stepback_api::problem::ProblemDocument;
@@ -196,6 +197,18 @@ impl From<BoardError> for Problem {
             BoardError::Engine(error) => error.into(),
             error => {
                 let (kind, hint) = failure::classify_board_error(&error);
+                Self::from_kind(kind, error.to_string(), hint)
+            }
+        }
+    }
+}
+
+impl From<AnalysisError> for Problem {
+    fn from(error: AnalysisError) -> Self {
+        match error {
+            AnalysisError::Engine(error) => error.into(),
+            error => {
+                let (kind, hint) = error.classify();
                 Self::from_kind(kind, error.to_string(), hint)
             }
         }

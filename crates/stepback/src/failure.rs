@@ -4,6 +4,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use serde_json::json;
+use stepback_analysis::AnalysisError;
 use stepback_api::failure;
 use stepback_board::BoardError;
 use stepback_bundle::BundleError;
@@ -104,6 +105,12 @@ impl From<BundleError> for CommandFailure {
 impl From<HistoryError> for CommandFailure {
     fn from(error: HistoryError) -> Self {
         Self::from_advice(failure::classify_history_error(&error), &error)
+    }
+}
+
+impl From<AnalysisError> for CommandFailure {
+    fn from(error: AnalysisError) -> Self {
+        Self::from_advice(error.classify(), &error)
     }
 }
 

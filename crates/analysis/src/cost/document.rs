@@ -246,7 +246,8 @@ fn describe_row(
     })
 }
 
-fn sum_document(sum: CostSum) -> CostSumDocument {
+/// A sum as a document.
+pub(crate) fn sum_document(sum: CostSum) -> CostSumDocument {
     CostSumDocument {
         calls: sum.calls,
         input: sum.tokens.input,

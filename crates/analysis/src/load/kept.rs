@@ -130,7 +130,8 @@ impl WorkspaceCache {
         self.write_file(INDEX, &encode_index(index))
     }
 
-    fn read_file(&self, name: &str) -> Option<Vec<u8>> {
+    /// Reads a file of the cache; `None` if there is none.
+    pub(crate) fn read_file(&self, name: &str) -> Option<Vec<u8>> {
         let path = self.directory.as_ref()?.join(name);
         // Whatever is there may not be ours: a pipe would be waited for.
         let metadata = fs::symlink_metadata(&path).ok()?;
@@ -142,7 +143,8 @@ impl WorkspaceCache {
         Some(bytes)
     }
 
-    fn write_file(&self, name: &str, bytes: &[u8]) -> bool {
+    /// Writes a file of the cache, and returns whether that was possible.
+    pub(crate) fn write_file(&self, name: &str, bytes: &[u8]) -> bool {
         let Some(directory) = &self.directory else { return false };
         let write = || {
             DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
@@ -154,7 +156,7 @@ impl WorkspaceCache {
 }
 
 /// The number of the newest step of a workspace.
-pub(super) fn newest_number(store: &dyn Store, workspace: WorkspaceId) -> Result<u64, AnalysisError> {
+pub(crate) fn newest_number(store: &dyn Store, workspace: WorkspaceId) -> Result<u64, AnalysisError> {
     let newest = store.steps(workspace, &StepQuery { limit: Some(1), ..StepQuery::default() })?;
     Ok(newest.first().map_or(0, |stored| stored.step.number))
 }

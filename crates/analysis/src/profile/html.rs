@@ -312,7 +312,7 @@ impl Page {
             title_of(&span.category)
         ));
         if let Some(rule) = &span.rule {
-            self.text(&format!("\nInferred: {rule}"));
+            self.text(&format!("; inferred: {rule}"));
         }
         self.raw("</title></rect>");
         if span.critical {

@@ -5,4 +5,5 @@
 mod exports;
 mod recording;
 mod schema;
+mod summaries;
 mod times;

@@ -3,10 +3,8 @@
 use std::time::Duration;
 
 use serde_json::json;
-use stepback_analysis::load::load_session_facts;
-use stepback_analysis::profile::{Profile, SpanWindow, profile_document};
+use stepback_analysis::profile::{SpanWindow, load_profile, profile_document};
 use stepback_api::profile::{CallStatisticsDocument, ProfileDocument};
-use stepback_llm_wire::prices::Prices;
 use stepback_model::escape::safe;
 use stepback_model::quantity::{count, duration};
 
@@ -45,10 +43,9 @@ pub(super) fn profile_tool() -> Tool {
 
 fn show_profile(context: &ToolContext<'_>, args: &Args) -> Result<ToolReply, ToolError> {
     let session = context.target_session()?;
-    // A profile says nothing about money.
-    let facts = load_session_facts(context.workspace.engine(), &Prices::built_in(), &session)?;
+    let (facts, profile) = load_profile(&context.workspace.engine, &session)?;
     let window = SpanWindow { limit: 0, ..SpanWindow::default() };
-    let mut document = profile_document(&facts, &Profile::of(&facts), window);
+    let mut document = profile_document(&facts, &profile, window);
     let rows = page_limit(args, DEFAULT_ROWS);
     document.tools.truncate(rows);
     document.models.truncate(rows);

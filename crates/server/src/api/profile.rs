@@ -2,10 +2,8 @@
 
 use axum::extract::State;
 use serde::Deserialize;
-use stepback_analysis::load::load_session_facts;
-use stepback_analysis::profile::{Profile, SpanWindow, profile_document};
+use stepback_analysis::profile::{SpanWindow, load_profile, profile_document};
 use stepback_api::profile::ProfileDocument;
-use stepback_llm_wire::prices::Prices;
 use utoipa::IntoParams;
 
 use crate::extract::{Json, Path, QueryString};
@@ -38,9 +36,8 @@ pub async fn get(
     state
         .run(move |engine| {
             let (_, session) = state::find_session(engine, &id)?;
-            // A profile says nothing about money.
-            let facts = load_session_facts(engine, &Prices::built_in(), &session)?;
-            Ok(Json(profile_document(&facts, &Profile::of(&facts), window)))
+            let (facts, profile) = load_profile(engine, &session)?;
+            Ok(Json(profile_document(&facts, &profile, window)))
         })
         .await
 }

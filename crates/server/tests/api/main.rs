@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "this is test code: a failure is a failed test")]
 
+mod answers;
 mod basics;
 mod description;
 mod find;

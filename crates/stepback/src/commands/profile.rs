@@ -5,10 +5,9 @@ use std::io::Write as _;
 use std::path::Path;
 
 use serde_json::json;
-use stepback_analysis::load::load_session_facts;
 use stepback_analysis::profile::chrome_trace::to_chrome_trace;
 use stepback_analysis::profile::speedscope::to_speedscope;
-use stepback_analysis::profile::{Profile, SpanWindow, TimeCategory, profile_document, render_html};
+use stepback_analysis::profile::{SpanWindow, TimeCategory, load_profile, profile_document, render_html};
 use stepback_api::profile::{CallStatisticsDocument, ContextSampleDocument, ProfileDocument};
 use stepback_model::escape::safe;
 use stepback_model::quantity;
@@ -33,8 +32,7 @@ const REPORT_COLUMNS: usize = 80;
 /// Runs `stepback profile`.
 pub fn profile(context: &Context, arguments: &ProfileArgs) -> CommandResult {
     let (_, session) = sessions::find(context, arguments.session.as_deref())?;
-    let facts = load_session_facts(context.engine(), &context.load_prices()?, &session)?;
-    let profile = Profile::of(&facts);
+    let (facts, profile) = load_profile(context.engine(), &session)?;
     let is_file = arguments.output != Path::new("-");
     if context.json && (is_file || arguments.format != ProfileFormat::Text) {
         return Err(CommandFailure::new(

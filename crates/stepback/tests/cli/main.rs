@@ -49,6 +49,7 @@ mod mirrors;
 
 mod postgres;
 mod private;
+mod profile;
 mod proxy;
 mod proxy_replay;
 mod proxy_secrets;
