@@ -64,9 +64,10 @@ fn a_dashboard_adds_up_all_sessions_and_follows_them() {
     assert_eq!((&later["sessions"], &later["tools"][0]["calls"]), (&json!(3), &json!(4)), "{later:#}");
     let here = place.get(&format!("/dashboard?workspace={}", place.workspace())).with(200);
     assert_eq!(here["tools"][0]["calls"], 4);
-    let future = place.get("/dashboard?since=2099-01-01").with(200);
-    assert_eq!((&future["sessions"], &future["tools"], &future["days"]), (&json!(0), &json!([]), &json!([])));
-    for wrong in ["since=whenever", "workspace=none", "reruns=perhaps", "sinse=now"] {
+    let recent = place.get("/dashboard?since=1%20minute%20ago").with(200);
+    assert!(recent["since"].as_str().unwrap().ends_with(":00:00Z"), "the full hour counts: {recent:#}");
+    assert_eq!(recent["tools"][0]["calls"], 4);
+    for wrong in ["since=whenever", "since=2099-01-01", "workspace=none", "reruns=perhaps", "sinse=now"] {
         let status = place.get(&format!("/dashboard?{wrong}")).status;
         assert!((400..500).contains(&status), "{wrong}: {status}");
     }
