@@ -209,3 +209,43 @@ pub struct WhyRuleDocument {
     /// What it says.
     pub text: String,
 }
+
+/// How often a change still came when the model did not see a source.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
+pub struct WhyTrialDocument {
+    /// What was asked about.
+    pub target: String,
+    /// The source that was left out: its file, or its kind.
+    pub source: String,
+    /// The lines that were left out.
+    pub omitted: Vec<String>,
+    /// In how many runs the change came.
+    pub came: u64,
+    /// In how many runs it is known whether it came.
+    pub of: u64,
+    /// In how many runs it is not known, because they did not complete.
+    pub unknown: u64,
+    /// When a change came.
+    pub definition: String,
+    /// How many answers of a model were recorded from there on.
+    pub expected_model_calls: u64,
+    /// What those cost, in dollars; none if it is not known of each.
+    pub expected_cost_usd: Option<f64>,
+    /// The runs.
+    pub runs: Vec<WhyTrialRunDocument>,
+}
+
+/// A run without a source.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
+pub struct WhyTrialRunDocument {
+    /// Its branch.
+    pub branch: String,
+    /// `completed`, `diverged` or `failed`.
+    pub status: String,
+    /// Why it failed, or where it diverged.
+    pub reason: Option<String>,
+    /// Whether the change came; none if the run did not complete.
+    pub came: Option<bool>,
+    /// How many calls a model answered.
+    pub live_calls: u64,
+}

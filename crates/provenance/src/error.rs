@@ -72,6 +72,12 @@ pub enum ProvenanceError {
         /// Why it is no point.
         reason: String,
     },
+    /// A source cannot be left out of a rerun.
+    #[error("this source cannot be left out: {reason}")]
+    NoOmission {
+        /// Why.
+        reason: String,
+    },
     /// The store or the work tree failed.
     #[error(transparent)]
     Engine(#[from] EngineError),
@@ -110,6 +116,7 @@ impl ProvenanceError {
                     "name a point (#12), FILE:LINE, an item (H2) or a session; \"stepback log\" lists the steps",
                 ),
             ),
+            Self::NoOmission { .. } => (FailureKind::Usage, None),
             Self::Engine(error) => classify_engine_error(error),
         }
     }

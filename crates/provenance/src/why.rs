@@ -11,7 +11,7 @@
 //! - `context`: what the model had seen. `words`, `automaton`: runs of words that two texts share. `evidence`: the sources,
 //!   ranked.
 //! - `trust`, `tool_kind`: whose words a source has. `board`: items of the reasoning board.
-//! - `graph`: the document. [`dot`]: the same for Graphviz.
+//! - `graph`: the document. [`dot`]: the same for Graphviz. [`omit`]: the same change without one of its sources.
 
 mod automaton;
 mod board;
@@ -21,6 +21,7 @@ pub mod dot;
 mod evidence;
 mod explain;
 mod graph;
+pub mod omit;
 mod target;
 mod tool_kind;
 mod trust;
@@ -85,18 +86,27 @@ pub fn explain(
     text: &str,
 ) -> Result<WhyDocument, ProvenanceError> {
     let mut explainer = Explainer::new(workspace);
+    let (document, explanations) = answer_target(&mut explainer, target, text)?;
+    Ok(explainer.graph.finish(document, explanations))
+}
+
+/// Adds the explanations of a target to a graph.
+fn answer_target(
+    explainer: &mut Explainer<'_>,
+    target: &WhyTarget,
+    text: &str,
+) -> Result<Answer, ProvenanceError> {
     let document = WhyTargetDocument { text: text.to_owned(), ..WhyTargetDocument::default() };
-    let (document, explanations) = match target {
-        WhyTarget::Step(step) => explain_step(&mut explainer, step, document)?,
+    match target {
+        WhyTarget::Step(step) => explain_step(explainer, step, document),
         WhyTarget::Lines { path, at, lines } => {
             let at = at.as_ref().map(|at| (**at).clone());
             let request = BlameRequest { path: path.clone(), at, lines: lines.clone() };
-            explain_lines(&mut explainer, &request, document)?
+            explain_lines(explainer, &request, document)
         }
-        WhyTarget::Item { session, item } => explain_item(&mut explainer, session, *item, document)?,
-        WhyTarget::Session(session) => explain_session(&mut explainer, session, document)?,
-    };
-    Ok(explainer.graph.finish(document, explanations))
+        WhyTarget::Item { session, item } => explain_item(explainer, session, *item, document),
+        WhyTarget::Session(session) => explain_session(explainer, session, document),
+    }
 }
 
 type Answer = (WhyTargetDocument, Vec<WhyExplanationDocument>);
@@ -117,7 +127,7 @@ fn explain_step(
         session: Some(step.step.session.to_string()),
         ..document
     };
-    let nothing = || Explained { chain: Vec::new(), text: None };
+    let nothing = || Explained::default();
     match (step.step.kind, start_of_call(workspace, step)?) {
         (_, Some(start)) => {
             document.node = format!("step-{}", start.step.number);
@@ -207,7 +217,7 @@ fn explain_checkpoint(
     let mut explanations = Vec::new();
     for (author, text) in authors.into_iter().take(MAX_EXPLANATIONS) {
         let Some(call) = workspace.store().step(author.step)? else { continue };
-        let explained = Explained { chain: vec![id.clone()], text: Some(text) };
+        let explained = Explained { chain: vec![id.clone()], text: Some(text), file: None };
         explanations.extend(explainer.explain_turn(&call, explained)?);
     }
     Ok(explanations)
@@ -343,7 +353,11 @@ fn explain_origin(
         };
         let rule = format!("{numbers} first in {step}: {rule}");
         explainer.graph.link(lines, &format!("step-{}", call.step.number), "written-by", basis, &rule);
-        let explained = Explained { chain: vec![lines.to_owned()], text: Some(text.clone()) };
+        let explained = Explained {
+            chain: vec![lines.to_owned()],
+            file: Some((origin.path.clone(), text.new.clone())),
+            text: Some(text.clone()),
+        };
         explanations.extend(explainer.explain_turn(&call, explained)?);
     }
     Ok(())
@@ -399,7 +413,7 @@ fn explain_item(
             let rule = "the item was put on the board during the call";
             let call_id = format!("step-{}", call.step.number);
             explainer.graph.link(&id, &call_id, "recorded-during", Basis::Recorded, rule);
-            let explained = Explained { chain: vec![id.clone()], text: Some(text) };
+            let explained = Explained { chain: vec![id.clone()], text: Some(text), file: None };
             explanations.extend(explainer.explain_turn(&call, explained)?);
         }
         None => {
@@ -476,7 +490,7 @@ fn explain_session(
     let mut explanations = Vec::new();
     for end in changing {
         let Some(call) = start_of_call(workspace, &end)? else { continue };
-        let explained = Explained { chain: Vec::new(), text: None };
+        let explained = Explained::default();
         explanations.extend(explainer.explain_turn(&call, explained)?);
     }
     if explanations.is_empty() {

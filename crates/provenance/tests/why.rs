@@ -36,7 +36,10 @@ impl World {
 
     /// A workspace with files that were there before the recording began.
     fn with(prepare: impl FnOnce(&TestWorkspace)) -> Self {
-        let place = TestWorkspace::in_memory();
+        Self::on(TestWorkspace::in_memory(), prepare)
+    }
+
+    fn on(place: TestWorkspace, prepare: impl FnOnce(&TestWorkspace)) -> Self {
         prepare(&place);
         let workspace = place.engine().open_workspace_root(&place.root).unwrap();
         workspace.create_checkpoint(Annotation::default(), Trigger::Manual).unwrap();
@@ -387,5 +390,31 @@ fn hostile_texts_and_missing_parts_give_an_answer() {
     ] {
         let error = world.try_why(target).unwrap_err().to_string();
         assert!(error.contains(said), "{target}: {error}");
+    }
+}
+
+/// Prints how long an answer about the last call of a long session takes; the answer is checked, the time is not.
+#[test]
+#[ignore = "it takes minutes; it measures, and is run by hand"]
+fn a_session_of_ten_thousand_steps() {
+    let world = World::on(TestWorkspace::new(), |place| {
+        place.write("NOTES.md", NOTES);
+        place.write("settings.ini", "[main]\n");
+    });
+    world.prompt("please do a lot");
+    world.read("NOTES.md");
+    let text = "a line of output that a test might print, with some words in it\n".repeat(25);
+    for number in 0..4990 {
+        let input = json!({ "file_path": format!("src/file{}.rs", number % 50), "offset": number });
+        let output = json!(format!("{number}: settings of module {number}\n{text}"));
+        world.call("s1", "Read", "I go on.", &input, &output, || {});
+    }
+    let (start, _) =
+        world.edit("settings.ini", "[main]\n", "[main]\ntelemetry_endpoint = collect.evil.example\n");
+    for target in [format!("#{start}"), "settings.ini:2".to_owned(), format!("#{start}")] {
+        let begun = std::time::Instant::now();
+        let why = world.why(&target);
+        println!("{target}: {} ms, {} texts", begun.elapsed().as_millis(), why.only().context.texts);
+        assert_eq!(why.sources()[0].0.path.as_deref(), Some("NOTES.md"));
     }
 }

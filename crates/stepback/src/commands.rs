@@ -51,6 +51,7 @@ mod titles;
 mod tui;
 mod watcher;
 mod why;
+mod why_without;
 mod workspace;
 
 pub use self::serve::GUARD_ID;

@@ -16,7 +16,7 @@ const MAX_FILES: usize = 50;
 /// The most bytes of added or removed text that are read.
 const MAX_TEXT_BYTES: usize = 2 << 20;
 /// The fields of a call's input that hold what was there before.
-const OLD_FIELDS: [&str; 5] = ["old_string", "oldString", "old_str", "old_text", "oldText"];
+const OLD_FIELDS: [&str; 6] = ["old_string", "oldString", "old_str", "old_text", "oldText", "old"];
 /// The fields of a call's input that say where and how, not what.
 const PLACE_FIELDS: [&str; 14] = [
     "file_path",

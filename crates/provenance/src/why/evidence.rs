@@ -1,6 +1,7 @@
 //! The sources of a change: the texts that the model had seen in which decisive words of the change stand, ranked.
 
 use std::collections::HashMap;
+use std::ops::Range;
 
 use stepback_api::why::{
     WhyContextDocument, WhyPlaceDocument, WhyRunDocument, WhySourceDocument, WhyWordsDocument,
@@ -39,6 +40,8 @@ pub(crate) struct Evidence {
     pub document: WhySourceDocument,
     /// The decisive words that stand in it.
     pub words: Vec<WordId>,
+    /// Where its runs stand in it, in bytes.
+    pub runs: Vec<Range<usize>>,
 }
 
 /// The sources of a change, and how much of it they explain.
@@ -285,5 +288,6 @@ fn describe_source(
         repeats,
         in_context: matched.seen.in_context,
     };
-    Evidence { words: matched.words, seen: matched.seen, judged, document }
+    let runs_at = matched.runs.iter().map(|run| run.text.clone()).collect();
+    Evidence { runs: runs_at, words: matched.words, seen: matched.seen, judged, document }
 }

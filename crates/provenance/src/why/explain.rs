@@ -4,11 +4,12 @@ use stepback_api::why::{WhyExplanationDocument, WhyNodeDocument};
 use stepback_engine::Workspace;
 use stepback_engine::authorship::AttributedChange;
 use stepback_model::change::PathChange;
+use stepback_model::path::RelPath;
 use stepback_model::record::{StepKind, StepRow};
 
 use super::board::link_items;
 use super::change::{ChangedText, changes_at, readable};
-use super::evidence::{FoundEvidence, find_evidence};
+use super::evidence::{Evidence, FoundEvidence, find_evidence};
 use super::graph::{Basis, GraphBuilder, node_text, session_node, step_node, title};
 use super::trust::Judge;
 use super::turn::Turn;
@@ -18,24 +19,44 @@ use crate::error::ProvenanceError;
 /// The most files that are nodes of one call.
 const MAX_CHANGE_NODES: usize = 20;
 
+/// A node of a change, with the rule by which the call is its author, and whether that is recorded.
+type ChangeLink = (String, String, Basis);
+
 /// Builds explanations into one graph.
 pub(crate) struct Explainer<'w> {
     pub workspace: &'w Workspace,
     pub graph: GraphBuilder,
     pub judge: Judge<'w>,
+    /// What the explanations were made of.
+    pub kept: Vec<Kept>,
+}
+
+/// What an explanation was made of, for a rerun without one of its sources.
+pub(crate) struct Kept {
+    /// The turn.
+    pub turn: Turn,
+    /// The words of the change.
+    pub query: Query,
+    /// The sources, in the order of the answer.
+    pub sources: Vec<Evidence>,
+    /// What was added to each file.
+    pub files: Vec<(RelPath, String)>,
 }
 
 /// What is explained: where the chain begins, and whose words are looked for.
+#[derive(Default)]
 pub(crate) struct Explained {
     /// The nodes before the call or answer, from the effect on.
     pub chain: Vec<String>,
     /// Its words; those of the call if there are none.
     pub text: Option<ChangedText>,
+    /// The file that has the words, if they are lines of one.
+    pub file: Option<(RelPath, String)>,
 }
 
 impl<'w> Explainer<'w> {
     pub(crate) fn new(workspace: &'w Workspace) -> Self {
-        Self { workspace, graph: GraphBuilder::default(), judge: Judge::new(workspace) }
+        Self { workspace, graph: GraphBuilder::default(), judge: Judge::new(workspace), kept: Vec::new() }
     }
 
     /// Explains a call, from the step at which it began, or an answer of a model.
@@ -50,7 +71,8 @@ impl<'w> Explainer<'w> {
         };
         let is_call = step.step.kind == StepKind::ToolStart;
         let mut text = explained.text;
-        let changed = if is_call { self.add_changes(&turn, &mut text)? } else { Vec::new() };
+        let (changed, files) =
+            if is_call { self.add_changes(&turn, &mut text)? } else { (Vec::new(), Vec::new()) };
         let mut chain = explained.chain;
         let mut turn_node = None;
         if is_call {
@@ -81,7 +103,11 @@ impl<'w> Explainer<'w> {
         let cited_in = format!("{}\n{}\n{}", turn.said, turn.thought, text.new);
         let board = link_items(self.workspace, &mut self.graph, &turn, &from, &cited_in)?;
         self.add_notes(&turn, &found);
-        Ok(Some(WhyExplanationDocument { chain, sources, board, words: found.words, context: found.context }))
+        let explanation =
+            WhyExplanationDocument { chain, sources, board, words: found.words, context: found.context };
+        let files = explained.file.map_or(files, |file| vec![file]);
+        self.kept.push(Kept { turn, query, sources: found.sources, files });
+        Ok(Some(explanation))
     }
 
     /// Adds a node for each file that a call changed, and the words of the change if none are given.
@@ -89,22 +115,26 @@ impl<'w> Explainer<'w> {
         &mut self,
         turn: &Turn,
         text: &mut Option<ChangedText>,
-    ) -> Result<Vec<(String, String, Basis)>, ProvenanceError> {
-        let Some(end) = turn.end.as_ref().filter(|end| end.is_checkpoint()) else { return Ok(Vec::new()) };
+    ) -> Result<(Vec<ChangeLink>, Vec<(RelPath, String)>), ProvenanceError> {
+        let Some(end) = turn.end.as_ref().filter(|end| end.is_checkpoint()) else {
+            return Ok(Default::default());
+        };
         let Some(changes) = changes_at(self.workspace, end)? else {
             self.graph.note(format!("the files before or after #{} were freed by a prune", end.step.number));
-            return Ok(Vec::new());
+            return Ok(Default::default());
         };
-        let mut nodes = Vec::new();
+        let (mut nodes, mut files) = (Vec::new(), Vec::new());
         let mut own = ChangedText::default();
         for change in readable(&changes) {
             let attributed = self.workspace.attribute_change(&end.step, &change.path)?;
             if !attributed.who.candidates().iter().any(|author| author.step == turn.step.step.id) {
                 continue;
             }
-            if text.is_none() {
-                own.add_change(self.workspace, change)?;
-            }
+            let mut added = ChangedText::default();
+            added.add_change(self.workspace, change)?;
+            own.new.push_str(&added.new);
+            own.old.push_str(&added.old);
+            files.push((change.path.clone(), added.new));
             if nodes.len() < MAX_CHANGE_NODES {
                 let node = self.graph.add(change_node(end, change));
                 let (rule, basis) = authorship_rule(&attributed);
@@ -119,7 +149,7 @@ impl<'w> Explainer<'w> {
             }
             *text = Some(own);
         }
-        Ok(nodes)
+        Ok((nodes, files))
     }
 
     /// Adds the node of the turn that made a call, if anything of it is recorded.

@@ -44,7 +44,11 @@ pub(super) fn judge_tool(agent: &str, tool: &str, input: &Value) -> Judgement {
             ..judged("web", Trust::Untrusted, "a page or search result of the web")
         };
     }
-    if Agent::parse(agent).is_some_and(|agent| changes_only_named_paths(agent, tool)) {
+    let is_edit = match Agent::parse(agent) {
+        Some(agent) => changes_only_named_paths(agent, tool),
+        None => has(&["edit", "write", "replace", "patch"]),
+    };
+    if is_edit {
         return judged("tool-result", Trust::Own, "the result of an edit by the session");
     }
     if let Some(command) = command_of(input) {
@@ -122,6 +126,7 @@ mod tests {
         assert_eq!(judged("Bash", json!({ "command": "make test" })), ("command", Trust::Unknown));
         assert_eq!(judged("Bash", json!({ "command": "async func curly" })), ("command", Trust::Unknown));
         assert_eq!(judged("Grep", json!({ "pattern": "x" })), ("file", Trust::Unknown));
+        assert_eq!(judge_tool("stepback", "edit", &json!({ "path": "a" })).trust, Trust::Own);
         assert_eq!(judged("", Value::Null), ("tool-result", Trust::Unknown));
     }
 }

@@ -176,7 +176,11 @@ impl<'w> Judge<'w> {
             self.prompts.insert(turn.session.id, prompts);
         }
         let text = text.trim();
-        let is_same = |prompt: &str| !prompt.is_empty() && (text == prompt || text.contains(prompt));
+        // An agent may frame a prompt, but a long text that contains a short prompt by chance is not the user's.
+        let is_same = |prompt: &str| {
+            !prompt.is_empty()
+                && (text == prompt || (2 * prompt.len() >= text.len() && text.contains(prompt)))
+        };
         let prompts = self.prompts.get(&turn.session.id).map(Vec::as_slice).unwrap_or_default();
         Ok(prompts.iter().find(|(_, prompt)| is_same(prompt)).map(|(stored, _)| stored.clone()))
     }

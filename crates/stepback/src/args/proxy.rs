@@ -226,7 +226,7 @@ pub enum ToolMode {
 }
 
 /// Reads how long: `90`, `90s`, `5m`, `1h`.
-fn parse_duration(text: &str) -> Result<Duration, String> {
+pub(super) fn parse_duration(text: &str) -> Result<Duration, String> {
     let text = text.trim();
     let (number, unit) = match text.find(|c: char| !c.is_ascii_digit() && c != '.') {
         Some(at) => text.split_at(at),

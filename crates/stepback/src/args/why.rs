@@ -1,6 +1,10 @@
 //! The words of `why`.
 
+use std::time::Duration;
+
 use clap::Args;
+
+use super::proxy::parse_duration;
 
 /// Examples of `why`.
 pub const WHY: &str = "\
@@ -14,6 +18,7 @@ Examples:
   stepback why src/main.rs:40 --at '#12'
   stepback why H2
   stepback why session:4f2a --json
+  stepback why '#42' --without 1 --runs 5 --live
   stepback why '#42' --graph | dot -Tsvg > why.svg";
 
 // Why something is as it is.
@@ -31,4 +36,16 @@ pub struct WhyArgs {
     /// Print the graph in Graphviz's language
     #[arg(long, conflicts_with = "json")]
     pub graph: bool,
+    /// Run the session again without this source (its number in the answer), and say how often the change still came
+    #[arg(long, value_name = "SOURCE", conflicts_with = "graph")]
+    pub without: Option<usize>,
+    /// How many times
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "without", value_parser = clap::value_parser!(u64).range(1..=100))]
+    pub runs: u64,
+    /// Allow the model calls of these runs; they are billed as usual
+    #[arg(long, requires = "without")]
+    pub live: bool,
+    /// End each run after this long: 90s, 5m
+    #[arg(long, value_name = "T", requires = "without", value_parser = parse_duration)]
+    pub timeout: Option<Duration>,
 }

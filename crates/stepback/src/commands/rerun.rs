@@ -57,6 +57,33 @@ pub fn rerun(context: &Context, arguments: &RerunArgs) -> CommandResult {
         timing: timing(&arguments.recorded),
         branch: RerunBranch::new(arguments.branch.clone()),
     };
+    let name = sessions::display_name(&session);
+    let begun = Instant::now();
+    let mut announce = |rerun: &stepback_engine::reruns::Rerun| {
+        output::print_unless_json(
+            context.json,
+            &format!("Rerunning {name} as branch {} (Ctrl-C stops it) …", rerun.branch),
+        );
+    };
+    let done = run_once(context, &workspace, session, &options, &interrupted, arguments.keep, &mut announce)?;
+    let compared = compare_with_original(engine, &workspace, &done)?;
+    print_result(context, &done, begun.elapsed().as_secs_f64(), compared.as_ref(), arguments.compare);
+    Ok(match done.rerun.status {
+        RerunStatus::Completed | RerunStatus::Diverged => ExitCode::SUCCESS,
+        _ => ExitCode::from(FailureKind::Partial as u8),
+    })
+}
+
+/// Runs a session again once, in a scratch directory that is removed unless it is kept.
+pub fn run_once(
+    context: &Context,
+    workspace: &Workspace,
+    session: Session,
+    options: &RerunOptions,
+    interrupted: &AtomicBool,
+    is_kept: bool,
+    announce: &mut dyn FnMut(&stepback_engine::reruns::Rerun),
+) -> Result<RerunResult, CommandFailure> {
     let scratch = ScratchDirectory::create(workspace.store().local_dir())?;
     let environment: Vec<(OsString, OsString)> = std::env::vars_os().collect();
     let (program, home) = (current_exe_path()?, context::home_dir().unwrap_or_default());
@@ -70,31 +97,17 @@ pub fn rerun(context: &Context, arguments: &RerunArgs) -> CommandResult {
         environment: &environment,
         prices: &prices,
         certificates: certificates.as_deref(),
-        interrupted: &interrupted,
+        interrupted,
     };
-    let name = sessions::display_name(&session);
-    let begun = Instant::now();
-    let mut announce = |rerun: &stepback_engine::reruns::Rerun| {
-        output::print_unless_json(
-            context.json,
-            &format!("Rerunning {name} as branch {} (Ctrl-C stops it) …", rerun.branch),
-        );
-    };
-    let done = stepback_rerun::rerun(&workspace, session, &options, &around, &mut announce);
+    let done = stepback_rerun::rerun(workspace, session, options, &around, announce);
     // Done before anything is printed, because a closed output ends the program there.
-    if arguments.keep {
+    if is_kept {
         let kept = scratch.keep();
         output::print_unless_json(context.json, &format!("Its directory is {}.", apart(&kept).display()));
     } else {
         drop(scratch);
     }
-    let done = done.map_err(rerun_failure)?;
-    let compared = compare_with_original(engine, &workspace, &done)?;
-    print_result(context, &done, begun.elapsed().as_secs_f64(), compared.as_ref(), arguments.compare);
-    Ok(match done.rerun.status {
-        RerunStatus::Completed | RerunStatus::Diverged => ExitCode::SUCCESS,
-        _ => ExitCode::from(FailureKind::Partial as u8),
-    })
+    done.map_err(rerun_failure)
 }
 
 /// Returns the session to rerun: the named one, else the one that the point is a step of, else the last.

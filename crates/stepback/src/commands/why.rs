@@ -9,6 +9,7 @@ use stepback_model::clip;
 use stepback_model::escape::safe;
 use stepback_provenance::why::{self as origin, TargetContext, dot};
 
+use super::why_without::without;
 use super::{CommandResult, DONE};
 use crate::args::why::WhyArgs;
 use crate::context::Context;
@@ -35,6 +36,9 @@ pub fn why(context: &Context, arguments: &WhyArgs) -> CommandResult {
             at: arguments.at.as_deref(),
         },
     )?;
+    if let Some(source) = arguments.without {
+        return without(context, &workspace, &target, arguments, source);
+    }
     let document = origin::explain(&workspace, &target, &arguments.target)?;
     if context.json {
         output::print_document(&json!(document));

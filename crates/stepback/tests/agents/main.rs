@@ -12,5 +12,6 @@ mod mcp;
 mod plays;
 mod support;
 mod together;
+mod why;
 
 stepback_testkit::scripted_model!();

@@ -81,5 +81,6 @@ mod two_servers;
 mod watcher_process;
 mod watching;
 mod whole_states;
+mod why;
 mod wire;
 mod workspaces;
