@@ -1,17 +1,22 @@
 //! Stops a call at a breakpoint or pause, waits for the user's answer, and records it. Used both by hook processes and by the
 //! built-in agent, which runs in stepback's own process.
 
+use std::cell::OnceCell;
 use std::io;
 use std::time::Duration;
 
 use serde_json::Value;
-use stepback_engine::control::{BreakContext, BreakSide, Control, Stop, StopAnswer, render_message};
+use stepback_engine::control::{
+    BreakContext, BreakSide, Breakpoint, Condition, Control, Stop, StopAnswer, render_message,
+};
 use stepback_engine::recorder::RecordedStep;
 use stepback_engine::{EngineError, Workspace};
+use stepback_model::anomaly::CallFinding;
 use stepback_model::env::Env;
 use stepback_model::event::AgentEvent;
 use stepback_model::time::Timestamp;
 
+use crate::call_window::{CallWindow, observe_call};
 use crate::context_size::context_tokens;
 use crate::record;
 
@@ -51,6 +56,12 @@ pub fn timeout_refusal(reason: &str) -> String {
     )
 }
 
+/// The finding that a breakpoint stopped for.
+fn find_matching<'a>(hit: &Breakpoint, found: Option<&'a Vec<CallFinding>>) -> Option<&'a CallFinding> {
+    let Condition::Anomaly { kind } = &hit.on else { return None };
+    found?.iter().find(|finding| kind.is_none_or(|kind| kind == finding.kind))
+}
+
 impl GatedCall<'_> {
     /// Stops the call if a breakpoint or pause applies, and waits for the user's answer; `None` if neither applies. Errors of
     /// recording go to `missed`, because the user's answer must reach the agent even if it cannot be recorded.
@@ -74,6 +85,13 @@ impl GatedCall<'_> {
         }))
     }
 
+    /// Returns what is unusual since this call. A directory that cannot be used does not stop the agent.
+    fn find_anomalies(&self) -> Vec<CallFinding> {
+        let Ok(Some(dir)) = self.workspace.cache_dir() else { return Vec::new() };
+        let call = observe_call(self.workspace, self.event, self.recorded);
+        CallWindow::new(&dir, self.event).add(call, &self.workspace.engine.anomaly_limits).unwrap_or_default()
+    }
+
     fn stop_if_hit(
         &self,
         control: &Control,
@@ -89,6 +107,9 @@ impl GatedCall<'_> {
         };
         // A size that cannot be read does not stop the agent: it is asked for at every call.
         let tokens = || context_tokens(workspace, recorded.session).unwrap_or(0);
+        let found = OnceCell::new();
+        let find = || found.get_or_init(|| self.find_anomalies());
+        let anomalies = || find().iter().map(|finding| finding.kind).collect();
         let moment = BreakContext {
             side,
             tool: &tool,
@@ -97,6 +118,7 @@ impl GatedCall<'_> {
             failed: event.error.is_some(),
             session: &cost,
             tokens: &tokens,
+            anomalies: &anomalies,
         };
         let hits = control.record_hits(&moment)?;
         let stopping = hits.iter().find(|hit| !hit.log);
@@ -114,7 +136,17 @@ impl GatedCall<'_> {
             let _ = record::record_log_point(workspace, event, hit, message.as_deref(), self.env.now());
         }
         let reason = match stopping {
-            Some(hit) => format!("breakpoint {}: {}", hit.id, hit.describe()),
+            Some(hit) => match (&hit.on, find_matching(hit, found.get())) {
+                (Condition::Anomaly { .. }, Some(finding)) => format!(
+                    "breakpoint {}: {}: {}, {} {}",
+                    hit.id,
+                    hit.describe(),
+                    finding.rule.name(),
+                    finding.measured,
+                    finding.kind.unit()
+                ),
+                _ => format!("breakpoint {}: {}", hit.id, hit.describe()),
+            },
             None if paused => "paused".to_string(),
             None => return Ok(None),
         };

@@ -16,8 +16,9 @@
 //!   what agents say to each other; what Gemini CLI's hooks do not report.
 //! - [`inbox`], [`model_call_sink`], [`model_call_inbox`], [`record`]: what need not be recorded at once, model calls
 //!   that a proxy forwards, and passing both to the engine's recorder.
-//! - [`breakpoints`], `context_size`, [`answer`]: stopping a call, how many tokens the context has, and a hook's answer
-//!   in each agent's format, which cannot express "allow".
+//! - [`breakpoints`], `context_size`, `call_window`, [`answer`]: stopping a call, how many tokens the context has, the last calls
+//!   of an agent, and a hook's answer in each agent's format, which cannot express "allow".
+//! - [`call_subject`]: what a call is about.
 //!
 //! Conversations:
 //!
@@ -43,6 +44,8 @@
 pub mod agent;
 pub mod answer;
 pub mod breakpoints;
+pub mod call_subject;
+mod call_window;
 mod context_size;
 pub mod decisions;
 pub mod fork;

@@ -6,6 +6,7 @@
 //!
 //! # Modules
 //!
+//! - [`anomalies`]: what is unusual.
 //! - [`facts`]: what is known of each step of a session. Start there.
 //! - [`load`]: reads the facts of sessions from a store, and keeps them.
 //! - [`marks`]: which steps say who waits for whom.
@@ -14,6 +15,7 @@
 //! - [`profile`]: where the time of a session went.
 //! - [`error`]: what can go wrong.
 
+pub mod anomalies;
 pub mod cost;
 pub mod dashboard;
 pub mod error;

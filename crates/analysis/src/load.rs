@@ -14,7 +14,6 @@ mod details;
 mod encoding;
 pub mod kept;
 mod request_parts;
-mod subjects;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Mutex;

@@ -23,6 +23,8 @@ pub enum BreakpointKind {
     Cost,
     /// A session whose context reached this `number` of tokens.
     Tokens,
+    /// Calls that are unusual: an anomaly of the kind `name`, or of any kind if there is none.
+    Anomaly,
 }
 
 /// A breakpoint to add. Which of `name`, `number`, `pattern`, `glob` and `usd` must be given depends on `on`.
@@ -30,7 +32,7 @@ pub enum BreakpointKind {
 pub struct NewBreakpoint {
     /// The condition.
     pub on: BreakpointKind,
-    /// The name of a tool, `*` for any; letter case does not matter.
+    /// The name of a tool, `*` for any; letter case does not matter. Or the kind of an anomaly.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// The number of a model turn, or of tokens.

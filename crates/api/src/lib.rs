@@ -23,6 +23,7 @@
 //! `of` from the value that it describes: beside it if that value is one of the model, in `conversions` otherwise.
 
 pub mod address;
+pub mod anomalies;
 pub mod blame;
 pub mod branches;
 pub mod changes;

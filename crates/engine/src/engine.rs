@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+use stepback_model::anomaly::AnomalyLimits;
 use stepback_model::env::Env;
 use stepback_model::ids::WorkspaceId;
 use stepback_model::record::{self, Session, SessionInfo};
@@ -50,6 +51,8 @@ pub struct Engine {
     pub watcher: Option<Arc<dyn ScanHints>>,
     /// What is recorded of what agents report.
     pub recorder: Arc<RecorderSettings>,
+    /// From where on calls are unusual.
+    pub anomaly_limits: AnomalyLimits,
 }
 
 impl Engine {
@@ -73,6 +76,7 @@ impl Engine {
             progress: None,
             watcher: None,
             recorder: Arc::default(),
+            anomaly_limits: AnomalyLimits::default(),
         }
     }
 

@@ -2505,6 +2505,109 @@ pub struct Why {
     #[prost(message, optional, tag = "6")]
     pub target: ::core::option::Option<WhyTarget>,
 }
+/// Something unusual in a session: one incident, however many steps it has.
+#[derive(serde::Deserialize)]
+#[serde(default)]
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Anomaly {
+    /// The agent.
+    #[prost(string, tag = "1")]
+    pub agent: ::prost::alloc::string::String,
+    /// When its first call ended.
+    #[prost(string, tag = "2")]
+    pub at: ::prost::alloc::string::String,
+    /// Always `inferred`: nothing says of itself that it is unusual.
+    #[prost(string, tag = "3")]
+    pub basis: ::prost::alloc::string::String,
+    /// The command that shows it.
+    #[prost(string, tag = "4")]
+    pub command: ::prost::alloc::string::String,
+    /// How many calls belong to it.
+    #[prost(uint64, tag = "5")]
+    pub count: u64,
+    /// What happened, in a sentence with the numbers.
+    #[prost(string, tag = "6")]
+    pub evidence: ::prost::alloc::string::String,
+    /// Its id, which stays the same while the incident goes on.
+    #[prost(string, tag = "7")]
+    pub id: ::prost::alloc::string::String,
+    /// `loop`, `alternating-edits`, `growing-retries`, `error-burst`, `no-progress`, `undone-edits`, `slow-call`, `costly-call` or
+    /// `context-growth`.
+    #[prost(string, tag = "8")]
+    pub kind: ::prost::alloc::string::String,
+    /// The number of its last step.
+    #[prost(uint64, tag = "9")]
+    pub last: u64,
+    /// From where on that is an anomaly, in `unit`.
+    #[prost(double, tag = "10")]
+    pub limit: f64,
+    /// What was measured, in `unit`.
+    #[prost(double, tag = "11")]
+    pub measured: f64,
+    /// The rule by which it was found.
+    #[prost(string, tag = "12")]
+    pub rule: ::prost::alloc::string::String,
+    /// The id of the session.
+    #[prost(string, tag = "13")]
+    pub session: ::prost::alloc::string::String,
+    /// `low`, `medium` (twice the limit or more) or `high` (four times).
+    #[prost(string, tag = "14")]
+    pub severity: ::prost::alloc::string::String,
+    /// The numbers of its first steps, at most eight.
+    #[prost(uint64, repeated, tag = "15")]
+    pub steps: ::prost::alloc::vec::Vec<u64>,
+    /// The path or program of the first call.
+    #[prost(string, optional, tag = "16")]
+    pub subject: ::core::option::Option<::prost::alloc::string::String>,
+    /// The tool or model of the first call.
+    #[prost(string, optional, tag = "17")]
+    pub tool: ::core::option::Option<::prost::alloc::string::String>,
+    /// What both count.
+    #[prost(string, tag = "18")]
+    pub unit: ::prost::alloc::string::String,
+    /// When its last call ended.
+    #[prost(string, tag = "19")]
+    pub until: ::prost::alloc::string::String,
+    /// The sub-agent; none for the main agent.
+    #[prost(string, optional, tag = "20")]
+    pub worker: ::core::option::Option<::prost::alloc::string::String>,
+    /// The id of the workspace.
+    #[prost(string, tag = "21")]
+    pub workspace: ::prost::alloc::string::String,
+}
+/// A kind of anomaly.
+#[derive(serde::Deserialize)]
+#[serde(default)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct AnomalyKind {
+    /// Its name.
+    #[prost(string, tag = "1")]
+    pub kind: ::prost::alloc::string::String,
+    /// From where on something is an anomaly of this kind, in `unit`; none if the kind is off.
+    #[prost(uint64, optional, tag = "2")]
+    pub limit: ::core::option::Option<u64>,
+    /// Whether a breakpoint can stop an agent for it.
+    #[prost(bool, tag = "3")]
+    pub live: bool,
+    /// What the limit counts.
+    #[prost(string, tag = "4")]
+    pub unit: ::prost::alloc::string::String,
+}
+/// Anomalies, the newest first, and the limits that they were found with.
+#[derive(serde::Deserialize)]
+#[serde(default)]
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Anomalies {
+    /// The anomalies.
+    #[prost(message, repeated, tag = "1")]
+    pub items: ::prost::alloc::vec::Vec<Anomaly>,
+    /// The kinds, with their limits.
+    #[prost(message, repeated, tag = "2")]
+    pub kinds: ::prost::alloc::vec::Vec<AnomalyKind>,
+    /// How many there are, with those that are not listed.
+    #[prost(uint64, tag = "3")]
+    pub total: u64,
+}
 /// What ListBranches takes.
 #[derive(serde::Serialize)]
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -9078,6 +9181,26 @@ pub struct GetTimelineMarksRequest {
     #[prost(string, tag = "1")]
     pub session: ::prost::alloc::string::String,
 }
+/// What ListAnomalies takes.
+#[derive(serde::Serialize)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ListAnomaliesRequest {
+    /// Only those of this workspace.
+    #[prost(string, optional, tag = "1")]
+    pub workspace: ::core::option::Option<::prost::alloc::string::String>,
+    /// Only those of this session.
+    #[prost(string, optional, tag = "2")]
+    pub session: ::core::option::Option<::prost::alloc::string::String>,
+    /// Only incidents that went on since this time: `2 hours ago`, `2026-01-23`.
+    #[prost(string, optional, tag = "3")]
+    pub since: ::core::option::Option<::prost::alloc::string::String>,
+    /// Only these kinds, separated by commas: `loop,error-burst`.
+    #[prost(string, optional, tag = "4")]
+    pub kind: ::core::option::Option<::prost::alloc::string::String>,
+    /// At most so many, the newest: 200 if none is given, at most 2000.
+    #[prost(uint64, optional, tag = "5")]
+    pub limit: ::core::option::Option<u64>,
+}
 /// Generated client implementations.
 pub mod timelines_client {
     #![allow(
@@ -9231,6 +9354,30 @@ pub mod timelines_client {
                 .insert(GrpcMethod::new("stepback.v1.Timelines", "GetTimelineMarks"));
             self.inner.unary(req, path, codec).await
         }
+        /// Lists what is unusual in sessions, newest first. All of it is inferred.
+        ///
+        /// HTTP: GET /api/v1/anomalies
+        pub async fn list_anomalies(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ListAnomaliesRequest>,
+        ) -> std::result::Result<tonic::Response<super::Anomalies>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/stepback.v1.Timelines/ListAnomalies",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("stepback.v1.Timelines", "ListAnomalies"));
+            self.inner.unary(req, path, codec).await
+        }
     }
 }
 /// Generated server implementations.
@@ -9267,6 +9414,13 @@ pub mod timelines_server {
             &self,
             request: tonic::Request<super::GetTimelineMarksRequest>,
         ) -> std::result::Result<tonic::Response<super::TimelineMarks>, tonic::Status>;
+        /// Lists what is unusual in sessions, newest first. All of it is inferred.
+        ///
+        /// HTTP: GET /api/v1/anomalies
+        async fn list_anomalies(
+            &self,
+            request: tonic::Request<super::ListAnomaliesRequest>,
+        ) -> std::result::Result<tonic::Response<super::Anomalies>, tonic::Status>;
     }
     /// A session as a whole: its steps in lanes, its branches, what it consists of.
     #[derive(Debug)]
@@ -9465,6 +9619,51 @@ pub mod timelines_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = GetTimelineMarksSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/stepback.v1.Timelines/ListAnomalies" => {
+                    #[allow(non_camel_case_types)]
+                    struct ListAnomaliesSvc<T: Timelines>(pub Arc<T>);
+                    impl<
+                        T: Timelines,
+                    > tonic::server::UnaryService<super::ListAnomaliesRequest>
+                    for ListAnomaliesSvc<T> {
+                        type Response = super::Anomalies;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ListAnomaliesRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Timelines>::list_anomalies(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ListAnomaliesSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

@@ -116,6 +116,7 @@ service!(timelines: "Timelines", timelines_server::Timelines, TimelinesServer {
     "GetTimeline" get_timeline(GetTimelineRequest) -> Timeline = "GET" "/sessions/{session}/timeline";
     "GetBranchLines" get_branch_lines(GetBranchLinesRequest) -> BranchLines = "GET" "/sessions/{session}/lines";
     "GetTimelineMarks" get_timeline_marks(GetTimelineMarksRequest) -> TimelineMarks = "GET" "/sessions/{session}/marks";
+    "ListAnomalies" list_anomalies(ListAnomaliesRequest) -> Anomalies = "GET" "/anomalies";
 });
 
 service!(states: "States", states_server::States, StatesServer {

@@ -44,6 +44,11 @@ pub fn integer(description: &str) -> Value {
     with_description(json!({ "type": "integer" }), description)
 }
 
+/// A number, perhaps with a fraction.
+pub fn number(description: &str) -> Value {
+    with_description(json!({ "type": "number" }), description)
+}
+
 /// A boolean.
 pub fn boolean(description: &str) -> Value {
     with_description(json!({ "type": "boolean" }), description)

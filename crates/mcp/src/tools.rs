@@ -1,5 +1,6 @@
 //! The tools: their names, schemas and implementations.
 
+mod anomalies;
 mod apply;
 mod belief;
 mod board;
@@ -123,6 +124,7 @@ pub fn list_tools(allow_others: bool) -> Vec<Tool> {
         history::search_tool(),
         why::why_tool(),
         profile::profile_tool(),
+        anomalies::anomalies_tool(),
         files::diff_tool(),
         files::checkpoint_tool(),
         rewind::rewind_tool(),

@@ -108,7 +108,7 @@ impl AnomalyKind {
             Self::ErrorBurst | Self::SlowCall => 6,
             Self::UndoneEdits => 8,
             Self::CostlyCall => 5,
-            Self::ContextGrowth => 80,
+            Self::ContextGrowth => 128,
         }
     }
 }

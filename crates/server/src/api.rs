@@ -1,5 +1,6 @@
 //! The HTTP API below `/api/v1`: its routes, and the OpenAPI document generated from them.
 
+pub mod anomalies;
 pub mod apply;
 pub mod blame;
 pub mod branches;
@@ -148,6 +149,7 @@ fn operations() -> OpenApiRouter<AppState> {
         .routes(routes!(stops::inject))
         .routes(routes!(changes::list))
         .routes(routes!(commands::list))
+        .routes(routes!(anomalies::list))
         .routes(routes!(blame::get))
         .routes(routes!(why::get))
         .routes(routes!(events::follow))

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 pub mod aliases;
+pub mod anomalies;
 pub mod board;
 pub mod fast_parse;
 pub mod find;
@@ -340,6 +341,9 @@ pub enum Command {
     /// Show where the time of a session went: models, tools, hooks, waiting, idle
     #[command(after_help = profile::PROFILE)]
     Profile(profile::ProfileArgs),
+    /// Show what is unusual in sessions: loops, bursts of errors, slow and costly calls
+    #[command(after_help = anomalies::ANOMALIES)]
+    Anomalies(anomalies::AnomaliesArgs),
     /// Find the step after which a command fails
     #[command(
         after_help = "The command runs with sh in a scratch directory with the files of each tested step; the workspace is not changed. Exit code 0 means good, 125 skips the step, anything else means bad.\n\nExamples:\n  stepback bisect --run 'cargo test'\n  stepback bisect --run ./check.sh --good '#3' --bad @ --jobs 2"

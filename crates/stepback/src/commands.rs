@@ -9,6 +9,7 @@ use crate::failure::{CommandFailure, FailureKind};
 
 mod agent;
 mod agents;
+mod anomalies;
 mod bisect;
 mod blame;
 mod board;
@@ -133,6 +134,7 @@ pub fn run(arguments: Arguments) -> CommandResult {
         Command::Blame(arguments) => blame::blame(&open_existing("")?, arguments),
         Command::Why(arguments) => why::why(&open_existing("")?, arguments),
         Command::Profile(arguments) => profile::profile(&open_existing("")?, arguments),
+        Command::Anomalies(arguments) => anomalies::anomalies(&open_existing("")?, arguments),
         Command::Compare(arguments) => compare::compare(&open_existing("")?, arguments),
         Command::Bisect(arguments) => bisect::bisect(&open_existing("")?, arguments),
         Command::Branch(command) => branch::run(&open_existing("files")?, command),

@@ -93,6 +93,7 @@ impl Context {
             progress: Some(progress.counter()),
             watcher: watcher.map(|watcher| Arc::new(watcher) as Arc<dyn ScanHints>),
             recorder: Arc::new(settings.recorder().0),
+            anomaly_limits: settings.anomaly_limits(),
             ..Engine::new(store, crate::system::environment())
         };
         Ok(Self {

@@ -16,6 +16,7 @@ use stepback_agents::policy::{self, Policy};
 use stepback_agents::{Agent, install};
 use stepback_engine::recorder::settings::RecorderSettings;
 use stepback_engine::{Engine, EngineError};
+use stepback_model::anomaly::AnomalyLimits;
 use stepback_model::env::Env;
 use stepback_model::record::LaunchCommand;
 use stepback_watcher::client::WatcherClient;
@@ -95,13 +96,14 @@ fn run_hook(agent: Agent, strict: bool, place: &StoreLocation) -> ExitCode {
     let transcript =
         (agent == Agent::Opencode).then(|| context::agents_home().map(|home| home.opencode_db())).flatten();
     let watcher = watcher::create_client(place, &settings, true).map(Arc::new);
+    let limits = settings.anomaly_limits();
     let policy = context::path_variable(policy::VARIABLE).and_then(|file| Policy::load(&file));
     let hook = Hook {
         agent,
         store,
         directory: &directory,
         env: &*env,
-        with_engine: &|work| with_engine(place, &env, (watcher.as_ref(), &recorder), work),
+        with_engine: &|work| with_engine(place, &env, (watcher.as_ref(), &recorder, &limits), work),
         new_root: &|directory| context::new_root(directory),
         transcript: transcript.as_deref(),
         answer_timeout: settings.breakpoint_timeout(),
@@ -172,12 +174,17 @@ fn find_launch_command(agent: Agent) -> Option<LaunchCommand> {
 fn with_engine(
     place: &StoreLocation,
     env: &Arc<dyn Env>,
-    (watcher, recorder): (Option<&Arc<WatcherClient>>, &Arc<RecorderSettings>),
+    (watcher, recorder, limits): (Option<&Arc<WatcherClient>>, &Arc<RecorderSettings>, &AnomalyLimits),
     work: &mut dyn FnMut(&Engine) -> Result<(), EngineError>,
 ) -> Result<(), EngineError> {
     let store = place.open_with_timeout(STORE_TIMEOUT)?;
     let watcher = watcher.map(|watcher| watcher.clone() as Arc<dyn ScanHints>);
-    work(&Engine { watcher, recorder: recorder.clone(), ..Engine::new(store, env.clone()) })
+    work(&Engine {
+        watcher,
+        recorder: recorder.clone(),
+        anomaly_limits: limits.clone(),
+        ..Engine::new(store, env.clone())
+    })
 }
 
 /// Prints to the agent's log, which agents show when a hook misbehaves and ignore otherwise.

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use stepback_engine::engine::MAX_MANUAL;
 use stepback_engine::recorder::CheckpointSchedule;
 use stepback_engine::recorder::settings::{RecorderSetting, RecorderSettings};
+use stepback_model::anomaly::{AnomalyKind, AnomalyLimits};
 use stepback_model::nearest::nearest_word;
 use stepback_store::new_file::{Durability, replace_file};
 
@@ -30,7 +31,7 @@ pub struct SettingSpec {
 }
 
 /// All settings.
-pub const SETTINGS: [SettingSpec; 9] = [
+pub const SETTINGS: [SettingSpec; 18] = [
     SettingSpec {
         key: "checkpoint.calls",
         default: 1,
@@ -75,6 +76,51 @@ pub const SETTINGS: [SettingSpec; 9] = [
         key: "watcher",
         default: 1,
         description: "start a process that watches a workspace if a scan takes more than 15 ms; 0 turns this off",
+    },
+    SettingSpec {
+        key: "anomalies.loop",
+        default: AnomalyKind::Loop.default_limit() as i64,
+        description: "report the same calls with the same results from so many times on; 0 turns this off",
+    },
+    SettingSpec {
+        key: "anomalies.alternating-edits",
+        default: AnomalyKind::AlternatingEdits.default_limit() as i64,
+        description: "report edits that go back and forth between two versions from so many edits on; 0 turns this off",
+    },
+    SettingSpec {
+        key: "anomalies.growing-retries",
+        default: AnomalyKind::GrowingRetries.default_limit() as i64,
+        description: "report failed attempts that grow from so many attempts on; 0 turns this off",
+    },
+    SettingSpec {
+        key: "anomalies.error-burst",
+        default: AnomalyKind::ErrorBurst.default_limit() as i64,
+        description: "report failures that follow each other from so many on; 0 turns this off",
+    },
+    SettingSpec {
+        key: "anomalies.no-progress",
+        default: AnomalyKind::NoProgress.default_limit() as i64,
+        description: "report a check that fails in the same way from so many runs on; 0 turns this off",
+    },
+    SettingSpec {
+        key: "anomalies.undone-edits",
+        default: AnomalyKind::UndoneEdits.default_limit() as i64,
+        description: "report edits that are taken back from so many edits on; 0 turns this off",
+    },
+    SettingSpec {
+        key: "anomalies.slow-call",
+        default: AnomalyKind::SlowCall.default_limit() as i64,
+        description: "report calls that took so many times the median of their tool or model; 0 turns this off",
+    },
+    SettingSpec {
+        key: "anomalies.costly-call",
+        default: AnomalyKind::CostlyCall.default_limit() as i64,
+        description: "report model calls that cost so many times the median of their model; 0 turns this off",
+    },
+    SettingSpec {
+        key: "anomalies.context-growth",
+        default: AnomalyKind::ContextGrowth.default_limit() as i64,
+        description: "report so many KiB of results that were in the context already, or that nothing used; 0 turns this off",
     },
 ];
 
@@ -213,6 +259,15 @@ impl Settings {
     /// Returns how many manual checkpoints a session may have; `None` for any number.
     pub fn max_manual_checkpoints(&self) -> Option<usize> {
         self.get_positive("checkpoint.max-manual").map(|most| usize::try_from(most).unwrap_or(usize::MAX))
+    }
+
+    /// Returns from where on calls are unusual.
+    pub fn anomaly_limits(&self) -> AnomalyLimits {
+        let mut limits = AnomalyLimits::default();
+        for kind in AnomalyKind::ALL {
+            limits.set(kind, self.get(&format!("anomalies.{kind}")).unsigned_abs());
+        }
+        limits
     }
 
     /// Returns how large the store may become.

@@ -28,6 +28,7 @@ pub use inspect::{FileTree, Inspector, StatePart};
 pub use live::{LiveList, LiveRow};
 use pager::Pager;
 use prompt::{InputLine, PromptResult};
+use stepback_api::anomalies::AnomalyDocument;
 use stepback_api::branches::BranchDocument;
 use stepback_api::control::StopDocument;
 use stepback_api::plans::PlanDocument;
@@ -136,9 +137,23 @@ pub struct OpenSession {
     pub branches: Vec<BranchDocument>,
     /// On which branches its steps are, and which steps were rolled back.
     pub lines: BranchLinesDocument,
+    /// What is unusual in it.
+    pub anomalies: Vec<AnomalyDocument>,
 }
 
 impl OpenSession {
+    /// Returns the kinds of the incidents that begin at the step with this number, and marks those that go on there.
+    pub fn anomaly_labels(&self, number: u64) -> String {
+        let mut labels = String::new();
+        for anomaly in self.anomalies.iter().filter(|anomaly| anomaly.steps.contains(&number)) {
+            match anomaly.steps.first() == Some(&number) {
+                true => labels.push_str(&format!("[! {}] ", anomaly.kind)),
+                false => labels.push_str("[!] "),
+            }
+        }
+        labels
+    }
+
     /// Returns the branches whose newest step has this number; `*` marks the workspace's current one.
     pub fn tip_labels(&self, number: u64) -> String {
         let is_tip = |branch: &&BranchDocument| branch.tip.as_ref().is_some_and(|tip| tip.number == number);
@@ -339,7 +354,11 @@ impl App {
     fn load_branches(&self) -> Vec<AppEffect> {
         let request_for = |open: &OpenSession| {
             let session = &open.session;
-            vec![AppEffect::Branches(session.workspace.clone()), AppEffect::Lines(session.id.clone())]
+            vec![
+                AppEffect::Branches(session.workspace.clone()),
+                AppEffect::Lines(session.id.clone()),
+                AppEffect::Anomalies(session.id.clone()),
+            ]
         };
         self.open.as_ref().map(request_for).unwrap_or_default()
     }

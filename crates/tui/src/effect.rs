@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crossterm::event::KeyCode;
 use serde_json::Value;
+use stepback_api::anomalies::AnomaliesDocument;
 use stepback_api::branches::BranchDocument;
 use stepback_api::control::{BreakpointDocument, SessionControlDocument, StopDocument};
 use stepback_api::files::{ChangedFileDocument, FileDocument};
@@ -153,6 +154,8 @@ pub enum SourceResponse {
     Branches(SourceResult<Page<BranchDocument>>),
     /// On which branches the steps of a session are.
     Lines(String, SourceResult<BranchLinesDocument>),
+    /// What is unusual in a session.
+    Anomalies(String, SourceResult<AnomaliesDocument>),
     /// A plan, and the point it rewinds to.
     Plan(SourceResult<PlanDocument>, Option<String>),
     /// The result of a plan.
@@ -312,6 +315,8 @@ pub enum AppEffect {
     Branches(String),
     /// Request the branches that the steps of a session are on.
     Lines(String),
+    /// Request what is unusual in a session.
+    Anomalies(String),
     /// Request a plan for a rewind.
     PlanRewind {
         /// The id of the workspace.

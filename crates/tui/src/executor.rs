@@ -106,6 +106,7 @@ fn is_replaceable(effect: &AppEffect) -> bool {
             | AppEffect::Stops
             | AppEffect::Branches(_)
             | AppEffect::Lines(_)
+            | AppEffect::Anomalies(_)
             | AppEffect::StepsAround { .. }
             | AppEffect::Step { .. }
             | AppEffect::State { .. }
@@ -199,6 +200,10 @@ async fn run_effect(source: &DataSource, effect: AppEffect) -> SourceResponse {
         AppEffect::Lines(session) => {
             let lines = source.get(&session_path(&session, "/lines")).await;
             SourceResponse::Lines(session, lines)
+        }
+        AppEffect::Anomalies(session) => {
+            let path = format!("/anomalies?session={}&limit=2000", encode_segment(&session));
+            SourceResponse::Anomalies(session, source.get(&path).await)
         }
         AppEffect::PlanRewind { workspace, point, everything } => {
             let path = workspace_path(&workspace, "/rewind-plans");

@@ -41,6 +41,7 @@ const WRITERS: [(&str, &str); 43] = [
     ("crates/agents/src/hook.rs", "the store's directory"),
     ("crates/agents/src/inbox.rs", "the store's directory"),
     ("crates/agents/src/turn_counter.rs", "the store's directory"),
+    ("crates/agents/src/call_window.rs", "the store's directory"),
     ("crates/agents/src/install/write.rs", "settings of the user; those of a workspace through worktree"),
     ("crates/agents/src/model_call_inbox.rs", "the store's directory"),
     ("crates/agents/src/policy.rs", "the private directory of a rerun, beside its files"),

@@ -1,6 +1,7 @@
 //! The detail of a step as numbers: fingerprints and sizes of what it says, usage, and what its request was made of.
 
 use serde_json::Value;
+use stepback_agents::call_subject::call_subject;
 use stepback_llm_wire::recorded_call::CallUsage;
 use stepback_llm_wire::semantics::TokenUsage;
 use stepback_model::fingerprint::{fingerprint_input, fingerprint_inverse, fingerprint_output};
@@ -11,7 +12,6 @@ use stepback_model::state::WorkspaceState;
 use stepback_store::Store;
 
 use super::request_parts::{RequestParts, RequestReader};
-use super::subjects::subject_of;
 
 /// With fewer steps than this, another thread costs more than it saves.
 const MIN_STEPS_PER_THREAD: usize = 500;
@@ -168,7 +168,7 @@ fn numbers_of(kind: StepKind, detail: &Value) -> DetailNumbers {
         state: 0,
         input_bytes: input.map_or(0, text_bytes),
         output_bytes: output.map_or(0, text_bytes),
-        subject: input.filter(|_| is_call).and_then(subject_of),
+        subject: input.filter(|_| is_call).and_then(call_subject),
         is_stop: kind == StepKind::BreakpointHit && field("tool").is_some(),
         answered_call: (kind == StepKind::Decision)
             .then(|| field("answer").and(field("call")).and_then(Value::as_str).map(str::to_owned))

@@ -15,6 +15,7 @@ impl BreakpointDocument {
             Condition::Path { glob } => ("path", Some(glob.clone())),
             Condition::Cost { usd } => ("cost", Some(usd.to_string())),
             Condition::Tokens { number } => ("tokens", Some(number.to_string())),
+            Condition::Anomaly { kind } => ("anomaly", kind.map(|kind| kind.name().to_owned())),
         };
         Self {
             id: breakpoint.id,

@@ -7,6 +7,8 @@ use globset::GlobBuilder;
 use regex::{Regex, RegexBuilder};
 use serde::{Deserialize, Serialize};
 
+use stepback_model::anomaly::AnomalyKind;
+
 use super::Control;
 use super::hit_condition::HitCondition;
 use super::log_message::check_message;
@@ -54,6 +56,12 @@ pub enum Condition {
         /// Number of tokens.
         number: u64,
     },
+    /// The last calls of the session are unusual.
+    Anomaly {
+        /// The kind of anomaly; `None`: any that can be seen while an agent runs.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        kind: Option<AnomalyKind>,
+    },
 }
 
 /// Whether a call is checked before or after it runs.
@@ -81,6 +89,8 @@ pub struct BreakContext<'a> {
     pub session: &'a dyn Fn() -> (u64, u64),
     /// Returns the size of the context in tokens, as the model last reported it; called only when needed.
     pub tokens: &'a dyn Fn() -> u64,
+    /// Returns the kinds of anomalies that the call completes; called only when needed.
+    pub anomalies: &'a dyn Fn() -> Vec<AnomalyKind>,
 }
 
 /// A condition that stops a live agent.
@@ -153,6 +163,10 @@ impl Breakpoint {
             Condition::Cost { usd: 0.0 } => {
                 Err("every session has reached a cost of 0; give the dollars to stop at, such as 2.50".into())
             }
+            Condition::Anomaly { kind: Some(kind) } if !AnomalyKind::LIVE.contains(kind) => Err(format!(
+                "{kind} needs the history of other sessions and is not seen while an agent runs; use one of {}",
+                AnomalyKind::LIVE.map(AnomalyKind::name).join(", ")
+            )),
             _ => Ok(()),
         }
     }
@@ -167,6 +181,8 @@ impl Breakpoint {
             Condition::Path { glob } => format!("path {glob}"),
             Condition::Cost { usd } => format!("cost {usd}"),
             Condition::Tokens { number } => format!("tokens {number}"),
+            Condition::Anomaly { kind: Some(kind) } => format!("anomaly {kind}"),
+            Condition::Anomaly { kind: None } => "anomaly".into(),
         };
         if let Some(condition) = &self.condition {
             text.push_str(&format!(" if the input matches {condition}"));
@@ -200,6 +216,10 @@ impl Breakpoint {
             }
             Condition::Cost { usd } => at_start && (moment.session)().1 as f64 >= usd * 1e6,
             Condition::Tokens { number } => at_start && (moment.tokens)() >= *number,
+            Condition::Anomaly { kind } => {
+                let found = if at_start { Vec::new() } else { (moment.anomalies)() };
+                kind.map_or(!found.is_empty(), |kind| found.contains(&kind))
+            }
         };
         is_met
             && self

@@ -110,6 +110,8 @@ pub(super) struct UndoneEditDetector {
     last_state: u64,
     recent: VecDeque<PlacedCall>,
     pairs: VecDeque<InvertibleEdit>,
+    /// The last edits, if each of them takes back an earlier one, with those.
+    reverting: Vec<PlacedCall>,
     /// The finding of each rule that may go on, and the number of its last edit.
     open: Option<(usize, u64)>,
 }
@@ -123,8 +125,8 @@ struct InvertibleEdit {
 
 impl UndoneEditDetector {
     pub(super) fn new(limit: u64) -> Self {
-        let (recent, pairs) = (VecDeque::new(), VecDeque::new());
-        Self { limit, edits: 0, states: HashMap::new(), last_state: 0, recent, pairs, open: None }
+        let (recent, pairs, reverting) = (VecDeque::new(), VecDeque::new(), Vec::new());
+        Self { limit, edits: 0, states: HashMap::new(), last_state: 0, recent, pairs, reverting, open: None }
     }
 
     /// Forgets what came before: a rewind is not the agent's own edit.
@@ -162,24 +164,26 @@ impl UndoneEditDetector {
                 && edit.placed.call.inverse == call.input
                 && edit.placed.call.subject == call.subject
         };
-        let is_inverse = match self.pairs.iter_mut().rev().find(earlier) {
-            Some(edit) => {
-                edit.taken_back = true;
-                true
-            }
-            None => false,
-        };
+        let taken_back = self.pairs.iter_mut().rev().find(earlier).map(|edit| {
+            edit.taken_back = true;
+            edit.placed
+        });
         if self.pairs.len() == KEPT {
             self.pairs.pop_front();
         }
-        self.pairs.push_back(InvertibleEdit { placed, taken_back: is_inverse });
-        if !is_inverse {
+        self.pairs.push_back(InvertibleEdit { placed, taken_back: taken_back.is_some() });
+        let Some(earlier) = taken_back else {
+            self.reverting.clear();
             return;
+        };
+        if self.reverting.len() < KEPT {
+            self.reverting.extend([earlier, placed]);
+            self.reverting.sort_by_key(|placed| placed.position);
         }
-        let calls: Vec<PlacedCall> =
-            self.pairs.iter().filter(|edit| edit.taken_back).map(|edit| edit.placed).collect();
-        if calls.len() as u64 >= self.limit {
-            self.add(DetectionRule::InverseEdits, calls.len() as u64, &calls, findings);
+        let lost = self.reverting.len() as u64;
+        if lost >= self.limit {
+            let calls = self.reverting.clone();
+            self.add(DetectionRule::InverseEdits, lost, &calls, findings);
         }
     }
 

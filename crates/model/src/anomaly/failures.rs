@@ -112,7 +112,9 @@ impl RetryDetector {
         {
             *series = RetrySeries::default();
         }
-        let pause = series.attempts.back().map_or(0, |last| pause_between(&last.call, call));
+        // A pause before something else is no retry.
+        let last = series.attempts.back().filter(|last| last.call.input == call.input);
+        let pause = last.map_or(0, |last| pause_between(&last.call, call));
         let values = [call.duration.unwrap_or(0), call.input_bytes, pause];
         if series.attempts.len() == KEPT {
             series.attempts.pop_front();
@@ -169,6 +171,8 @@ fn pause_between(earlier: &ObservedCall, later: &ObservedCall) -> u64 {
 pub(super) struct ProgressDetector {
     limit: u64,
     series: HashMap<(u64, u64), FailureSeries>,
+    /// How many calls changed files so far: by a tool that edits one, and in other ways.
+    changes: (u64, u64),
 }
 
 /// The failures of one command since it last succeeded.
@@ -179,6 +183,10 @@ struct FailureSeries {
     /// The runs since the last new result.
     runs: VecDeque<PlacedCall>,
     count: u64,
+    /// The changes at the last run.
+    changes: (u64, u64),
+    /// Whether files changed between two runs, and not by an edit: perhaps the agent tries other versions.
+    tries_versions: bool,
     open: Option<usize>,
 }
 
@@ -187,12 +195,18 @@ impl ProgressDetector {
     const RESULTS: usize = 32;
 
     pub(super) fn new(limit: u64) -> Self {
-        Self { limit, series: HashMap::new() }
+        Self { limit, series: HashMap::new(), changes: (0, 0) }
     }
 
     pub(super) fn observe(&mut self, placed: PlacedCall, findings: &mut Vec<CallFinding>) {
         let call = &placed.call;
         let key = (call.tool, call.input);
+        let before = self.changes;
+        match call.changed_files() {
+            true if call.edits => self.changes.0 += 1,
+            true => self.changes.1 += 1,
+            false => {}
+        }
         if !call.failed || call.input == 0 {
             self.series.remove(&key);
             return;
@@ -207,8 +221,12 @@ impl ProgressDetector {
             // The first run with a result belongs to the ones that repeat it.
             series.runs.clear();
             series.count = 0;
+            series.tries_versions = false;
             series.open = None;
+        } else if before.0 == series.changes.0 && before.1 != series.changes.1 {
+            series.tries_versions = true;
         }
+        series.changes = self.changes;
         series.count = series.count.saturating_add(1);
         if let Some(index) = series.open {
             findings[index].extend(placed.position, call, series.count);
@@ -217,7 +235,8 @@ impl ProgressDetector {
         if series.runs.len() < KEPT {
             series.runs.push_back(placed);
         }
-        let needed = self.limit.saturating_mul(if call.output == 0 { 2 } else { 1 });
+        let patience = if call.output == 0 || series.tries_versions { 2 } else { 1 };
+        let needed = self.limit.saturating_mul(patience);
         if series.count < needed {
             return;
         }

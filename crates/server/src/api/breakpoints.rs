@@ -8,6 +8,7 @@ use stepback_api::control::{
 use stepback_api::page::Page;
 use stepback_engine::Engine;
 use stepback_engine::control::{Breakpoint, Condition, Control, HitCondition, HitConditionError};
+use stepback_model::anomaly::AnomalyKind;
 
 use crate::extract::{Json, Path};
 use crate::problem::Problem;
@@ -34,6 +35,13 @@ fn condition(new: &mut NewBreakpoint) -> Result<Condition, Problem> {
         }
         BreakpointKind::Error => Condition::Error,
         BreakpointKind::Path => Condition::Path { glob: new.glob.take().ok_or_else(|| missing("glob"))? },
+        BreakpointKind::Anomaly => {
+            let parse = |name: String| {
+                AnomalyKind::parse(&name)
+                    .ok_or_else(|| Problem::usage(format!("\"{name}\" is not a kind of anomaly")))
+            };
+            Condition::Anomaly { kind: new.name.take().map(parse).transpose()? }
+        }
         BreakpointKind::Cost => Condition::Cost { usd: new.usd.take().ok_or_else(|| missing("usd"))? },
     };
     let rest = [
@@ -109,7 +117,8 @@ pub async fn add(
         Condition::Iteration { .. }
         | Condition::Error
         | Condition::Cost { .. }
-        | Condition::Tokens { .. } => 0,
+        | Condition::Tokens { .. }
+        | Condition::Anomaly { .. } => 0,
     };
     let others = [&probe.condition, &probe.message].into_iter().flatten().map(String::len);
     if others.fold(texts, usize::max) > LONGEST {

@@ -105,7 +105,7 @@ pub struct AgentArgs {
 pub enum BreakpointCommand {
     /// Add a breakpoint
     #[command(
-        after_help = "Examples:\n  stepback breakpoint add tool Bash\n  stepback breakpoint add tool Bash --condition 'rm -rf|git push'\n  stepback breakpoint add path 'src/auth/**'\n  stepback breakpoint add pattern 'DROP TABLE'\n  stepback breakpoint add iteration 20\n  stepback breakpoint add error\n  stepback breakpoint add cost 2.50\n  stepback breakpoint add tokens 150000\n  stepback breakpoint add tool Bash --hits %10\n  stepback breakpoint add tool Write --log     only record it\n  stepback breakpoint add tool Bash --log-message 'call {hits}: {input.command}'"
+        after_help = "Examples:\n  stepback breakpoint add tool Bash\n  stepback breakpoint add tool Bash --condition 'rm -rf|git push'\n  stepback breakpoint add path 'src/auth/**'\n  stepback breakpoint add pattern 'DROP TABLE'\n  stepback breakpoint add iteration 20\n  stepback breakpoint add error\n  stepback breakpoint add cost 2.50\n  stepback breakpoint add tokens 150000\n  stepback breakpoint add anomaly loop\n  stepback breakpoint add tool Bash --hits %10\n  stepback breakpoint add tool Write --log     only record it\n  stepback breakpoint add tool Bash --log-message 'call {hits}: {input.command}'"
     )]
     Add(AddBreakpointArgs),
     /// List breakpoints with their hit counts
@@ -137,8 +137,8 @@ pub enum BreakpointCommand {
 // A new breakpoint.
 #[derive(Debug, Args)]
 pub struct AddBreakpointArgs {
-    /// tool NAME, iteration N, pattern RE, error, path GLOB, cost USD, or tokens N
-    #[arg(value_parser = ["tool", "iteration", "pattern", "error", "path", "cost", "tokens"])]
+    /// tool NAME, iteration N, pattern RE, error, path GLOB, cost USD, tokens N, or anomaly [KIND]
+    #[arg(value_parser = ["tool", "iteration", "pattern", "error", "path", "cost", "tokens", "anomaly"])]
     pub kind: String,
     /// Value for the kind
     pub value: Option<String>,

@@ -100,6 +100,9 @@ fn parse_condition(add: &AddBreakpointArgs) -> Result<Condition, CommandFailure>
         "tokens" => Condition::Tokens {
             number: value()?.parse().map_err(|_| usage("a size is a number of tokens, such as 150000"))?,
         },
+        "anomaly" => {
+            Condition::Anomaly { kind: add.value.as_deref().map(super::anomalies::parse_kind).transpose()? }
+        }
         _ => Condition::Error,
     })
 }

@@ -5,6 +5,7 @@ mod graph;
 use std::collections::{HashMap, HashSet};
 
 use serde_json::json;
+use stepback_analysis::anomalies::Anomaly;
 use stepback_api::steps::StepDocument;
 use stepback_engine::{EngineError, Workspace};
 use stepback_history::checkpoint_graph::{CheckpointNode, checkpoint_graph};
@@ -13,7 +14,7 @@ use stepback_model::record::{OpStatus, Session, StepKind};
 use stepback_store::port::{StepQuery, StepRow};
 
 use self::graph::{GraphStep, Lanes};
-use super::{CommandResult, DONE, documents, titles};
+use super::{CommandResult, DONE, anomalies, documents, titles};
 use crate::context::Context;
 use crate::failure::CommandFailure;
 use crate::output::{self, Paint};
@@ -119,6 +120,27 @@ fn retain_nodes_of_session(
     Ok(())
 }
 
+/// Returns what is unusual from each checkpoint on until the next one. An incident is marked where it begins; it may begin at a step
+/// that is no checkpoint.
+fn anomaly_marks(found: &[Anomaly], nodes: &[CheckpointNode]) -> HashMap<StepId, String> {
+    let mut checkpoints: Vec<(u64, StepId)> =
+        nodes.iter().map(|node| (node.stored.step.number, node.stored.step.id)).collect();
+    checkpoints.sort_unstable();
+    let mut marks: HashMap<StepId, String> = HashMap::new();
+    for anomaly in found.iter().rev() {
+        let first = anomaly.steps.first().copied().unwrap_or(anomaly.last);
+        let until = checkpoints.partition_point(|(number, _)| *number <= first);
+        let Some((_, id)) = checkpoints.get(until.saturating_sub(1)) else { continue };
+        let mark = format!("{} #{first}–#{}", anomaly.kind, anomaly.last);
+        let all = marks.entry(*id).or_default();
+        if !all.is_empty() {
+            all.push_str(", ");
+        }
+        all.push_str(&mark);
+    }
+    marks
+}
+
 /// Runs `stepback timeline`.
 pub fn timeline(context: &Context, session: Option<&str>) -> CommandResult {
     let workspace = context.open_workspace()?;
@@ -146,6 +168,7 @@ pub fn timeline(context: &Context, session: Option<&str>) -> CommandResult {
     }
     let paint = Paint::stdout();
     let now = context.now();
+    let marks = anomaly_marks(&anomalies::find_marks(context, &workspace), &nodes);
     let drawn: Vec<GraphStep<StepId>> = nodes
         .iter()
         .map(|node| {
@@ -176,8 +199,9 @@ pub fn timeline(context: &Context, session: Option<&str>) -> CommandResult {
             Some(name) => paint.dim(format!("  (branch {name})")),
             None => paint.dim("  (rolled back)"),
         };
+        let mark = marks.get(&step.id).map_or_else(String::new, |mark| paint.bad(format!("  ! {mark}")));
         joins.into_iter().for_each(|joins| output::print_line(paint.dim(joins)));
-        output::print_line(format!("{}{glyph} {}{text}{note}", paint.dim(left), paint.dim(right)));
+        output::print_line(format!("{}{glyph} {}{text}{mark}{note}", paint.dim(left), paint.dim(right)));
         merge.into_iter().for_each(|merge| output::print_line(paint.dim(merge)));
     }
     DONE

@@ -10,6 +10,7 @@ use stepback_engine::{Engine, EngineError, Workspace};
 use stepback_model::ids::SessionId;
 use stepback_model::path::display_bytes;
 use stepback_model::record::{Session, StepKind};
+use stepback_model::time::Timestamp;
 use stepback_model::time_expr;
 use stepback_store::port::{StepQuery, StepRow};
 
@@ -111,17 +112,19 @@ fn open_workspace_of(engine: &Engine, session: Session) -> Result<(Workspace, Se
     Ok((workspace, now.unwrap_or(session)))
 }
 
+/// Reads the time of `--since`.
+pub fn parse_since(context: &Context, text: Option<&str>) -> Result<Option<Timestamp>, CommandFailure> {
+    let parse = |text| {
+        time_expr::parse(text, context.now(), &jiff::tz::TimeZone::system())
+            .map_err(|error| CommandFailure::new(FailureKind::Usage, format!("--since {text}: {error}")))
+    };
+    text.map(parse).transpose()
+}
+
 /// Runs `stepback sessions`.
 pub fn list(context: &Context, arguments: &SessionsArgs) -> CommandResult {
     let engine = context.engine();
-    let since = arguments
-        .since
-        .as_ref()
-        .map(|text| {
-            time_expr::parse(text, context.now(), &jiff::tz::TimeZone::system())
-                .map_err(|error| CommandFailure::new(FailureKind::Usage, format!("--since {text}: {error}")))
-        })
-        .transpose()?;
+    let since = parse_since(context, arguments.since.as_deref())?;
     let workspaces = match arguments.all_workspaces {
         true => {
             // Pending events of other workspaces are not recorded: opening a workspace finishes interrupted work in it,

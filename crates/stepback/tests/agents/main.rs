@@ -8,6 +8,7 @@
 mod again;
 mod back;
 mod live;
+mod loops;
 mod mcp;
 mod plays;
 mod support;

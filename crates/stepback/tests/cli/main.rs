@@ -6,6 +6,7 @@
 
 mod agent;
 mod agent_http;
+mod anomalies;
 mod bisect;
 mod blame;
 mod board;

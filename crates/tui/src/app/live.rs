@@ -221,8 +221,10 @@ fn answer_effect(stop: &StopDocument, new_answer: &NewAnswer, notice: &str) -> A
 fn parse_breakpoint(text: &str) -> Result<NewBreakpoint, String> {
     let (condition, value) = text.trim().split_once(' ').unwrap_or((text.trim(), ""));
     let value = value.trim();
-    if value.is_empty() && condition != "error" {
-        return Err("use tool NAME, path GLOB, pattern REGEX, iteration N, cost USD or error".into());
+    if value.is_empty() && !matches!(condition, "error" | "anomaly") {
+        return Err(
+            "use tool NAME, path GLOB, pattern REGEX, iteration N, cost USD, anomaly [KIND] or error".into(),
+        );
     }
     let text = || Some(value.to_owned());
     Ok(match condition {
@@ -230,6 +232,10 @@ fn parse_breakpoint(text: &str) -> Result<NewBreakpoint, String> {
         "path" => NewBreakpoint { glob: text(), ..NewBreakpoint::new(BreakpointKind::Path) },
         "pattern" => NewBreakpoint { pattern: text(), ..NewBreakpoint::new(BreakpointKind::Pattern) },
         "error" => NewBreakpoint::new(BreakpointKind::Error),
+        "anomaly" => NewBreakpoint {
+            name: text().filter(|kind| !kind.is_empty()),
+            ..NewBreakpoint::new(BreakpointKind::Anomaly)
+        },
         "iteration" => {
             let number = value.parse().map_err(|_| format!("{value} is not a turn number"))?;
             NewBreakpoint { number: Some(number), ..NewBreakpoint::new(BreakpointKind::Iteration) }
@@ -241,7 +247,7 @@ fn parse_breakpoint(text: &str) -> Result<NewBreakpoint, String> {
         }
         _ => {
             return Err(format!(
-                "unknown condition {condition}; use tool, path, pattern, iteration, cost or error"
+                "unknown condition {condition}; use tool, path, pattern, iteration, cost, anomaly or error"
             ));
         }
     })

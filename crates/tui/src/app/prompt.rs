@@ -53,7 +53,9 @@ impl PromptPurpose {
             Self::Deny(_) => "the model gets this reason",
             Self::EditInput(_) => "the whole input, as a JSON object",
             Self::Message(_) => "sent with its next call",
-            Self::Breakpoint => "tool NAME, path GLOB, pattern REGEX, iteration N, cost USD, error",
+            Self::Breakpoint => {
+                "tool NAME, path GLOB, pattern REGEX, iteration N, cost USD, anomaly [KIND], error"
+            }
         }
     }
 }

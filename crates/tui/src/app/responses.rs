@@ -61,6 +61,13 @@ impl App {
                     open.lines = lines;
                 }
             }
+            SourceResponse::Anomalies(session, Ok(found)) => {
+                if let Some(open) = self.open.as_mut().filter(|open| open.session.id == session) {
+                    open.anomalies = found.items;
+                }
+            }
+            // Marks are extra: an older server has none.
+            SourceResponse::Anomalies(_, Err(_)) => {}
             SourceResponse::Branches(Err(trouble)) | SourceResponse::Lines(_, Err(trouble)) => {
                 self.report_error(&trouble)
             }
@@ -146,7 +153,8 @@ impl App {
         self.inspector.file = None;
         let window = StepWindow::new(steps.steps, steps.number, steps.has_first, steps.has_last);
         let (branches, lines) = (Vec::new(), BranchLinesDocument::default());
-        self.open = Some(OpenSession { session, window, paused: false, branches, lines });
+        self.open =
+            Some(OpenSession { session, window, paused: false, branches, lines, anomalies: Vec::new() });
         if self.view == View::Sessions {
             self.view = View::Timeline;
         }

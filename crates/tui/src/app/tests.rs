@@ -449,3 +449,19 @@ fn what_was_left_behind_is_asked_for_again_after_a_rewind() {
     let effects = app.update(AppMessage::SourceEvent(SourceEvent::Changed));
     assert!(effects.contains(&AppEffect::Lines("s1".into())), "{effects:?}");
 }
+
+#[test]
+fn unusual_steps_are_marked_in_the_timeline_of_their_session() {
+    let mut app = app_with_session(1..=10, true);
+    let anomaly = stepback_api::anomalies::AnomalyDocument {
+        kind: "loop".into(),
+        steps: vec![2, 3],
+        ..Default::default()
+    };
+    let found = stepback_api::anomalies::AnomaliesDocument { items: vec![anomaly], ..Default::default() };
+    respond(&mut app, SourceResponse::Anomalies("another".into(), Ok(found.clone())));
+    let labels = |app: &App| [1, 2, 3, 4].map(|number| app.open.as_ref().unwrap().anomaly_labels(number));
+    assert_eq!(labels(&app), ["", "", "", ""], "it is of another session");
+    respond(&mut app, SourceResponse::Anomalies("s1".into(), Ok(found)));
+    assert_eq!(labels(&app), ["", "[! loop] ", "[!] ", ""]);
+}

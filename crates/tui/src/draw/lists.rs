@@ -123,6 +123,7 @@ fn draw_step(open: &OpenSession, step: &StepDocument, is_selected: bool, area: R
     };
     let label = step.label.as_ref().map(|label| format!("[{label}] ")).unwrap_or_default();
     let worker = step.worker.as_ref().map(|worker| format!("({worker}) ")).unwrap_or_default();
+    let anomalies = open.anomaly_labels(step.number);
     let failed = if step.failed { "failed: " } else { "" };
     let columns = match width {
         0..60 => format!(
@@ -138,8 +139,10 @@ fn draw_step(open: &OpenSession, step: &StepDocument, is_selected: bool, area: R
     };
     let duration = duration.unwrap_or_default();
     let room = width.saturating_sub(unicode_width::UnicodeWidthStr::width(columns.as_str()) + duration.len());
-    let title =
-        truncate_to_width(&safe(&format!("{failed}{branch}{tips}{label}{worker}{}", step.summary)), room);
+    let title = truncate_to_width(
+        &safe(&format!("{anomalies}{failed}{branch}{tips}{label}{worker}{}", step.summary)),
+        room,
+    );
     let style = match step.kind.as_str() {
         _ if left_behind => dim_style(),
         _ if step.is_error() => error_style(),

@@ -1,7 +1,7 @@
 //! What a call is about, in one short name: the file it names, or the program that it runs.
 
+use crate::tools::named_paths;
 use serde_json::Value;
-use stepback_agents::tools::named_paths;
 
 /// Longest name that is kept, in bytes.
 const MAX_BYTES: usize = 200;
@@ -16,7 +16,7 @@ const WITH_SUBCOMMANDS: [&str; 17] = [
 const WRAPPERS: [&str; 8] = ["sudo", "env", "time", "nohup", "nice", "timeout", "exec", "command"];
 
 /// Returns the path or program that a call is about.
-pub(super) fn subject_of(input: &Value) -> Option<String> {
+pub fn call_subject(input: &Value) -> Option<String> {
     let path = named_paths(input).into_iter().next();
     let command = || COMMAND_FIELDS.iter().find_map(|field| program_of(input.get(field)?));
     let address = || input.get("url").and_then(Value::as_str).map(str::to_owned);
@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     fn a_call_is_about_a_file_or_a_program() {
-        let subject = |input| subject_of(&input).unwrap_or_default();
+        let subject = |input| call_subject(&input).unwrap_or_default();
         assert_eq!(subject(json!({ "file_path": "/w/a.rs", "content": "x" })), "/w/a.rs");
         assert_eq!(
             subject(json!({ "command": "cd /w && RUST_LOG=1 cargo --quiet test -p x" })),
