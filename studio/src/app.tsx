@@ -22,6 +22,7 @@ const LivePage = lazy(() => import('./pages/live'));
 const SearchPage = lazy(() => import('./pages/search'));
 const DashboardPage = lazy(() => import('./pages/dashboard'));
 
+const ProfilePage = lazy(() => import('./pages/profile'));
 const StepsPage = lazy(() => import('./pages/steps'));
 const WhyPage = lazy(() => import('./pages/why'));
 const PointPage = lazy(() => import('./pages/go'));
@@ -141,6 +142,7 @@ function Layout() {
 function CurrentPage({ segments }: { segments: string[] }) {
   const [first = 'sessions', second, third] = segments;
   if (first === 'sessions' && second && third === 'what-if') return <WhatIfPage session={second} />;
+  if (first === 'sessions' && second && third === 'time') return <ProfilePage session={second} />;
   if (first === 'sessions' && second) return <SessionPage key={second} id={second} />;
   if (first === 'sessions') return <SessionsPage />;
   if (first === 'checkpoints') return <CheckpointsPage />;

@@ -3,7 +3,8 @@
 export interface DayTotals {
   name: string;
   sessions: number;
-  steps: number;
+  /** Of tools. */
+  calls: number;
   errors: number;
   cost: number;
   tokens: number;
@@ -27,6 +28,7 @@ export function DayChart({ title, days, value, format, isError, parts }: DayChar
   const max = Math.max(...values, 0);
   const sum = values.reduce((total, amount) => total + amount, 0);
   const barWidth = 100 / days.length;
+  const gap = Math.min(0.6, barWidth * 0.12);
   const barHeight = (amount: number) => (max ? (amount / max) * 36 : 0);
   return (
     <figure className={isError ? 'chart bad' : 'chart'}>
@@ -36,7 +38,7 @@ export function DayChart({ title, days, value, format, isError, parts }: DayChar
       <svg viewBox="0 0 100 40" preserveAspectRatio="none" role="img" aria-label={`${title}: ${days.map((day) => `${day.name} ${format(value(day))}`).join(', ')}`}>
         {days.map((day, index) => {
           const totalHeight = barHeight(value(day));
-          const position = { x: index * barWidth + 0.6, width: barWidth - 1.2 };
+          const position = { x: index * barWidth + gap, width: barWidth - gap * 2 };
           if (!parts || totalHeight === 0) {
             return (
               <rect key={day.name} className={totalHeight === 0 ? 'none' : ''} {...position} y={39 - Math.max(totalHeight, 0.6)} height={Math.max(totalHeight, 0.6)} rx={0.8}>

@@ -38,6 +38,7 @@ export function formatAge(timestamp: string, now = Date.now()): string {
 }
 
 const dayFormat = new Intl.DateTimeFormat(undefined, { year: 'numeric', month: 'short', day: 'numeric' });
+const utcDayFormat = new Intl.DateTimeFormat(undefined, { year: 'numeric', month: 'short', day: 'numeric', timeZone: 'UTC' });
 const dateTimeFormat = new Intl.DateTimeFormat(undefined, {
   year: 'numeric',
   month: 'short',
@@ -48,11 +49,16 @@ const dateTimeFormat = new Intl.DateTimeFormat(undefined, {
 });
 const timeFormat = new Intl.DateTimeFormat(undefined, { hour: '2-digit', minute: '2-digit', second: '2-digit' });
 const numberFormat = new Intl.NumberFormat();
+const compactFormat = new Intl.NumberFormat(undefined, { notation: 'compact', maximumFractionDigits: 1 });
 
 export const formatDay = (timestamp: string): string => dayFormat.format(new Date(timestamp));
+/** A day of universal time: `2026-01-23`. */
+export const formatUtcDay = (day: string): string => utcDayFormat.format(new Date(`${day}T00:00:00Z`));
 export const formatDateTime = (timestamp: string): string => dateTimeFormat.format(new Date(timestamp));
 export const formatTime = (timestamp: string): string => timeFormat.format(new Date(timestamp));
 export const formatCount = (value: number): string => numberFormat.format(value);
+/** A large number in a few characters. */
+export const formatCompact = (value: number): string => compactFormat.format(value);
 export const pluralize = (value: number, one: string, many = `${one}s`): string => `${formatCount(value)} ${value === 1 ? one : many}`;
 export const formatCost = (usd: number): string => (usd === 0 ? '–' : usd < 0.01 ? '< $0.01' : `$${usd.toFixed(2)}`);
 /** The last part of a path. */

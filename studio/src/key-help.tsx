@@ -25,6 +25,7 @@ const KEY_GROUPS: [string, [string, string][]][] = [
       ['Home End', 'first step, last step'],
       ['e E', 'next error, previous error'],
       ['n N', 'next, previous step of the same kind'],
+      ['a A', 'next, previous anomaly'],
       ['] [', 'next, previous checkpoint'],
       ['Space', 'play, pause'],
       ['+ − 0', 'zoom in, out, all'],

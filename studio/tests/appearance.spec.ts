@@ -41,6 +41,7 @@ for (const theme of ['light', 'dark'] as const)
         ['live', `/live?workspace=${workspace}`, 'Add breakpoint'],
         ['search', '/search?q=tests', 'found'],
         ['why', `/why?workspace=${workspace}&target=%23${checkpointStep}`, 'Searched:'],
+        ['time', `/sessions/${first.id}/time`, 'Waterfall'],
         ['steps', '/steps?kind=tool-end&order=longest', 'longest first'],
         ['dashboard', '/dashboard', 'Slowest tools'],
       ];

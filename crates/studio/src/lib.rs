@@ -18,6 +18,7 @@
 //!   visible steps (`list`), one step (`detail`), the state at it (`state`), untrusted texts (`text`).
 //! - `blame`: the gutter that names the origin of every line.
 //! - `why`: the graph and the list of what led to something.
+//! - `profile`, `dashboard`, `anomalies`: where the time went, all sessions at a glance, what is unusual.
 //! - `board`: the reasoning at a step: view, item, chart of confidence, dependency graph and its layout.
 //! - `diff`: rows of a unified diff, drawing the visible ones, a fixed set of highlighted languages.
 //! - `rewind`, `dialogs`: plans, shown and confirmed; small forms.

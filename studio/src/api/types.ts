@@ -46,3 +46,14 @@ export interface Page<T> {
   next_cursor?: string | null;
 }
 export type DiskBudgetFacts = Schemas['DiskBudgetDocument'];
+export type CostSum = Schemas['CostSumDocument'];
+export type Dashboard = Schemas['DashboardDocument'];
+export type DashboardTool = Schemas['DashboardToolDocument'];
+export type DashboardGroup = Schemas['DashboardGroupDocument'];
+export type StepLink = Schemas['StepLinkDocument'];
+export type Profile = Schemas['ProfileDocument'];
+export type ProfileSpan = Schemas['ProfileSpanDocument'];
+export type ContextSample = Schemas['ContextSampleDocument'];
+export type CallStatistics = Schemas['CallStatisticsDocument'];
+export type Anomalies = Schemas['AnomaliesDocument'];
+export type Anomaly = Schemas['AnomalyDocument'];

@@ -2,7 +2,8 @@
 import { lazy, Suspense, useCallback, useEffect, useMemo, useRef, useState } from 'react';
 import { ApiError, get, send, useRequest } from '../api/client';
 import { useLiveEvents, useThrottledCallback } from '../api/events';
-import type { Session, StepEvent, TimelineMarks } from '../api/types';
+import type { Anomalies, Session, StepEvent, TimelineMarks } from '../api/types';
+import { Incidents, NO_INCIDENTS } from '../anomalies/incidents';
 import { BranchDialog, CheckpointDialog } from '../dialogs';
 import { baseName, formatCost, formatCount, formatDuration, formatTime, microsecondsBetween, pluralize, shortId } from '../format';
 import { Icon } from '../icons';
@@ -35,6 +36,8 @@ export function SessionPage({ id }: { id: string }) {
   const { query } = useRoute();
   const sessionRequest = useRequest(`session ${id}`, (signal) => get<Session>(`/sessions/${id}`, {}, signal));
   const timelineRequest = useRequest(`marks ${id}`, async (signal) => new Timeline(await get<TimelineMarks>(`/sessions/${id}/marks`, {}, signal)));
+  const anomaliesRequest = useRequest(`anomalies ${id}`, async (signal) => new Incidents((await get<Anomalies>('/anomalies', { session: id }, signal)).items));
+  const incidents = anomaliesRequest.data ?? NO_INCIDENTS;
   const workspaces = useWorkspaces();
   const [version, setVersion] = useState(0);
   const bumpVersion = useCallback(() => setVersion((old) => old + 1), []);
@@ -70,6 +73,7 @@ export function SessionPage({ id }: { id: string }) {
     sessionRequest.reload();
   }, 300);
   const reloadSession = useThrottledCallback(sessionRequest.reload, 500);
+  const reloadAnomalies = useThrottledCallback(anomaliesRequest.reload, 3000);
   const isRedrawPending = useRef(false);
   // Steps that arrive while the session or its timeline load may be in neither; they are added afterwards.
   const recentSteps = useRef<StepEvent[]>([]);
@@ -83,6 +87,7 @@ export function SessionPage({ id }: { id: string }) {
     if (event.type === 'reset') {
       steps.clear();
       reloadAll();
+      reloadAnomalies();
       return;
     }
     if (event.type === 'changed') {
@@ -96,6 +101,7 @@ export function SessionPage({ id }: { id: string }) {
       return;
     }
     steps.put(step);
+    if (step.kind.endsWith('-end')) reloadAnomalies();
     if (timeline?.add(step) && !isRedrawPending.current) {
       isRedrawPending.current = true;
       requestAnimationFrame(() => {
@@ -119,6 +125,12 @@ export function SessionPage({ id }: { id: string }) {
     const index = timeline.seek(selected, direction, matches);
     if (index >= 0) select(index);
     else showToast(`No ${direction > 0 ? 'later' : 'earlier'} ${name}.`);
+  };
+  const jumpToAnomaly = (direction: 1 | -1) => {
+    if (!timeline) return;
+    const step = incidents.seek(timeline.number[selected] ?? 0, direction);
+    if (step === undefined) showToast(`No ${direction > 0 ? 'later' : 'earlier'} anomaly.`);
+    else selectStep(step);
   };
   const isError = (i: number) => timeline?.has(i, FAILED) ?? false;
   const isCheckpoint = (i: number) => timeline?.has(i, CHECKPOINT) ?? false;
@@ -154,6 +166,8 @@ export function SessionPage({ id }: { id: string }) {
     N: () => jumpTo(-1, isSameKind, 'step of this kind'),
     ']': () => jumpTo(1, isCheckpoint, 'checkpoint'),
     '[': () => jumpTo(-1, isCheckpoint, 'checkpoint'),
+    a: () => jumpToAnomaly(1),
+    A: () => jumpToAnomaly(-1),
     ' ': playback.toggle,
     '+': () => canvas.current?.zoom(1.5),
     '=': () => canvas.current?.zoom(1.5),
@@ -201,6 +215,11 @@ export function SessionPage({ id }: { id: string }) {
             <span>{pluralize(timeline.length, 'step')}</span>
             <span className={timeline.errors ? 'bad' : ''}>{pluralize(timeline.errors, 'error')}</span>
             <span>{pluralize(timeline.checkpoints, 'checkpoint')}</span>
+            {incidents.items.length > 0 && (
+              <button type="button" className="link anomaly-count" onClick={() => jumpToAnomaly(1)}>
+                ⚠ {pluralize(incidents.items.length, 'anomaly', 'anomalies')}
+              </button>
+            )}
             {session.cost_usd > 0 && <span>{formatCost(session.cost_usd)}</span>}
           </p>
         </div>
@@ -209,6 +228,7 @@ export function SessionPage({ id }: { id: string }) {
           {session.status === 'stopped' && <Link className="button primary" href="/live">Waiting for you</Link>}
           {!isRemote && <Button onClick={() => setOpenDialog('checkpoint')}>Checkpoint</Button>}
           <Button onClick={() => setOpenDialog('branch')}>Branch</Button>
+          <Link className="button" href={`/sessions/${session.id}/time`}>Time</Link>
           <Link className="button" href={`/sessions/${session.id}/what-if?step=${number ?? ''}`}>What if</Link>
           <Button onClick={() => setOpenDialog('share')}>Share</Button>
           {!isRemote && (
@@ -261,7 +281,7 @@ export function SessionPage({ id }: { id: string }) {
             <Button small onClick={() => canvas.current?.fitAll()}>all</Button>
           </div>
           <div className="stage">
-            <TimelineCanvas ref={canvas} timeline={timeline} version={version} selected={selected} agent={session.agent} onSelect={select} onHover={(index, x) => setHover({ index, x })} />
+            <TimelineCanvas ref={canvas} timeline={timeline} incidents={incidents} version={version} selected={selected} agent={session.agent} onSelect={select} onHover={(index, x) => setHover({ index, x })} />
             {hover.index >= 0 && hover.index < timeline.length && (
               <div className="tooltip" style={{ left: `clamp(0px, ${hover.x}px, calc(100% - 320px))` }}>
                 <b>#{timeline.number[hover.index]}</b> {timeline.kindAt(hover.index)} {timeline.tools[(timeline.tool[hover.index] ?? 0) - 1] ?? ''}{' '}
@@ -269,11 +289,14 @@ export function SessionPage({ id }: { id: string }) {
                   {formatTime(new Date((timeline.started + (timeline.at[hover.index] ?? 0)) / 1000).toISOString())} {timeline.duration[hover.index] ? formatDuration(timeline.duration[hover.index] ?? 0) : ''}
                 </span>
                 <div>{steps.get(timeline.number[hover.index] ?? 0)?.summary ?? ''}</div>
+                {incidents.at(timeline.number[hover.index] ?? 0).map((item) => (
+                  <div key={item.id} className="bad">⚠ {item.evidence}</div>
+                ))}
               </div>
             )}
           </div>
           <div className="split">
-            <StepList timeline={timeline} version={version} steps={steps} selected={Math.min(listIndex, timeline.length - 1)} onSelect={select} />
+            <StepList timeline={timeline} incidents={incidents} version={version} steps={steps} selected={Math.min(listIndex, timeline.length - 1)} onSelect={select} />
             <div className="inspector">
               <Tabs
                 label="Views"
@@ -286,7 +309,7 @@ export function SessionPage({ id }: { id: string }) {
                 ]}
               />
               {view === 'step' && (
-                <StepDetailView session={session.id} workspace={session.workspace} timeline={timeline} index={Math.min(settledIndex, timeline.length - 1)} onSelect={select} />
+                <StepDetailView session={session.id} workspace={session.workspace} incidents={incidents} timeline={timeline} index={Math.min(settledIndex, timeline.length - 1)} onSelect={select} />
               )}
               {view === 'state' && (
                 <StateView session={session.id} workspace={session.workspace} step={timeline.number[Math.min(settledIndex, timeline.length - 1)] ?? 1} before={timeline.number[settledIndex - 1]} />

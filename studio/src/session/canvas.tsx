@@ -3,6 +3,7 @@ import { forwardRef, useEffect, useImperativeHandle, useRef } from 'react';
 import { FAMILY_ORDER } from '../kinds';
 import { useDark } from '../theme';
 import { baseName } from '../format';
+import type { Incidents } from '../anomalies/incidents';
 import type { Timeline } from './timeline';
 import { LANE_HEIGHT, laneTop, OVERVIEW_HEIGHT, paintOverview, paintTimeline, type TimelineColours, timelineHeight, type Viewport } from './painter';
 
@@ -13,6 +14,7 @@ export interface TimelineCanvasHandle {
 
 interface TimelineCanvasProps {
   timeline: Timeline;
+  incidents: Incidents;
   /** Changes when steps are added. */
   version: number;
   selected: number;
@@ -34,6 +36,7 @@ function readColours(element: HTMLElement): TimelineColours {
     accent: cssVariable('--accent'),
     families: FAMILY_ORDER.map((family) => cssVariable(`--kind-${family}`)),
     error: cssVariable('--kind-error'),
+    severities: { low: cssVariable('--kind-checkpoint'), medium: cssVariable('--kind-control'), high: cssVariable('--kind-error') },
   };
 }
 
@@ -80,16 +83,16 @@ export const TimelineCanvas = forwardRef<TimelineCanvasHandle, TimelineCanvasPro
     };
     const render = () => {
       state.dirty = false;
-      const { timeline, selected, version } = latest.current;
+      const { timeline, selected, version, incidents } = latest.current;
       state.colours ??= readColours(element);
-      paintTimeline(context, timeline, state.view, { width: state.width, height: state.height }, selected, state.hovered, state.colours);
+      paintTimeline(context, timeline, state.view, { width: state.width, height: state.height }, selected, state.hovered, state.colours, incidents);
       if (!state.overview || state.overviewVersion !== version || state.overview.width !== Math.ceil(state.width)) {
         state.overview ??= document.createElement('canvas');
         state.overview.width = Math.ceil(state.width);
         state.overview.height = OVERVIEW_HEIGHT;
         state.overviewVersion = version;
         const overviewContext = state.overview.getContext('2d');
-        if (overviewContext) paintOverview(overviewContext, timeline, state.overview.width, state.colours);
+        if (overviewContext) paintOverview(overviewContext, timeline, state.overview.width, state.colours, incidents);
       }
       if (state.overview.width) context.drawImage(state.overview, 0, 0, state.width, OVERVIEW_HEIGHT);
       const left = (state.view.start / Math.max(1, timeline.length)) * state.width;
@@ -253,7 +256,7 @@ export const TimelineCanvas = forwardRef<TimelineCanvasHandle, TimelineCanvasPro
     stateRef.current.colours = null;
     stateRef.current.overviewVersion = -1;
     canvasActions.current.draw();
-  }, [dark]);
+  }, [dark, props.incidents]);
 
   useImperativeHandle(handle, () => ({
     zoom: (factor) => canvasActions.current.zoom(factor),
@@ -276,7 +279,7 @@ export const TimelineCanvas = forwardRef<TimelineCanvasHandle, TimelineCanvasPro
         <canvas
           ref={canvas}
           role="img"
-          aria-label={`Timeline of ${props.timeline.length} steps in ${props.timeline.lanes.length} lanes; the list below has the same steps as text`}
+          aria-label={`Timeline of ${props.timeline.length} steps in ${props.timeline.lanes.length} lanes; the list below has the same steps as text${props.incidents.items.length ? `; anomalies are marked: ${props.incidents.items.length}` : ''}`}
         />
       </div>
     </div>

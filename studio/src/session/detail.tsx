@@ -7,6 +7,8 @@ import { glyphOf } from '../kinds';
 import { Link } from '../route';
 import { ErrorMessage, Loading } from '../ui';
 import { whyHref } from '../why/names';
+import type { Incidents } from '../anomalies/incidents';
+import { AnomalyList } from '../anomalies/list';
 import { CHECKPOINT, type Timeline } from './timeline';
 import { LongText, ValueSection } from './values';
 
@@ -21,12 +23,14 @@ function useStep(session: string, number: number | undefined) {
 export const StepDetailView = memo(function StepDetailView({
   session,
   workspace,
+  incidents,
   timeline,
   index,
   onSelect,
 }: {
   session: string;
   workspace: string;
+  incidents: Incidents;
   timeline: Timeline;
   index: number;
   onSelect: (index: number) => void;
@@ -83,6 +87,12 @@ export const StepDetailView = memo(function StepDetailView({
           <Link href={whyHref(workspace, `#${step.number}`)}>Why?</Link>
         </p>
       </header>
+      {incidents.at(step.number).length > 0 && (
+        <section aria-label="Anomalies">
+          <h3>Unusual here</h3>
+          <AnomalyList items={incidents.at(step.number)} />
+        </section>
+      )}
       {step.error != null && <ValueSection name="Error" value={step.error} />}
       {step.message && (
         <section>

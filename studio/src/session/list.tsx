@@ -2,6 +2,7 @@
 import { memo, useCallback, useEffect, useLayoutEffect, useRef, useState } from 'react';
 import { get } from '../api/client';
 import type { Page, Step } from '../api/types';
+import { anomalyName, type Incidents } from '../anomalies/incidents';
 import { glyphOf } from '../kinds';
 import { formatDuration } from '../format';
 import { CHECKPOINT, FAILED, ROLLED_BACK, type Timeline } from './timeline';
@@ -68,12 +69,14 @@ export class StepCache {
 
 export const StepList = memo(function StepList({
   timeline,
+  incidents,
   version,
   steps,
   selected,
   onSelect,
 }: {
   timeline: Timeline;
+  incidents: Incidents;
   version: number;
   steps: StepCache;
   selected: number;
@@ -133,6 +136,7 @@ export const StepList = memo(function StepList({
       timeline.has(i, FAILED) ? 'failed' : '',
     ];
     const duration = timeline.duration[i] ?? 0;
+    const unusual = incidents.at(number);
     rows.push(
       <div
         key={i - first}
@@ -151,6 +155,11 @@ export const StepList = memo(function StepList({
           <span className="kind">{kind}</span> {step?.label && <b className="label">{step.label} </b>}
           {step ? step.summary : ''}
         </span>
+        {unusual[0] && (
+          <span className={`anomaly-mark severity-${unusual[0].severity}`} title={unusual.map((item) => item.evidence).join('\n')}>
+            ⚠<span className="visually-hidden"> {unusual.map((item) => anomalyName(item.kind)).join(', ')}</span>
+          </span>
+        )}
         {timeline.has(i, CHECKPOINT) && (
           <span className="checkpoint-mark" title="checkpoint">
             ◆

@@ -1,5 +1,6 @@
 // Draws a timeline on a canvas. The work for a frame is bounded by what is visible: one pass over the visible steps keeps the
 // most important one for each pixel, then runs of equal pixels become rectangles.
+import { firstStep, type Incidents } from '../anomalies/incidents';
 import { FAMILY_ORDER } from '../kinds';
 import { ANNOTATED, CHECKPOINT, FAILED, ROLLED_BACK, STOPPED, type Timeline } from './timeline';
 
@@ -12,6 +13,8 @@ export interface TimelineColours {
   /** In the order of `FAMILY_ORDER`. */
   families: string[];
   error: string;
+  /** Of anomalies. */
+  severities: Record<string, string>;
 }
 
 export interface Viewport {
@@ -44,6 +47,7 @@ export function paintTimeline(
   selected: number,
   hovered: number,
   colours: TimelineColours,
+  incidents: Incidents,
 ) {
   const { width, height } = size;
   context.clearRect(0, 0, width, height);
@@ -59,6 +63,7 @@ export function paintTimeline(
   paintForks(context, timeline, view, width, colours);
   paintMessages(context, timeline, view, width, colours);
   paintBranchNames(context, timeline, view, width, colours);
+  paintIncidents(context, timeline, incidents, view, width, colours);
 
   const x = (selected - view.start + 0.5) * view.scale;
   if (hovered >= 0 && hovered !== selected) {
@@ -273,6 +278,26 @@ function paintMessages(context: CanvasRenderingContext2D, timeline: Timeline, vi
   }
 }
 
+/** A warning sign where an incident begins, and a line up to its end, on the lower edge of the axis. */
+function paintIncidents(context: CanvasRenderingContext2D, timeline: Timeline, incidents: Incidents, view: Viewport, width: number, colours: TimelineColours) {
+  // The worst are painted last, above the others.
+  for (let at = incidents.items.length - 1; at >= 0; at--) {
+    const item = incidents.items[at];
+    if (!item) continue;
+    const a = (timeline.indexOf(firstStep(item)) - view.start + 0.5) * view.scale;
+    const b = (timeline.indexOf(item.last) - view.start + 0.5) * view.scale;
+    if (b < -8 || a > width + 8) continue;
+    context.fillStyle = colours.severities[item.severity] ?? colours.error;
+    context.fillRect(Math.max(0, a), TOP - 3, Math.max(1.5, Math.min(width, b) - Math.max(0, a)), 3);
+    context.beginPath();
+    context.moveTo(a, TOP - 11);
+    context.lineTo(a + 6, TOP);
+    context.lineTo(a - 6, TOP);
+    context.closePath();
+    context.fill();
+  }
+}
+
 /** Names of branches at their tips. */
 function paintBranchNames(context: CanvasRenderingContext2D, timeline: Timeline, view: Viewport, width: number, colours: TimelineColours) {
   context.font = '600 11px ui-sans-serif, system-ui, sans-serif';
@@ -296,7 +321,7 @@ function paintBranchNames(context: CanvasRenderingContext2D, timeline: Timeline,
 }
 
 /** The whole session as a strip: durations, errors, checkpoints and breakpoints. Drawn once for each change. */
-export function paintOverview(context: CanvasRenderingContext2D, timeline: Timeline, width: number, colours: TimelineColours) {
+export function paintOverview(context: CanvasRenderingContext2D, timeline: Timeline, width: number, colours: TimelineColours, incidents: Incidents) {
   context.clearRect(0, 0, width, OVERVIEW_HEIGHT);
   if (timeline.length === 0) return;
   const columns = Math.max(1, Math.min(Math.ceil(width), timeline.length));
@@ -328,5 +353,13 @@ export function paintOverview(context: CanvasRenderingContext2D, timeline: Timel
       context.fillStyle = colours.families[FAMILY_ORDER.indexOf('control')] ?? colours.accent;
       context.fillRect(x * columnWidth, 2, Math.max(2, columnWidth - gap), 4);
     }
+  }
+  for (let at = incidents.items.length - 1; at >= 0; at--) {
+    const item = incidents.items[at];
+    if (!item) continue;
+    const from = (timeline.indexOf(firstStep(item)) / timeline.length) * width;
+    const to = ((timeline.indexOf(item.last) + 1) / timeline.length) * width;
+    context.fillStyle = colours.severities[item.severity] ?? colours.error;
+    context.fillRect(from, 0, Math.max(3, to - from), 3);
   }
 }

@@ -53,7 +53,7 @@ export const WhyGraph = memo(function WhyGraph({ nodes, edges, explanation, sele
     <div className="why-graph" role="group" aria-label="Graph of origins" tabIndex={0}>
       <svg ref={element} style={{ width: '100%', maxWidth: layout.width, minWidth: layout.width * MIN_SCALE }} viewBox={`0 0 ${layout.width} ${layout.height}`} role="group" aria-label={`${pluralize(nodes.length, 'node')}, ${pluralize(edges.length, 'link')}`}>
         <defs>
-          <marker id="why-arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" markerHeight="8" orient="auto">
+          <marker id="why-arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" markerHeight="8" markerUnits="userSpaceOnUse" orient="auto">
             <path d="M0 0.500 7 4 0 7.500Z" />
           </marker>
         </defs>

@@ -46,7 +46,7 @@ export function NodeBody({ node }: { node: WhyNode }) {
           )}
         </>
       )}
-      {node.text && <LongText text={node.text} />}
+      {node.text && node.text.trim() !== source?.place.excerpt.trim() && <LongText text={node.text} />}
       {node.thinking && (
         <>
           <p className="dim">It thought:</p>
