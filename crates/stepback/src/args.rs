@@ -20,6 +20,7 @@ mod rewind;
 pub mod seal;
 pub mod share;
 pub mod store;
+pub mod user_aliases;
 pub mod viewers;
 pub mod why;
 pub mod workspace;
@@ -46,6 +47,12 @@ pub struct Arguments {
     /// Allow a workspace as broad as / or the home directory
     #[arg(long, global = true, help_heading = GLOBAL)]
     pub allow_broad: bool,
+    /// Use colours: auto (on terminals, unless NO_COLOR is set), always, never
+    #[arg(long, value_name = "WHEN", global = true, value_enum, hide_possible_values = true, help_heading = GLOBAL)]
+    pub color: Option<ColorChoice>,
+    /// Print long output at once instead of in a pager
+    #[arg(long, global = true, help_heading = GLOBAL)]
+    pub no_pager: bool,
     /// The command
     #[command(subcommand)]
     pub command: Command,
@@ -59,6 +66,42 @@ impl Arguments {
             None => std::env::current_dir(),
         }
     }
+
+    /// Whether the command prints a list or text that can be long, for a person to read.
+    pub fn is_paged(&self) -> bool {
+        let is_text = match &self.command {
+            Command::Log { .. }
+            | Command::Timeline { .. }
+            | Command::Changes { .. }
+            | Command::Diff(_)
+            | Command::Show { .. }
+            | Command::Ls { .. }
+            | Command::Sessions(_)
+            | Command::Search(_)
+            | Command::Query(_)
+            | Command::Commands(_)
+            | Command::Blame(_)
+            | Command::Compare(_)
+            | Command::Op(OpCommand::Log)
+            | Command::Points => true,
+            Command::Checkpoint(command) => {
+                matches!(command, CheckpointCommand::List { .. } | CheckpointCommand::Show { .. })
+            }
+            _ => false,
+        };
+        is_text && !self.json && !self.no_pager
+    }
+}
+
+/// When output has colours.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+pub enum ColorChoice {
+    /// On terminals, unless `NO_COLOR` is set
+    Auto,
+    /// Always
+    Always,
+    /// Never
+    Never,
 }
 
 /// Heading of the options that every command has.
@@ -104,11 +147,14 @@ pub enum Command {
     Checkpoint(CheckpointCommand),
     /// List steps, newest first
     #[command(
-        after_help = "Examples:\n  stepback log\n  stepback log --limit 5 --json\n  stepback log --session 4f2a --kind tool-start"
+        after_help = "\"stepback timeline\" draws checkpoints and rewinds as a graph, \"stepback query\" filters by everything that is known of a step.\n\nExamples:\n  stepback log\n  stepback log -n 5 --json\n  stepback log src/main.rs          the steps that changed a file\n  stepback log --session 4f2a --kind tool-start"
     )]
     Log {
+        /// Only steps of the current line that changed these files
+        #[arg(value_name = "PATH")]
+        paths: Vec<String>,
         /// Show at most N steps
-        #[arg(long, value_name = "N")]
+        #[arg(long, short = 'n', value_name = "N")]
         limit: Option<usize>,
         /// Only steps of this session
         #[arg(long, value_name = "SESSION")]
@@ -152,19 +198,35 @@ pub enum Command {
     },
     /// Compare two points, or a point with the working directory
     #[command(
-        after_help = "Examples:\n  stepback diff                      last checkpoint against now\n  stepback diff @-2                  two steps back against now\n  stepback diff '#3' '#7' --stat\n  stepback diff @ -- src/main.rs     only one path\n  stepback diff --side-by-side"
+        after_help = "Examples:\n  stepback diff                      last checkpoint against now\n  stepback diff @-2                  two steps back against now\n  stepback diff '#3' '#7' --stat\n  stepback diff before..after --name-only\n  stepback diff @ -- src/main.rs     only one path\n  stepback diff --side-by-side"
     )]
     Diff(DiffArgs),
     /// Go back to a point, or take back single changes
     #[command(after_help = concat!("The current state is saved first; \"stepback undo\" restores it.\n\nExamples:\n  stepback rewind @-1\n  stepback rewind \"2 hours ago\" --dry-run\n  stepback rewind '#3' --path 'src/**' --yes\n  stepback rewind --change 2 --change 5\n  stepback rewind --last 2\n  stepback rewind --between \"2 hours ago\" \"1 hour ago\"\n  stepback rewind \"before the agent\" --files --git   branches, HEAD and index too\n  stepback rewind \"before refactor\" --memory --task   only what the agent remembered and planned\n  stepback rewind tool:bash:last              before the last shell command\n  stepback rewind '#41' --both --resume \"try it without the cache\"\n\nIf agents were recorded, only their changes are reverted; --everything rewinds the whole workspace."))]
     Rewind(RewindArgs),
-    /// Show the state at a point
+    /// Show a step and the state at it
     #[command(
-        after_help = "Examples:\n  stepback at \"2 hours ago\"\n  stepback at '#3' --json      with every file"
+        visible_alias = "at",
+        after_help = "Examples:\n  stepback show \"2 hours ago\"\n  stepback show '#3' --json      with every file"
     )]
-    At {
+    Show {
         /// A step number, label, time or other point ("stepback help points" lists the forms)
+        #[arg(default_value = "@", hide_default_value = true)]
         point: String,
+    },
+    /// List the files at a point
+    #[command(
+        after_help = "Examples:\n  stepback ls @-1\n  stepback ls '#3' src --recursive\n  stepback ls \"2 hours ago\" --json"
+    )]
+    Ls {
+        /// A step number, label, time or other point ("stepback help points" lists the forms)
+        #[arg(default_value = "@", hide_default_value = true)]
+        point: String,
+        /// A file or directory, relative to where you are [default: where you are]
+        path: Option<String>,
+        /// Include everything below
+        #[arg(long, short = 'r')]
+        recursive: bool,
     },
     /// Print a file as it was at a point
     #[command(
@@ -362,7 +424,7 @@ pub enum Command {
     Mcp(mcp::McpArgs),
     /// Show or change settings
     #[command(
-        after_help = "The settings that begin with \"record.\" say what of an agent's events is recorded: by hooks, the proxy, the built-in agent, OpenTelemetry, a server's clients and imports alike. Whatever they say, calls that can change something have their checkpoints.\n\nExamples:\n  stepback settings\n  stepback settings checkpoint.minutes 5\n  stepback settings checkpoint.minutes default\n  stepback settings record.capture no-outputs,no-commands\n  stepback settings record.output-bytes full\n  stepback settings record.redact 'ACME-[0-9]+' 'Project (Hush|Quiet)'"
+        after_help = "The settings that begin with \"record.\" say what of an agent's events is recorded: by hooks, the proxy, the built-in agent, OpenTelemetry, a server's clients and imports alike. Whatever they say, calls that can change something have their checkpoints.\n\nExamples:\n  stepback settings\n  stepback settings checkpoint.minutes 5\n  stepback settings checkpoint.minutes default\n  stepback settings --edit\n  stepback settings record.capture no-outputs,no-commands\n  stepback settings record.output-bytes full\n  stepback settings record.redact 'ACME-[0-9]+' 'Project (Hush|Quiet)'"
     )]
     Settings {
         /// The setting
@@ -370,6 +432,9 @@ pub enum Command {
         /// Its new value, or the words of a list; "default" resets it
         #[arg(value_name = "VALUE")]
         values: Vec<String>,
+        /// Open all settings in $EDITOR, with their meanings and defaults; aliases too
+        #[arg(long, conflicts_with = "key")]
+        edit: bool,
     },
     /// Check this installation and workspace for problems
     #[command(after_help = store::DOCTOR)]
@@ -442,17 +507,25 @@ pub enum Command {
         #[arg(long)]
         fast: bool,
     },
-    /// Print a completion script for a shell
+    /// Print a completion script for a shell: commands, options, points, labels, branches, sessions, paths
     #[command(
-        after_help = "Examples:\n  stepback completions bash > ~/.local/share/bash-completion/completions/stepback\n  stepback completions zsh > \"${fpath[1]}/_stepback\""
+        after_help = "Examples:\n  stepback completions bash > ~/.local/share/bash-completion/completions/stepback\n  stepback completions zsh > \"${fpath[1]}/_stepback\"\n  stepback completions fish > ~/.config/fish/completions/stepback.fish\n\nRun it again after an update: the script and the program belong together."
     )]
     Completions {
         /// The shell
         shell: clap_complete::Shell,
     },
-    /// Print the manual page
-    #[command(after_help = "Examples:\n  stepback man | man -l -")]
-    Man,
+    /// Print a manual page
+    #[command(
+        after_help = "Examples:\n  stepback man | man -l -\n  stepback man rewind | man -l -\n  stepback man --into ~/.local/share/man/man1   all pages, as files"
+    )]
+    Man {
+        /// A command, such as rewind or branch create [default: the program]
+        command: Vec<String>,
+        /// Write the pages of all commands into this directory
+        #[arg(long, value_name = "DIR", conflicts_with = "command")]
+        into: Option<PathBuf>,
+    },
     /// Explain points, which name steps and times
     #[command(name = "points", after_help = POINTS)]
     Points,
@@ -550,14 +623,17 @@ pub struct ConfirmArgs {
 // Comparing.
 #[derive(Debug, Args)]
 pub struct DiffArgs {
-    /// Points A and B (missing: the last checkpoint, and the working directory), then paths
+    /// Points A and B, or A..B (missing: the last checkpoint, and the working directory), then paths
     #[arg(value_name = "A] [B")]
     pub points: Vec<String>,
     /// Only a summary per file
     #[arg(long)]
     pub stat: bool,
-    /// Old and new in two columns
+    /// Only the paths that differ, one per line
     #[arg(long, conflicts_with = "stat")]
+    pub name_only: bool,
+    /// Old and new in two columns
+    #[arg(long, conflicts_with_all = ["stat", "name_only"])]
     pub side_by_side: bool,
     /// Lines of context
     #[arg(long, short = 'U', value_name = "N", default_value_t = 3)]

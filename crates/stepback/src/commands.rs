@@ -18,11 +18,13 @@ mod budget;
 mod checkpoint;
 mod command_history;
 mod compare;
+mod confirmation;
 mod control;
 mod conversation;
 mod diff;
 mod doctor;
 mod documents;
+mod files;
 mod find;
 pub mod fsck;
 mod guard;
@@ -70,8 +72,9 @@ pub fn run(arguments: Arguments) -> CommandResult {
     let open_or_create = |work| Context::open(&arguments, CreateStore::Yes, work);
     match &arguments.command {
         Command::Checkpoint(command) => run_checkpoint(&arguments, command),
-        Command::Log { limit, session, kinds } => {
-            history::log(&open_existing("")?, *limit, session.as_deref(), kinds)
+        Command::Log { paths, limit, session, kinds } => {
+            let wanted = history::LogQuery { paths, limit: *limit, session: session.as_deref(), kinds };
+            history::log(&open_existing("")?, &wanted)
         }
         Command::Timeline { session } => history::timeline(&open_existing("")?, session.as_deref()),
         Command::Op(OpCommand::Log) => history::op_log(&open_existing("")?),
@@ -91,8 +94,11 @@ pub fn run(arguments: Arguments) -> CommandResult {
             moves::undo(&open_existing("files")?, operation.as_deref(), agree)
         }
         Command::Redo { agree } => moves::redo(&open_existing("files")?, agree),
-        Command::At { point } => inspect::show_point(&open_existing("")?, point),
-        Command::Cat { point, path } => inspect::cat(&open_existing("")?, point, path),
+        Command::Show { point } => inspect::show_point(&open_existing("")?, point),
+        Command::Ls { point, path, recursive } => {
+            files::list(&open_existing("")?, point, path.as_deref(), *recursive)
+        }
+        Command::Cat { point, path } => files::cat(&open_existing("")?, point, path),
         Command::Restore { point, into, git } => {
             inspect::restore(&open_existing("files written")?, point, into, *git)
         }
@@ -141,7 +147,9 @@ pub fn run(arguments: Arguments) -> CommandResult {
         Command::Board(wanted) => board::board(&open_or_create("")?, wanted),
         Command::BoardPart(command) => board::run_part_command(&open_or_create("")?, command),
         Command::Mcp(wanted) => mcp::mcp(&open_or_create("")?, wanted),
-        Command::Settings { key, values } => settings::settings(&open_or_create("")?, key.as_deref(), values),
+        Command::Settings { key, values, edit } => {
+            settings::settings(&open_or_create("")?, key.as_deref(), values, *edit)
+        }
         Command::Doctor(wanted) => doctor::doctor(&arguments, wanted),
         Command::Watcher { command } => run_watcher(&open_existing("")?, command.as_ref()),
         Command::Prune(arguments) => maintenance::prune(&open_existing("objects")?, arguments),
@@ -156,7 +164,7 @@ pub fn run(arguments: Arguments) -> CommandResult {
         }
         Command::Demo { keep: _, no_keep, fast } => crate::demo::run(!no_keep, *fast),
         Command::Completions { shell } => reference::completions(*shell),
-        Command::Man => reference::man(),
+        Command::Man { command, into } => reference::man(command, into.as_deref()),
         Command::Points => reference::points(),
     }
 }

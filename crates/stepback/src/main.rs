@@ -19,6 +19,7 @@
 //!   the store and how it is protected, a few numbers, and whether a watcher is asked or started.
 //! - `disk_budget`: the process that keeps a store within its budget, and how commits start it.
 //! - `mirroring`: the process that syncs mirrors, how commits start it, and the thread of a server that does the same.
+//! - `completion`: what a shell offers while the user types.
 //! - `output`, `failure`: data on stdout, narration on stderr, questions; kinds of failure, exit codes, hints.
 //! - `diff_view`: differences on a terminal.
 //! - `demo`: the story that `stepback demo` tells.
@@ -30,6 +31,7 @@
 mod allocator;
 mod args;
 mod commands;
+mod completion;
 mod context;
 mod demo;
 mod diff_view;
@@ -64,6 +66,7 @@ fn main() -> ExitCode {
         eprintln!("stepback: cannot run in the sandbox: {error}");
         return ExitCode::FAILURE;
     }
+    completion::run_if_asked();
     let arguments = parse(&words).unwrap_or_else(|error| {
         if error.use_stderr() && std::env::args_os().any(|argument| argument == "--json") {
             let message = error.render().to_string();
@@ -76,17 +79,22 @@ fn main() -> ExitCode {
         error.exit()
     });
     let json = arguments.json;
-    match commands::run(arguments) {
+    output::choose_color(arguments.color);
+    let result = {
+        let _pager = arguments.is_paged().then(output::Pager::start).flatten();
+        commands::run(arguments)
+    };
+    match result {
         Ok(code) => code,
         Err(failure) => failure.report(json),
     }
 }
 
 fn parse(words: &[std::ffi::OsString]) -> Result<args::Arguments, clap::Error> {
-    let words = &args::aliases::translate(words);
     // The definition of all commands is a tree of many small allocations, and freeing them one by one is not worth the
     // time.
     let command = Box::leak(Box::new(args::Arguments::command()));
+    let words = &args::aliases::translate(&args::user_aliases::expand(words, command));
     let quick = args::fast_parse::try_parse(command, words);
     if let Some(arguments) =
         quick.and_then(|mut matches| args::Arguments::from_arg_matches_mut(&mut matches).ok())

@@ -1,14 +1,30 @@
 //! Output for users and programs: data on stdout, narration on stderr, colours only on terminals that want them.
 
 use std::io::{self, IsTerminal, Write};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::sync::OnceLock;
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use stepback_model::change::{ChangeKind, PathChange};
 pub use stepback_model::quantity::{bytes, count, duration, grouped};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+
+pub use self::pager::{Pager, is_stdout_terminal};
+pub use self::progress::Progress;
+use self::progress::hide_progress;
+use crate::args::ColorChoice;
+
+mod pager;
+mod progress;
+
+/// Whether the user chose that output has colours or not; `None` for what suits the terminal.
+static CHOSEN_COLOR: OnceLock<bool> = OnceLock::new();
+
+/// Sets what the user chose about colours, before anything is printed.
+pub fn choose_color(choice: Option<ColorChoice>) {
+    if let Some(choice) = choice.filter(|choice| *choice != ColorChoice::Auto) {
+        // Set once, by `main`.
+        let _ = CHOSEN_COLOR.set(choice == ColorChoice::Always);
+    }
+}
 
 /// Colours with meanings, or none.
 #[derive(Clone, Copy, Debug)]
@@ -19,7 +35,7 @@ pub struct Paint {
 impl Paint {
     /// Returns the colours for stdout.
     pub fn stdout() -> Self {
-        Self { on: is_color_enabled(io::stdout().is_terminal()) }
+        Self { on: is_color_enabled(is_stdout_terminal()) }
     }
 
     /// Returns the colours for stderr.
@@ -84,6 +100,9 @@ impl Paint {
 
 fn is_color_enabled(terminal: bool) -> bool {
     let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    if let Some(chosen) = CHOSEN_COLOR.get() {
+        return *chosen;
+    }
     if set("NO_COLOR") {
         return false;
     }
@@ -94,6 +113,7 @@ fn is_color_enabled(terminal: bool) -> bool {
 pub fn print_status(text: impl std::fmt::Display) {
     let text = text.to_string();
     let lines = if io::stderr().is_terminal() { wrap_text(&text, terminal_width()) } else { vec![text] };
+    let _hidden = hide_progress();
     for line in lines {
         let _ = writeln!(io::stderr(), "{line}");
     }
@@ -104,12 +124,13 @@ pub const NO_BREAK_SPACE: char = '\u{a0}';
 
 /// Prints a sentence as data. On a terminal that is too narrow, it is wrapped between words, but not at [`NO_BREAK_SPACE`].
 pub fn print_wrapped(text: &str) {
-    let width = if io::stdout().is_terminal() { terminal_width() } else { usize::MAX };
+    let width = if is_stdout_terminal() { terminal_width() } else { usize::MAX };
     wrap_text(text, width).iter().for_each(|part| print_line(part.replace(NO_BREAK_SPACE, " ")));
 }
 
 /// Prints one line of data. A closed output is not an error.
 pub fn print_line(text: impl std::fmt::Display) {
+    let _hidden = hide_progress();
     if writeln!(io::stdout(), "{text}").is_err() {
         std::process::exit(0);
     }
@@ -148,7 +169,14 @@ pub fn print_document(value: &serde_json::Value) {
 
 /// Returns the columns of the terminal, or a default if there is no terminal.
 pub fn terminal_width() -> usize {
-    rustix::termios::tcgetwinsize(io::stdout()).map_or(100, |size| match size.ws_col {
+    // In a pager, stdout is a pipe.
+    let size = rustix::termios::tcgetwinsize(io::stdout());
+    let size = if is_stdout_terminal() {
+        size.or_else(|_| rustix::termios::tcgetwinsize(io::stderr()))
+    } else {
+        size
+    };
+    size.map_or(100, |size| match size.ws_col {
         0 => 100,
         columns => usize::from(columns),
     })
@@ -202,65 +230,12 @@ fn visible_width(text: &str) -> usize {
     first + parts.map(|part| part.split_once('m').map_or(part, |(_, rest)| rest).width()).sum::<usize>()
 }
 
-/// A progress display on stderr that appears only if the work takes long, and only on a terminal.
-#[derive(Debug)]
-pub struct Progress {
-    count: Arc<AtomicU64>,
-    done: Arc<AtomicBool>,
-    thread: Option<std::thread::JoinHandle<()>>,
-}
-
-impl Progress {
-    /// Starts the display. `what` names what is counted, such as `files scanned`; if it is empty, nothing is shown.
-    pub fn start(what: &'static str, quiet: bool) -> Self {
-        let count = Arc::new(AtomicU64::new(0));
-        let done = Arc::new(AtomicBool::new(false));
-        let visible = !quiet && !what.is_empty() && io::stderr().is_terminal();
-        let thread = visible.then(|| {
-            let (count, done) = (count.clone(), done.clone());
-            std::thread::spawn(move || run_progress_bar(what, &count, &done))
-        });
-        Self { count, done, thread }
-    }
-
-    /// Returns the counter that the work advances.
-    pub fn counter(&self) -> Arc<AtomicU64> {
-        self.count.clone()
-    }
-}
-
-impl Drop for Progress {
-    fn drop(&mut self) {
-        self.done.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            thread.thread().unpark();
-            let _ = thread.join();
-        }
-    }
-}
-
-fn run_progress_bar(what: &'static str, count: &AtomicU64, done: &AtomicBool) {
-    std::thread::park_timeout(Duration::from_millis(400));
-    if done.load(Ordering::Relaxed) {
-        return;
-    }
-    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
-    let style = ProgressStyle::with_template("{spinner} {human_pos} {msg} ({per_sec}, {elapsed})");
-    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
-    bar.set_message(what);
-    while !done.load(Ordering::Relaxed) {
-        bar.set_position(count.load(Ordering::Relaxed));
-        bar.tick();
-        std::thread::park_timeout(Duration::from_millis(100));
-    }
-    bar.finish_and_clear();
-}
-
 /// Asks a yes-or-no question on the terminal. Returns `None` if there is no terminal to ask on.
 pub fn confirm(question: &str) -> Option<bool> {
     if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
         return None;
     }
+    let _hidden = hide_progress();
     eprint!("{question} [y/N] ");
     let _ = io::stderr().flush();
     let mut answer = String::new();

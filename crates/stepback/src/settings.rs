@@ -13,6 +13,7 @@ use stepback_model::anomaly::{AnomalyKind, AnomalyLimits};
 use stepback_model::nearest::nearest_word;
 use stepback_store::new_file::{Durability, replace_file};
 
+use crate::args::user_aliases;
 use crate::disk_budget::setting::{self, BudgetSetting};
 use crate::failure::{CommandFailure, FailureKind};
 
@@ -209,6 +210,7 @@ impl Settings {
         let unknown = |key: &String| {
             if key.starts_with("record.")
                 || key == setting::KEY
+                || key == user_aliases::ALIASES
                 || SETTINGS.iter().any(|known| known.key == key)
             {
                 return None;
@@ -246,6 +248,21 @@ impl Settings {
             Some(value) => self.values.insert(key.to_string(), value),
             None => self.values.remove(key),
         };
+        self.write()
+    }
+
+    /// Replaces all values.
+    pub fn replace_all(&mut self, values: BTreeMap<String, Value>) -> Result<(), CommandFailure> {
+        self.values = values;
+        self.write()
+    }
+
+    /// Returns the file with the settings.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn write(&self) -> Result<(), CommandFailure> {
         let text = serde_json::to_string_pretty(&self.values)
             .map_err(|error| CommandFailure::new(FailureKind::Internal, error.to_string()))?;
         Ok(replace_file(&self.path, text.as_bytes(), 0o600, Durability::Synced)?)

@@ -158,10 +158,18 @@ impl<'a> PointCursor<'a> {
         Ok(PointExpr { session: session.map(str::to_owned), anchor: Anchor::Step(number), back })
     }
 
-    /// Parses `-N`, how many steps before `origin`; 0 if nothing follows.
+    /// Parses `-N`, how many steps before `origin`; 0 if nothing follows. As in git and jj, `-` and `~` alone are one step, and so
+    /// is every `^`.
     fn parse_steps_back(self, origin: &str) -> Result<u64, PointError> {
         let prefix = self.text[..self.offset].trim();
-        let Some(input) = self.remaining().strip_prefix('-').map(|_| self.skip(1)) else {
+        let remaining = self.remaining();
+        if matches!(remaining, "-" | "~") {
+            return Ok(1);
+        }
+        if !remaining.is_empty() && remaining.bytes().all(|byte| byte == b'^') {
+            return Ok(remaining.len() as u64);
+        }
+        let Some(input) = remaining.strip_prefix(['-', '~']).map(|_| self.skip(1)) else {
             return if self.remaining().is_empty() {
                 Ok(0)
             } else if self.remaining().starts_with('+') {
@@ -175,7 +183,7 @@ impl<'a> PointCursor<'a> {
         };
         let digits = input.count_digits();
         if digits == 0 {
-            let what = "a number of steps is missing after \"-\"";
+            let what = format!("a number of steps is missing after \"{}\"", &remaining[..1]);
             return Err(input.rest_error(what).suggest([format!("{prefix}-1")]));
         }
         if digits < input.remaining().len() {

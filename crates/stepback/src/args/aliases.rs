@@ -8,12 +8,16 @@
 
 use std::ffi::OsString;
 
+use stepback_model::nearest::edit_distance;
+use stepback_model::time_expr::TimeExpr;
+
 /// Options of all commands that have a value in the next word.
-const GLOBAL_VALUES: [&str; 3] = ["-C", "--workspace", "--store"];
+const GLOBAL_VALUES: [&str; 4] = ["-C", "--workspace", "--store", "--color"];
 /// Options of all commands that are one word.
-const GLOBAL_FLAGS: [&str; 2] = ["--json", "--allow-broad"];
+const GLOBAL_FLAGS: [&str; 3] = ["--json", "--allow-broad", "--no-pager"];
 /// Further options with a value, of the commands whose other words are counted here.
-const LOCAL_VALUES: [&str; 6] = ["--from", "--name", "--worktree", "--resume", "--path", "--session"];
+const LOCAL_VALUES: [&str; 10] =
+    ["--from", "--name", "--worktree", "--resume", "--path", "--session", "-m", "--tag", "--find", "--label"];
 /// What `branch` and `checkpoint` do under these names; another first word of `branch` is a point.
 const BRANCH_COMMANDS: [&str; 11] = [
     "create", "list", "switch", "rename", "abandon", "archive", "activate", "delete", "compare", "merge",
@@ -35,6 +39,13 @@ pub fn translate(words: &[OsString]) -> Vec<OsString> {
     let command = words[at].to_str().unwrap_or_default();
     let translated = match command {
         "switch" => prepend(&["branch", "switch"], rest),
+        "save" => prepend(&["checkpoint", "create"], rest),
+        "st" => prepend(&["status"], rest),
+        "config" => prepend(&["settings"], rest),
+        "version" => vec!["--version".into()],
+        "history" => prepend(&["changes", "--all"], &name_paths(rest)),
+        "log" if rest.iter().any(|word| word == "--graph") => translate_graph(rest),
+        "show" | "at" | "restore" => prepend(&[command], &join_time(rest)),
         "branch" => prepend(&["branch"], &translate_branch(rest)),
         "checkpoint" => translate_checkpoint(rest),
         "rewind" => translate_rewind(rest),
@@ -45,8 +56,13 @@ pub fn translate(words: &[OsString]) -> Vec<OsString> {
     [before, &translated].concat()
 }
 
+/// Whether a first word is one of those that are rewritten, and of no command.
+pub(super) fn is_translated(word: &str) -> bool {
+    ["switch", "save", "st", "config", "version", "history"].contains(&word)
+}
+
 /// Returns where the name of the command is.
-fn find_command(words: &[OsString]) -> Option<usize> {
+pub(super) fn find_command(words: &[OsString]) -> Option<usize> {
     let mut at = 1;
     while let Some(word) = words.get(at) {
         match word.to_str() {
@@ -143,8 +159,47 @@ fn translate_checkpoint(rest: &[OsString]) -> Vec<OsString> {
             }
             prepend(&["checkpoint"], &words)
         }
+        _ if is_label(name) => prepend(&["checkpoint", "create"], rest),
         _ => prepend(&["checkpoint"], rest),
     }
+}
+
+/// What `checkpoint` does under these names.
+const CHECKPOINT_COMMANDS: [&str; 6] = ["create", "list", "show", "annotate", "delete", "help"];
+
+/// Whether the word after `checkpoint` is the label of a new one, and not the misspelled name of a command.
+fn is_label(word: &str) -> bool {
+    let is_near = |name: &str| word == name || (word.len() > 2 && edit_distance(word, name) <= 2);
+    !word.is_empty() && !CHECKPOINT_COMMANDS.into_iter().any(is_near)
+}
+
+/// `history FILE` names files with an option.
+fn name_paths(rest: &[OsString]) -> Vec<OsString> {
+    let positional = positional_indexes(rest);
+    let name = |(at, word): (usize, &OsString)| match positional.contains(&at) {
+        true => vec!["--path".into(), word.clone()],
+        false => vec![word.clone()],
+    };
+    rest.iter().enumerate().flat_map(name).collect()
+}
+
+/// `log --graph` is the timeline.
+fn translate_graph(rest: &[OsString]) -> Vec<OsString> {
+    let words: Vec<OsString> = rest.iter().filter(|word| *word != "--graph").cloned().collect();
+    prepend(&["timeline"], &words)
+}
+
+/// A time in several words, such as `10 minutes ago`, is one point.
+fn join_time(rest: &[OsString]) -> Vec<OsString> {
+    let positional = positional_indexes(rest);
+    let (Some(first), Some(last)) = (positional.first(), positional.last()) else { return rest.to_vec() };
+    let is_run = positional.len() > 1 && last - first + 1 == positional.len();
+    let text = rest[*first..=*last].join(&OsString::from(" "));
+    let is_time = text.to_str().is_some_and(|text| TimeExpr::parse(text).is_ok());
+    if !is_run || !is_time {
+        return rest.to_vec();
+    }
+    [&rest[..*first], &[text], &rest[last + 1..]].concat()
 }
 
 /// `rewind` lists the changes, `rewind all`, `rewind last N` and `rewind --iteration N` name what goes back.
@@ -164,7 +219,7 @@ fn translate_rewind(rest: &[OsString]) -> Vec<OsString> {
     match positional_indexes(&words).as_slice() {
         [at] if words[*at] == "all" => words[*at] = "--all".into(),
         [at, number] if words[*at] == "last" && *number == at + 1 => words[*at] = "--last".into(),
-        _ => {}
+        _ => words = join_time(&words),
     }
     prepend(&["rewind"], &words)
 }
@@ -258,6 +313,16 @@ mod tests {
         expect("checkpoint create \"a b\" --tags x,y", "checkpoint create \"a b\" --tag x --tag y");
         expect("checkpoint create --tags=x --tag z", "checkpoint create --tag z --tag x");
         expect("checkpoint list --tag x", "checkpoint list --tag x");
+        expect("checkpoint \"a b\"", "checkpoint create \"a b\"");
+        expect("checkpoint done -m note", "checkpoint create done -m note");
+        expect("save \"a b\" --tag x", "checkpoint create \"a b\" --tag x");
+        expect("save", "checkpoint create");
+        expect("st --excluded", "status --excluded");
+        expect("config notes 2", "settings notes 2");
+        expect("history a.rs b.rs --json", "changes --all --path a.rs --path b.rs --json");
+        expect("log --graph --session 4f2a", "timeline --session 4f2a");
+        expect("rewind 10 minutes ago --yes", "rewind \"10 minutes ago\" --yes");
+        expect("show yesterday 14:00", "show \"yesterday 14:00\"");
         expect("rewind", "changes");
         expect("rewind --json", "changes --json");
         expect("rewind all -y", "rewind --all -y");
@@ -291,6 +356,9 @@ mod tests {
             "stepback --unknown switch main",
             "stepback --store=x status",
             "stepback rewind -- all",
+            "stepback checkpoint lst",
+            "stepback checkpoint",
+            "stepback rewind one two",
             "stepback run -- switch main",
             "stepback rewind --iteration",
         ] {
@@ -303,7 +371,10 @@ mod tests {
     #[test]
     fn no_alias_is_the_name_of_a_command() {
         let command = Arguments::command();
-        assert!(command.find_subcommand("switch").is_none());
+        for name in ["switch", "save", "st", "config", "version", "history"] {
+            assert!(is_translated(name));
+            assert!(command.find_subcommand(name).is_none(), "{name}");
+        }
         let mut checkpoint = command.find_subcommand("checkpoint").unwrap().clone();
         checkpoint.build();
         for name in ["diff", "at", "timeline", "prune", "restore"] {

@@ -7,27 +7,15 @@ use clap::Command;
 use crate::output;
 
 /// What commands are for, in the order in which people meet them.
-const GROUPS: [(&str, &[&str]); 9] = [
+const GROUPS: [(&str, &[&str]); 10] = [
     (
         "Show",
         &[
-            "status",
-            "log",
-            "timeline",
-            "changes",
-            "diff",
-            "blame",
-            "anomalies",
-            "why",
-            "profile",
-            "at",
-            "cat",
-            "sessions",
-            "search",
-            "query",
-            "commands",
+            "status", "log", "timeline", "changes", "diff", "show", "ls", "cat", "sessions", "search",
+            "query", "commands",
         ],
     ),
+    ("Ask", &["blame", "why", "cost", "profile", "anomalies"]),
     ("Go back", &["checkpoint", "rewind", "undo", "redo", "restore", "branch", "op"]),
     ("Record agents", &["init", "run", "agent", "proxy", "hook", "import", "export"]),
     (

@@ -80,6 +80,7 @@ pub fn list(
     let session = session.map(|text| workspace.find_session(text)).transpose()?;
     let wanted = find.map(str::to_lowercase);
     let mut listed = workspace.checkpoints()?;
+    let mut automatic = 0_u64;
     listed.retain(|stored| {
         let annotation = &stored.annotation;
         let texts = annotation.label.iter().chain(&annotation.note).chain(&annotation.tags);
@@ -89,11 +90,12 @@ pub fn list(
             StepKind::Reasoning | StepKind::StateChange => true,
             _ => false,
         };
-        (all || kept)
-            && tag.is_none_or(|tag| annotation.tags.iter().any(|known| known == tag))
+        let matches = tag.is_none_or(|tag| annotation.tags.iter().any(|known| known == tag))
             && wanted
                 .as_ref()
-                .is_none_or(|wanted| texts.into_iter().any(|text| text.to_lowercase().contains(wanted)))
+                .is_none_or(|wanted| texts.into_iter().any(|text| text.to_lowercase().contains(wanted)));
+        automatic += u64::from(matches && !all && !kept);
+        matches && (all || kept)
     });
     if let Some(session) = &session {
         super::history::retain_of_session(&workspace, &mut listed, session, |stored| stored)?;
@@ -115,8 +117,16 @@ pub fn list(
             titles::step_title(stored)
         ));
     }
-    if listed.is_empty() {
+    if listed.is_empty() && automatic == 0 {
         output::print_status("No checkpoint matches.");
+    }
+    if automatic > 0 {
+        // Of a session's, the others were not told apart.
+        let of = if session.is_some() { " of all sessions" } else { "" };
+        output::print_status(Paint::stderr().dim(format!(
+            "{}{of} not listed; --all lists them too.",
+            output::count(automatic, "automatic checkpoint")
+        )));
     }
     DONE
 }

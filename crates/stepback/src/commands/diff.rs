@@ -1,6 +1,6 @@
 //! The command `stepback diff`.
 
-use std::io::{BufWriter, IsTerminal, Write};
+use std::io::{BufWriter, Write};
 
 use serde_json::json;
 use stepback_api::steps::StepDocument;
@@ -51,6 +51,11 @@ pub fn diff(context: &Context, arguments: &DiffArgs) -> CommandResult {
         true => super::board::diff_state_boards(&workspace, &from, &to)?,
         false => None,
     };
+    if arguments.name_only && !context.json {
+        drop(lock);
+        changes.iter().for_each(|change| output::print_line(change.path.display()));
+        return DONE;
+    }
     if context.json {
         let mut items = Vec::with_capacity(changes.len());
         let (mut added, mut removed) = (0, 0);
@@ -62,7 +67,7 @@ pub fn diff(context: &Context, arguments: &DiffArgs) -> CommandResult {
             let mut value = documents::change(change);
             value["added"] = json!(plus);
             value["removed"] = json!(minus);
-            if !arguments.stat {
+            if !arguments.stat && !arguments.name_only {
                 value["content"] = diff_view::hunks_json(&file);
             }
             items.push(value);
@@ -98,7 +103,7 @@ pub fn diff(context: &Context, arguments: &DiffArgs) -> CommandResult {
 /// Returns the style for lines on stdout.
 fn stdout_style(context: usize) -> DiffStyle {
     let color = Paint::stdout().is_on();
-    let (escape, width) = (std::io::stdout().is_terminal(), output::terminal_width());
+    let (escape, width) = (output::is_stdout_terminal(), output::terminal_width());
     DiffStyle { color, escape, width, highlight: color, context }
 }
 
@@ -132,7 +137,14 @@ fn split_points_and_paths(
 ) -> Result<(Vec<String>, Vec<String>), CommandFailure> {
     let mut points: Vec<String> = Vec::new();
     let mut paths = arguments.paths.clone();
-    for argument in &arguments.points {
+    let mut given = arguments.points.as_slice();
+    if let Some((first, others)) = given.split_first()
+        && let Some(range) = split_range(context, workspace, first)?
+    {
+        points = range;
+        given = others;
+    }
+    for argument in given {
         if points.len() < 2 && paths.len() == arguments.paths.len() {
             match context.resolve(workspace, argument) {
                 Ok(_) => {
@@ -146,6 +158,25 @@ fn split_points_and_paths(
         paths.push(argument.clone());
     }
     Ok((points, paths))
+}
+
+/// Splits `A..B`, in which both sides may be missing. A label or file of this name is meant if there is one.
+fn split_range(
+    context: &Context,
+    workspace: &Workspace,
+    text: &str,
+) -> Result<Option<Vec<String>>, CommandFailure> {
+    let Some((from, to)) = text.split_once("..") else { return Ok(None) };
+    if context.resolve(workspace, text).is_ok() || context.directory.join(text).exists() {
+        return Ok(None);
+    }
+    let mut points = vec![if from.is_empty() { "@".to_owned() } else { from.to_owned() }];
+    // Without an end, the working directory is compared.
+    points.extend((!to.is_empty()).then(|| to.to_owned()));
+    for point in &points {
+        context.resolve(workspace, point)?;
+    }
+    Ok(Some(points))
 }
 
 fn load_file_diff(workspace: &Workspace, change: &PathChange) -> Result<FileDiff, CommandFailure> {

@@ -8,6 +8,7 @@ use stepback_store::Store;
 use stepback_store::embedded::EmbeddedStore;
 use stepback_store::port::{LostCommit, MaintenanceStore as _};
 
+use super::confirmation::ask_user;
 use super::{CommandResult, DONE};
 use crate::args::{Arguments, Fsck};
 use crate::context::{Context, CreateStore};
@@ -75,15 +76,17 @@ fn repair(
         }
         return DONE;
     }
-    let is_confirmed = wanted.yes || (!arguments.json && output::confirm("Continue?") == Some(true));
-    if !is_confirmed {
-        return Err(CommandFailure::new(
+    if !wanted.yes {
+        let refusal = CommandFailure::new(
             FailureKind::Refused,
             "confirmation required: the store would be changed",
         )
         .with_hint(
             "copy the store first if you can; then add --yes to confirm, or --dry-run to only show the plan",
-        ));
+        );
+        if !ask_user(arguments.json, "Continue?", refusal)? {
+            return DONE;
+        }
     }
     let done = apply()?;
     if arguments.json {

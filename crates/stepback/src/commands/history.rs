@@ -7,8 +7,10 @@ use std::collections::{HashMap, HashSet};
 use serde_json::json;
 use stepback_analysis::anomalies::Anomaly;
 use stepback_api::steps::StepDocument;
+use stepback_engine::path_filter::PathFilter;
 use stepback_engine::{EngineError, Workspace};
 use stepback_history::checkpoint_graph::{CheckpointNode, checkpoint_graph};
+use stepback_model::change::PathChange;
 use stepback_model::ids::StepId;
 use stepback_model::record::{OpStatus, Session, StepKind};
 use stepback_store::port::{StepQuery, StepRow};
@@ -16,28 +18,43 @@ use stepback_store::port::{StepQuery, StepRow};
 use self::graph::{GraphStep, Lanes};
 use super::{CommandResult, DONE, anomalies, documents, titles};
 use crate::context::Context;
-use crate::failure::CommandFailure;
+use crate::failure::{CommandFailure, FailureKind};
 use crate::output::{self, Paint};
 
+/// Which steps to list.
+pub struct LogQuery<'a> {
+    /// Only steps of the current line that changed these paths; all steps if empty.
+    pub paths: &'a [String],
+    /// At most so many.
+    pub limit: Option<usize>,
+    /// Only steps of this session.
+    pub session: Option<&'a str>,
+    /// Only steps of these kinds; all kinds if empty.
+    pub kinds: &'a [String],
+}
+
 /// Runs `stepback log`.
-pub fn log(
-    context: &Context,
-    limit: Option<usize>,
-    session: Option<&str>,
-    kinds: &[String],
-) -> CommandResult {
-    let kinds = super::sessions::parse_kinds(kinds)?;
+pub fn log(context: &Context, wanted: &LogQuery<'_>) -> CommandResult {
+    let kinds = super::sessions::parse_kinds(wanted.kinds)?;
     let workspace = context.open_workspace()?;
-    let session = session.map(|text| workspace.find_session(text)).transpose()?;
+    let session = wanted.session.map(|text| workspace.find_session(text)).transpose()?;
+    let changed = match wanted.paths {
+        [] => None,
+        paths => Some(find_steps_that_changed(context, &workspace, paths)?),
+    };
     let head = workspace.head_id()?;
     let query = StepQuery {
         session: session.map(|session| session.id),
         kinds,
         hidden: Some(false),
-        limit: limit.map(|limit| limit as u64),
+        limit: wanted.limit.filter(|_| changed.is_none()).map(|limit| limit as u64),
         ..StepQuery::default()
     };
-    let steps = workspace.store().steps(workspace.record.id, &query).map_err(EngineError::from)?;
+    let mut steps = workspace.store().steps(workspace.record.id, &query).map_err(EngineError::from)?;
+    if let Some(changed) = &changed {
+        steps.retain(|stored| changed.contains(&stored.step.id));
+        steps.truncate(wanted.limit.unwrap_or(usize::MAX));
+    }
     let rolled_back = workspace.load_lines()?;
     let is_head = |stored: &StepRow| Some(stored.step.id) == head;
     let shown = steps.iter();
@@ -76,6 +93,34 @@ pub fn log(
         ));
     }
     DONE
+}
+
+/// Returns the steps of the current line that changed one of the paths.
+fn find_steps_that_changed(
+    context: &Context,
+    workspace: &Workspace,
+    paths: &[String],
+) -> Result<HashSet<StepId>, CommandFailure> {
+    let named: Vec<String> = paths.iter().map(|path| context.to_workspace_path(workspace, path)).collect();
+    let filter = PathFilter::new(&named)?;
+    let _lock = workspace.lock_shared()?;
+    let changes = workspace.numbered_changes(None)?;
+    let is_named = |change: &PathChange| {
+        filter.matches(&change.path) || change.from.as_ref().is_some_and(|from| filter.matches(from))
+    };
+    let found: HashSet<StepId> = changes
+        .iter()
+        .filter(|numbered| is_named(&numbered.change))
+        .filter_map(|numbered| numbered.step.map(|(id, _)| id))
+        .collect();
+    // A path that never was there is a mistake; one that never changed has an empty list.
+    let exists = |path: &String| context.directory.join(path).symlink_metadata().is_ok();
+    if found.is_empty() && !paths.iter().any(exists) {
+        let what = format!("no recorded step of the current line changed {}", paths.join(", "));
+        return Err(CommandFailure::new(FailureKind::Nothing, what)
+            .with_hint("paths are relative to where you are; \"stepback search NAME\" finds names"));
+    }
+    Ok(found)
 }
 
 /// Keeps the items whose step belongs to a session: its own, and those of the user while it was at work.

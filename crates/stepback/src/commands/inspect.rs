@@ -1,6 +1,5 @@
-//! The commands `stepback at`, `stepback cat` and `stepback restore`.
+//! The commands `stepback show` and `stepback restore`.
 
-use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -12,7 +11,6 @@ use stepback_engine::workspace::describe_checkpoint;
 use stepback_engine::{EngineError, Workspace, diff};
 use stepback_model::change::PathChange;
 use stepback_model::escape::safe;
-use stepback_model::path::RelPath;
 use stepback_model::record::{StepKind, StepRow};
 use stepback_model::tree::TreeNode;
 
@@ -24,7 +22,7 @@ use crate::output::{self, Paint};
 /// Most paths of a kind that are named.
 const MAX_SHOWN_PATHS: usize = 8;
 
-/// Runs `stepback at` and `stepback checkpoint show`.
+/// Runs `stepback show` and `stepback checkpoint show`.
 pub fn show_point(context: &Context, point: &str) -> CommandResult {
     let workspace = context.open_workspace()?;
     // The lock keeps a prune from freeing objects that are being read.
@@ -213,50 +211,6 @@ fn show_step(workspace: &Workspace, stored: &StepRow) -> Result<(), CommandFailu
         }
     }
     Ok(())
-}
-
-/// Runs `stepback cat`.
-pub fn cat(context: &Context, point: &str, path: &str) -> CommandResult {
-    let workspace = context.open_workspace()?;
-    // The lock keeps a prune from freeing objects that are being read.
-    let lock = workspace.lock_shared()?;
-    let stored = context.resolve(&workspace, point)?;
-    let state = workspace.load_state(&stored)?;
-    let relative = parse_path(&context.to_workspace_path(&workspace, path))?;
-    let (node, bytes) = workspace.read_path(&state, &relative)?.ok_or_else(|| {
-        CommandFailure::new(
-            FailureKind::Point,
-            format!("{relative} did not exist at {}", describe_checkpoint(&stored)),
-        )
-        .with_hint(format!("\"stepback at '#{}' --json\" lists the files there", stored.step.number))
-    })?;
-    drop(lock);
-    match &node {
-        TreeNode::Dir { .. } => {
-            return Err(CommandFailure::new(FailureKind::Usage, format!("{relative} was a directory")));
-        }
-        TreeNode::Skipped { reason } => {
-            let why = format!("{relative} was not covered: {}", reason.describe());
-            return Err(CommandFailure::new(FailureKind::Point, why));
-        }
-        _ => {}
-    }
-    if context.json {
-        let mut value = documents::file(&relative, &node);
-        value["text"] = json!(String::from_utf8(bytes).ok());
-        output::print_document(&value);
-        return DONE;
-    }
-    let _ = std::io::stdout().write_all(&bytes);
-    DONE
-}
-
-/// Parses a path from the command line.
-fn parse_path(path: &str) -> Result<RelPath, CommandFailure> {
-    RelPath::parse(path).map_err(|error| {
-        CommandFailure::new(FailureKind::Usage, format!("{path}: {error}"))
-            .with_hint("use a path inside the workspace")
-    })
 }
 
 /// Runs `stepback restore`.

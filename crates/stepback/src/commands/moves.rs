@@ -2,10 +2,11 @@
 //! `stepback rewind --plan`, and the part of every other move that they share.
 
 use serde_json::{Value, json};
-use stepback_engine::Workspace;
 use stepback_engine::moves::{Confirmation, MoveAction, MoveKind, MoveRequest, PlannedMove};
+use stepback_engine::{Workspace, diff};
 use stepback_model::record::{Operation, OperationAction};
 
+use super::confirmation::ask_user;
 use super::rewind::{plan_document, print_plan, print_report, report_nothing_to_do};
 use super::{CommandResult, DONE, board};
 use crate::args::ConfirmArgs;
@@ -61,6 +62,16 @@ fn apply_without_files(
 ) -> CommandResult {
     let (kind, summary) = (planned.request.action.kind(), planned.summary.clone());
     let operation = planned.operation.clone();
+    let is_created =
+        |operation: &Operation| matches!(operation.action, OperationAction::CheckpointCreate { .. });
+    let removes_checkpoint = kind == MoveKind::Undo && operation.as_ref().is_some_and(is_created);
+    if removes_checkpoint
+        && !(arguments.dry_run || arguments.yes || arguments.force)
+        && let Some(changed) = describe_changed_files(workspace)?
+        && !ask_to_remove_checkpoint(context, &summary, &changed)?
+    {
+        return DONE;
+    }
     if !arguments.dry_run {
         workspace.apply_move(planned)?;
     }
@@ -75,13 +86,36 @@ fn apply_without_files(
     output::print_line(format!("{done}: {summary}; no files changed"));
     let other = kind.reversal_kind().name();
     output::print_status(Paint::stderr().dim(format!("\"stepback {other}\" reverses this.")));
-    let created = |operation: Operation| matches!(operation.action, OperationAction::CheckpointCreate { .. });
-    if kind == MoveKind::Undo && operation.is_some_and(created) {
+    if removes_checkpoint {
         output::print_status(
             "To take back changes of the files instead: \"stepback redo\", then \"stepback rewind @\".",
         );
     }
     DONE
+}
+
+/// Returns how many files differ from the newest checkpoint, in words; `None` if all are as they were.
+fn describe_changed_files(workspace: &Workspace) -> Result<Option<String>, CommandFailure> {
+    let _lock = workspace.lock_shared()?;
+    let last = workspace.load_state(&workspace.head()?)?;
+    let present = workspace.scan_for_display()?.state;
+    let changes = diff::compare_visible_files(workspace.store(), &last, &present)?;
+    Ok((!changes.is_empty()).then(|| output::count(changes.len() as u64, "changed path")))
+}
+
+/// Asks before a checkpoint is removed while files differ from it: the user may have expected that the files go back.
+fn ask_to_remove_checkpoint(context: &Context, summary: &str, changed: &str) -> Result<bool, CommandFailure> {
+    let refusal = CommandFailure::new(
+        FailureKind::Refused,
+        format!("confirmation required: this would {summary} and leave {changed} as they are"),
+    )
+    .with_hint("\"stepback rewind @\" takes back the changes of the files; --yes removes the checkpoint");
+    if !context.json {
+        output::print_status(format!(
+            "This undoes the newest operation ({summary}) and leaves {changed} as they are; \"stepback rewind @\" takes those back."
+        ));
+    }
+    ask_user(context.json, "Remove the checkpoint?", refusal)
 }
 
 /// Shows the plan and asks for confirmation. Returns `None` if nothing is to be done and everything was printed.
@@ -134,15 +168,12 @@ fn show_and_ask(
         return Ok(Some(planned));
     }
     planned.release_lock();
-    match output::confirm("Continue?") {
-        Some(true) => Ok(Some(planned)),
-        Some(false) => Err(CommandFailure::new(FailureKind::Refused, "nothing was changed")),
-        None => Err(CommandFailure::new(
-            FailureKind::Refused,
-            "confirmation required: several files would change, and standard input is not a terminal",
-        )
-        .with_hint("add --yes to confirm, or --dry-run to only show the plan")),
-    }
+    let refusal = CommandFailure::new(
+        FailureKind::Refused,
+        "confirmation required: several files would change, and standard input is not a terminal",
+    )
+    .with_hint("add --yes to confirm, or --dry-run to only show the plan");
+    Ok(ask_user(false, "Continue?", refusal)?.then_some(planned))
 }
 
 /// Applies a plan that a server showed, to the user or to an agent.

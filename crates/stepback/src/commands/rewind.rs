@@ -28,12 +28,17 @@ const MAX_KEPT_LINES: usize = 8;
 
 /// Runs `stepback rewind`.
 pub fn rewind(context: &Context, arguments: &RewindArgs) -> CommandResult {
+    plan_and_rewind(context, arguments, arguments.everything)
+}
+
+fn plan_and_rewind(context: &Context, arguments: &RewindArgs, everything: bool) -> CommandResult {
     let workspace = context.open_workspace()?;
     if let Some(id) = &arguments.plan {
         return moves::apply_shown_plan(context, &workspace, id, &arguments.agree);
     }
     let session = arguments.session.as_ref().map(|text| workspace.find_session(text)).transpose()?;
-    let request = read_request(context, &workspace, arguments, session.as_ref())?;
+    let request =
+        RewindRequest { everything, ..read_request(context, &workspace, arguments, session.as_ref())? };
     let until = request.until;
     let parts = read_parts(&workspace, arguments, request.target.as_ref())?;
     if arguments.resume.is_some() && !parts.conversation {
@@ -51,7 +56,16 @@ pub fn rewind(context: &Context, arguments: &RewindArgs) -> CommandResult {
     let mut planned = workspace.plan_move(&request)?;
     let live = session_parts::live_parts(&planned);
     if let Some(prepared) = planned.files.as_ref().filter(|_| planned.is_empty()) {
-        return report_nothing_to_do(context, prepared, None, arguments.agree.dry_run);
+        let offers_everything = !prepared.everything_changes.is_empty();
+        let reported = report_nothing_to_do(context, prepared, None, arguments.agree.dry_run)?;
+        if offers_everything && !context.json && !arguments.agree.dry_run {
+            // The plan holds the lock that planning again needs.
+            drop(planned);
+            if output::confirm("Rewind everything instead?") == Some(true) {
+                return plan_and_rewind(context, arguments, true);
+            }
+        }
+        return Ok(reported);
     }
     add_rewind_warnings(&workspace, &mut planned)?;
     // Checked before anything is written: a conversation that cannot continue must not leave half a rewind.
@@ -133,7 +147,6 @@ fn read_request(
         paths: arguments.paths.iter().map(|path| context.to_workspace_path(workspace, path)).collect(),
         changes: arguments.changes.clone(),
         last: arguments.last,
-        everything: arguments.everything,
         session: session.map(|session| session.id),
         hunks: arguments.hunks.clone(),
         audience: Audience::User,

@@ -1,5 +1,7 @@
 //! The command `stepback settings`: lists, explains and changes the settings of a store.
 
+mod edit;
+
 use serde_json::{Value, json};
 use stepback_engine::recorder::settings::{RecorderSetting, RecorderSettings};
 use stepback_model::nearest::nearest_word;
@@ -119,8 +121,11 @@ fn value_words(value: &Value) -> String {
 }
 
 /// Runs `stepback settings`.
-pub fn settings(context: &Context, key: Option<&str>, words: &[String]) -> CommandResult {
+pub fn settings(context: &Context, key: Option<&str>, words: &[String], edits: bool) -> CommandResult {
     let mut settings = Settings::load(context.store_location().local_dir())?;
+    if edits {
+        return edit::edit(&mut settings);
+    }
     let wanted = key.map(NamedSetting::find).transpose()?;
     let mut undo = None;
     if let (Some(wanted), false) = (wanted, words.is_empty()) {
@@ -162,10 +167,7 @@ pub fn settings(context: &Context, key: Option<&str>, words: &[String]) -> Comma
             paint.dim(known.description())
         ));
     }
-    for problem in settings.problems() {
-        let end = if problem.ends_with('?') { "" } else { "." };
-        output::print_status(format!("{} {problem}{end}", Paint::stderr().note("Warning:")));
-    }
+    print_problems(&settings);
     if let Some(undo) = undo {
         if matches!(wanted, Some(NamedSetting::DiskBudget)) {
             super::budget::print_effect(context)?;
@@ -178,4 +180,11 @@ pub fn settings(context: &Context, key: Option<&str>, words: &[String]) -> Comma
         output::print_status(Paint::stderr().dim(format!("\"{undo}\" takes this back.")));
     }
     DONE
+}
+
+fn print_problems(settings: &Settings) {
+    for problem in settings.problems() {
+        let end = if problem.ends_with('?') { "" } else { "." };
+        output::print_status(format!("{} {problem}{end}", Paint::stderr().note("Warning:")));
+    }
 }

@@ -1,16 +1,18 @@
 //! The commands `stepback status` and `stepback changes`.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use stepback_api::changes::ChangeAuthorDocument;
 use stepback_api::steps::StepDocument;
 use stepback_engine::authorship::{Attribution, Author};
 use stepback_engine::changes::NumberedChange;
+use stepback_engine::control::Stop;
 use stepback_engine::path_filter::PathFilter;
 use stepback_engine::workspace::{PresentState, describe_checkpoint};
 use stepback_engine::{EngineError, Workspace, diff};
 use stepback_model::change::{ChangeKind, PathChange};
+use stepback_model::escape::safe;
 use stepback_model::ids::StepId;
 use stepback_model::path::RelPath;
 use stepback_model::record::{Session, StepKind};
@@ -56,8 +58,10 @@ pub fn status(context: &Context, show_excluded: bool) -> CommandResult {
     let moves = workspace.git_head_warnings(&present.state, &last)?;
     let excluded = show_excluded.then_some(skipped);
     let watcher = WatcherState::find(context);
+    let stops = workspace.control()?.list_stops()?;
     let report = StatusReport {
         workspace,
+        stops,
         head,
         present,
         is_slow,
@@ -77,6 +81,8 @@ pub fn status(context: &Context, show_excluded: bool) -> CommandResult {
 /// What `stepback status` found.
 struct StatusReport {
     workspace: Workspace,
+    /// The agents that wait for an answer of the user.
+    stops: Vec<Stop>,
     head: StepRow,
     present: PresentState,
     /// Whether the scan was slow enough for a watcher to help.
@@ -104,6 +110,7 @@ impl StatusReport {
             "not_covered": self.present.skipped_paths.iter().map(documents::skipped_path).collect::<Vec<_>>(),
             "git": repositories.collect::<Vec<_>>(),
             "warnings": self.head_warnings,
+            "stops": self.stops,
             "watcher": self.watcher.document(Some(&self.workspace.root)),
             "not_watched": self.watcher.unavailable_reason(),
             "mirrors": mirror::overview_document(context),
@@ -128,6 +135,18 @@ impl StatusReport {
         ));
         self.print_repositories(&paint);
         self.print_watcher(context, &paint);
+        for stop in &self.stops {
+            let left = (stop.until.as_micros() - context.now().as_micros()).max(0).unsigned_abs();
+            output::print_line(format!(
+                "{} {} {} waits before {}: {} ({} left; \"stepback inspect\" shows it)",
+                paint.note("Stopped:"),
+                stop.agent,
+                stop.session.short(),
+                safe(&stop.tool),
+                safe(&stop.reason),
+                output::duration(Duration::from_micros(left)),
+            ));
+        }
         if self.changes.is_empty() {
             output::print_line("Nothing changed since.");
         } else {
@@ -238,10 +257,16 @@ pub fn changes(context: &Context, wanted: &ChangeListQuery<'_>) -> CommandResult
         return DONE;
     }
     let session = wanted.session.map(|text| workspace.find_session(text)).transpose()?;
-    let since = wanted
-        .point
-        .map(|point| context.resolve_in_session(&workspace, point, session.as_ref()))
-        .transpose()?;
+    let since = wanted.point.map(|point| context.resolve_in_session(&workspace, point, session.as_ref()));
+    let since = match (since, wanted.point) {
+        // No point has this name, but a file has.
+        (Some(Err(_)), Some(name)) if context.directory.join(name).symlink_metadata().is_ok() => {
+            let paths = [wanted.paths, &[name.to_owned()]].concat();
+            let wanted = ChangeListQuery { point: None, paths: &paths, ..*wanted };
+            return list_changes(context, &workspace, None, session.as_ref(), &wanted);
+        }
+        (since, _) => since.transpose()?,
+    };
     let since = since.map(|stored| workspace.nearest_checkpoint(&stored)).transpose()?;
     list_changes(context, &workspace, since.as_ref(), session.as_ref(), wanted)
 }

@@ -11,6 +11,7 @@ use stepback_model::path::display_bytes;
 use stepback_model::record::WorkspaceRecord;
 use stepback_store::port::StepQuery;
 
+use super::confirmation::ask_user;
 use super::{CommandResult, DONE};
 use crate::args::Arguments;
 use crate::args::workspace::WorkspaceCommand;
@@ -304,18 +305,13 @@ fn forget(context: &Context, named: &str, yes: bool) -> CommandResult {
     }
     if !yes {
         let question = format!("{what}. Forget it? The next prune frees it, and then it cannot come back.");
-        match if context.json { None } else { output::confirm(&question) } {
-            Some(true) => {}
-            Some(false) => {
-                return Err(CommandFailure::new(FailureKind::Refused, "nothing was changed"));
-            }
-            None => {
-                return Err(CommandFailure::new(
-                    FailureKind::Refused,
-                    format!("{what}: forgetting it is final after the next prune"),
-                )
-                .with_hint("add --yes to forget it; \"stepback export\" or a mirror keeps a copy"));
-            }
+        let refusal = CommandFailure::new(
+            FailureKind::Refused,
+            format!("{what}: forgetting it is final after the next prune"),
+        )
+        .with_hint("add --yes to forget it; \"stepback export\" or a mirror keeps a copy");
+        if !ask_user(context.json, &question, refusal)? {
+            return DONE;
         }
     }
     let reruns = context.engine().forget_workspace(&workspace)?;

@@ -50,7 +50,11 @@ mod mirrors;
 
 mod postgres;
 mod private;
+<<<<<<< HEAD
 mod profile;
+=======
+mod prompts;
+>>>>>>> 0830e96c (wip)
 mod proxy;
 mod proxy_replay;
 mod proxy_secrets;
@@ -79,6 +83,7 @@ mod torn;
 mod transcripts;
 mod tui;
 mod two_servers;
+mod typed_words;
 mod watcher_process;
 mod watching;
 mod whole_states;

@@ -13,6 +13,7 @@ use stepback_model::record::StepRow;
 
 use super::{resolve_board_moment, with_board};
 use crate::args::board::RecoverArgs;
+use crate::commands::confirmation::ask_user;
 use crate::commands::{CommandResult, DONE, moves, rewind};
 use crate::context::Context;
 use crate::failure::{CommandFailure, FailureKind};
@@ -187,10 +188,12 @@ fn replay_command(
         }
         return DONE;
     }
-    let is_confirmed = arguments.agree.yes || !context.json && output::confirm("Run it?") == Some(true);
-    if !is_confirmed {
-        return Err(CommandFailure::new(FailureKind::Refused, "confirmation required: a command would run")
-            .with_hint("add --yes to confirm, or --dry-run to only show it"));
+    if !arguments.agree.yes {
+        let refusal = CommandFailure::new(FailureKind::Refused, "confirmation required: a command would run")
+            .with_hint("add --yes to confirm, or --dry-run to only show it");
+        if !ask_user(context.json, "Run it?", refusal)? {
+            return DONE;
+        }
     }
     let known = directory.map(PathBuf::from).filter(|directory| directory.is_dir());
     let directory: &Path = known.as_deref().unwrap_or(&workspace.root);

@@ -11,6 +11,7 @@ use super::Examination;
 use super::report::Finding;
 use crate::args::store::DoctorArgs;
 use crate::commands::agents::install_failure;
+use crate::commands::confirmation::ask_user;
 use crate::failure::{CommandFailure, FailureKind};
 use crate::output::{self, Paint};
 
@@ -96,10 +97,12 @@ pub fn run_fixes(
     if wanted.dry_run || fixes.is_empty() {
         return Ok(fixes);
     }
-    let is_confirmed = wanted.yes || (!json && output::confirm("Continue?") == Some(true));
-    if !is_confirmed {
-        return Err(CommandFailure::new(FailureKind::Refused, "confirmation required: nothing was fixed")
-            .with_hint("add --yes to confirm, or --dry-run to only show the plan"));
+    if !wanted.yes {
+        let refusal = CommandFailure::new(FailureKind::Refused, "confirmation required: nothing was fixed")
+            .with_hint("add --yes to confirm, or --dry-run to only show the plan");
+        if !ask_user(json, "Continue?", refusal)? {
+            return Ok(fixes);
+        }
     }
     let paint = Paint::stdout();
     for (at, planned) in fixes.iter_mut().enumerate() {
