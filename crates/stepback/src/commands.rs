@@ -29,6 +29,7 @@ mod find;
 pub mod fsck;
 mod guard;
 mod history;
+mod init;
 mod inspect;
 mod maintenance;
 mod mcp;
@@ -102,7 +103,7 @@ pub fn run(arguments: Arguments) -> CommandResult {
         Command::Restore { point, into, git } => {
             inspect::restore(&open_existing("files written")?, point, into, *git)
         }
-        Command::Init(init) => agents::init(&arguments, init),
+        Command::Init(init) => init::init(&arguments, init),
         Command::Run(wanted) => run::run(&arguments, wanted),
         Command::Proxy(wanted) => proxy::proxy(&open_or_create("")?, wanted),
         Command::Serve(wanted) => serve::serve(&open_or_create("")?, wanted),

@@ -346,7 +346,8 @@ pub fn new_root(directory: &Path) -> Option<PathBuf> {
     Some(natural_root(directory)).filter(|root| !is_broad(root))
 }
 
-fn is_broad(root: &Path) -> bool {
+/// Whether this is a home directory, a directory with home directories, or a whole file system.
+pub fn is_broad(root: &Path) -> bool {
     root.parent().is_none() || home_dir().as_deref().is_some_and(|home| home.starts_with(root))
 }
 

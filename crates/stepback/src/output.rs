@@ -230,9 +230,14 @@ fn visible_width(text: &str) -> usize {
     first + parts.map(|part| part.split_once('m').map_or(part, |(_, rest)| rest).width()).sum::<usize>()
 }
 
+/// Whether there is a terminal to ask the user on.
+pub fn can_ask() -> bool {
+    io::stdin().is_terminal() && io::stderr().is_terminal()
+}
+
 /// Asks a yes-or-no question on the terminal. Returns `None` if there is no terminal to ask on.
 pub fn confirm(question: &str) -> Option<bool> {
-    if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
+    if !can_ask() {
         return None;
     }
     let _hidden = hide_progress();

@@ -1,23 +1,19 @@
-//! The commands `stepback init`, `stepback import` and `stepback settings`.
+//! The command `stepback import`, and what commands about agents and their settings share.
 
 use std::path::{Path, PathBuf};
 
-use serde_json::{Value, json};
-use stepback_agents::install::{self, InstallDirection, InstallPlan, InstallScope, SettingsPaths};
+use serde_json::json;
+use stepback_agents::install::{self, SettingsPaths};
 use stepback_agents::transcript::{self, TranscriptCursor};
 use stepback_agents::{Agent, import};
 
 use super::share::ImportFormat;
-use super::{CommandResult, DONE, mirror};
-use crate::args::Arguments;
-use crate::args::live::InitArgs;
+use super::{CommandResult, DONE};
 use crate::context::{self, Context};
 use crate::failure::{CommandFailure, FailureKind};
 use crate::output::{self, Paint};
-use crate::protection::{ProtectionLevel, describe_protection};
-use crate::store_location::StoreLocation;
 
-fn parse_agent(name: &str) -> Result<Agent, CommandFailure> {
+pub(super) fn parse_agent(name: &str) -> Result<Agent, CommandFailure> {
     Agent::parse(name).ok_or_else(|| {
         let known: Vec<&str> = Agent::ALL.iter().map(|agent| agent.name()).collect();
         CommandFailure::new(FailureKind::Usage, format!("\"{name}\" is not an agent stepback knows"))
@@ -51,121 +47,9 @@ pub fn current_exe_path() -> Result<PathBuf, CommandFailure> {
     Ok(std::env::current_exe().and_then(|path| path.canonicalize())?)
 }
 
-/// Runs `stepback init`.
-pub fn init(global: &Arguments, arguments: &InitArgs) -> CommandResult {
-    let (directory, json) = (global.working_directory()?, global.json);
-    let root = context::natural_root(&directory);
-    let place = find_settings_paths(&root)?;
-    let path: Vec<PathBuf> =
-        std::env::var_os("PATH").map(|path| std::env::split_paths(&path).collect()).unwrap_or_default();
-    let agents = match arguments.agents.as_slice() {
-        [] => install::detect_agents(&place, &path),
-        named => named.iter().map(|name| parse_agent(name)).collect::<Result<_, _>>()?,
-    };
-    if agents.is_empty() {
-        return Err(CommandFailure::new(FailureKind::Nothing, "no agent that stepback knows is in use here")
-            .with_hint("choose one: stepback init --agent claude (or codex, gemini, opencode)"));
-    }
-    let scope = if arguments.user { InstallScope::User } else { InstallScope::Project };
-    let direction = if arguments.uninstall { InstallDirection::Uninstall } else { InstallDirection::Install };
-    let binary = current_exe_path()?;
-    let mut plans: Vec<(String, InstallPlan)> = Vec::new();
-    for agent in agents {
-        // Plan everything first: unreadable settings must not leave half of the agents set up.
-        let hooks = install::plan(agent, scope, &place, &binary, arguments.strict, direction)
-            .map_err(install_failure)?;
-        let server = (arguments.mcp || arguments.uninstall)
-            .then(|| install::plan_server(agent, scope, &place, &binary, direction, Some(&hooks)));
-        let server = server.transpose().map_err(install_failure)?;
-        plans.push((agent.name().to_owned(), hooks));
-        // When everything is removed, a server that was never installed is not worth mentioning.
-        let server = server.filter(|server| arguments.mcp || !server.is_unchanged());
-        plans.extend(server.map(|server| (format!("{}-mcp", agent.name()), server)));
-    }
-    let mut items = Vec::new();
-    for (id, plan) in &plans {
-        if !arguments.dry_run && !plan.is_unchanged() {
-            install::apply_plan(plan).map_err(install_failure)?;
-        }
-        items.push(json!({
-            "id": id,
-            "agent": plan.agent.name(),
-            "file": plan.file,
-            "changed": !plan.is_unchanged(),
-            "applied": !arguments.dry_run,
-            "changes": plan.changes,
-            "follow_up": plan.follow_up,
-        }));
-        if !json {
-            print_install_plan(plan, &place, arguments);
-        }
-    }
-    let protection = (!arguments.uninstall).then(|| protect(global, arguments)).transpose()?;
-    if json {
-        output::print_document(&json!({ "items": items, "protection": protection }));
-    } else if !arguments.dry_run && plans.iter().any(|(_, plan)| !plan.is_unchanged()) && !arguments.uninstall
-    {
-        let user = if arguments.user { " --user" } else { "" };
-        output::print_status(Paint::stderr().dim(format!("\"stepback init{user} --uninstall\" removes it.")));
-    }
-    DONE
-}
-
-/// Protects the store as the user chose, and says how it is protected. Returns that as a document.
-fn protect(global: &Arguments, arguments: &InitArgs) -> Result<Value, CommandFailure> {
-    let added = match &arguments.mirror {
-        Some(place) if !arguments.dry_run => mirror::add_at_init(global, place)?,
-        Some(place) if !global.json => {
-            output::print_line(format!("would: copy every commit to {place}, append-only"));
-            None
-        }
-        _ => None,
-    };
-    let location = StoreLocation::find(global.store.as_deref())?;
-    let protection = describe_protection(&location);
-    if !global.json {
-        output::print_status(format!("The store is {}.", protection.text));
-        if protection.level == Some(ProtectionLevel::Local) && arguments.mirror.is_none() {
-            output::print_status(Paint::stderr().dim(
-                "For more, use a store that a server guards (--store unix:/run/stepback/store.sock), or --mirror PLACE; docs/guide/protection.md compares them.",
-            ));
-        }
-    }
-    // Hooks find the store by the environment of the agent, not by the arguments of this command.
-    let for_hooks = StoreLocation::parse(&context::default_store()?)?;
-    if for_hooks != location {
-        output::print_status(format!(
-            "Warning: hooks record into {}; where agents start, set STEPBACK_HOME={}",
-            for_hooks.display_text(),
-            location.display_text()
-        ));
-    }
-    Ok(json!({
-        "level": protection.level.map(ProtectionLevel::as_str),
-        "text": protection.text,
-        "mirror": added,
-    }))
-}
-
 /// Turns an error about settings that cannot be changed into a failure.
 pub fn install_failure(error: install::InstallError) -> CommandFailure {
     CommandFailure::new(FailureKind::Refused, error.to_string())
-}
-
-fn print_install_plan(plan: &InstallPlan, place: &SettingsPaths, arguments: &InitArgs) {
-    let paint = Paint::stdout();
-    let title = paint.strong(plan.agent.title());
-    if plan.is_unchanged() {
-        let state = if arguments.uninstall { "has no stepback hooks" } else { "is set up already" };
-        output::print_line(format!("{title}: {state} ({})", place.display_path(&plan.file)));
-    }
-    let would = if arguments.dry_run && !plan.is_unchanged() { "would: " } else { "" };
-    for change in &plan.changes {
-        output::print_line(format!("{title}: {would}{change}"));
-    }
-    for line in &plan.follow_up {
-        output::print_line(format!("  {} {line}", paint.note("→")));
-    }
 }
 
 /// Runs `stepback import`.
