@@ -7331,7 +7331,8 @@ pub struct ExportSessionRequest {
     /// The session
     #[prost(string, tag = "1")]
     pub session: ::prost::alloc::string::String,
-    /// `bundle` (everything, for another store) or `jsonl` (lines of JSON).
+    /// `bundle` (everything, for another store), `jsonl` (lines of JSON), `html` (a page to read), `atif`, `agent-trace`, `har` or
+    /// `otlp`.
     #[prost(string, optional, tag = "2")]
     pub format: ::core::option::Option<::prost::alloc::string::String>,
 }

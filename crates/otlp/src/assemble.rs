@@ -12,6 +12,7 @@ use stepback_model::event::AgentEvent;
 use stepback_model::time::Timestamp;
 
 use crate::attributes::Attributes;
+use crate::conventions::stepback::ExportedShape;
 use crate::conventions::{self, SpanReading, SpanRole};
 use crate::events::{self, EventPosition, SpanInContext, beside_start, plausible_time};
 use crate::message_events::MessageSource;
@@ -123,8 +124,11 @@ impl Assembler {
         let mut order = Vec::new();
         for read in spans {
             let notes = self.memory.of(read.span.trace);
-            if read.reading.role == SpanRole::Plain && (!notes.is_agents || read.span.side == SpanSide::Edge)
-            {
+            let is_plain = read.reading.role == SpanRole::Plain && read.reading.exported.is_none();
+            if is_plain && (!notes.is_agents || read.span.side == SpanSide::Edge) {
+                continue;
+            }
+            if read.reading.exported.as_ref().is_some_and(|exported| exported.shape == ExportedShape::None) {
                 continue;
             }
             let trace = read.span.trace;
@@ -181,9 +185,12 @@ impl Assembler {
     ) {
         let ReadSpan { service, scope, span, mut reading, .. } = read;
         let outer = enclosing_spans(enclosing, &span);
-        let worker = worker(&reading, &outer);
+        let worker = match &reading.exported {
+            Some(exported) => exported.worker.clone(),
+            None => worker(&reading, &outer),
+        };
         // The enclosing spans may arrive later, and what is recorded must not depend on it: a span names its own task.
-        if reading.role == SpanRole::Task && reading.task.is_none() {
+        if reading.role == SpanRole::Task && reading.task.is_none() && reading.exported.is_none() {
             reading.task = Some(span.id.to_string());
         }
         if reading.role == SpanRole::Model && reading.asked.is_empty() && reading.said.is_empty() {
@@ -194,7 +201,9 @@ impl Assembler {
         let agent = service.name.as_str();
         let span_in_context =
             SpanInContext { depth: outer.len(), span, reading, agent, session, scope: &scope, worker, now };
-        if matches!(span_in_context.reading.role, SpanRole::Model | SpanRole::Agent) {
+        // Of a session that stepback exported, prompts and calls are spans of their own.
+        let is_exported = span_in_context.reading.exported.is_some();
+        if !is_exported && matches!(span_in_context.reading.role, SpanRole::Model | SpanRole::Agent) {
             self.add_message_events(&span_in_context, is_delegated, events);
         }
         events::of(span_in_context, &self.prices, events);

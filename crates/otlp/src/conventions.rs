@@ -1,19 +1,22 @@
 //! Reads a span into one common form, whatever instrumentation wrote it.
 //!
 //! There is a module for each convention: [`genai`] (OpenTelemetry's own, in the revisions in use), [`openinference`]
-//! (Arize, Phoenix), [`traceloop`] (OpenLLMetry), and [`agent_message`] (messages between agents). A convention takes the attributes it understands out of a span; what
+//! (Arize, Phoenix), [`traceloop`] (OpenLLMetry), [`agent_message`] (messages between agents), and [`stepback`] (spans that
+//! stepback itself exported). A convention takes the attributes it understands out of a span; what
 //! is left is kept unchanged. A span can use several at once: OpenLLMetry writes GenAI attributes for model calls, and
 //! its own for everything around them.
 
 pub mod agent_message;
 pub mod genai;
 pub mod openinference;
+pub mod stepback;
 pub mod traceloop;
 
 use serde_json::{Map, Value};
 use stepback_llm_wire::semantics::TokenUsage;
 use stepback_model::message::AgentMessage;
 
+use self::stepback::ExportedSpan;
 use crate::attributes::Attributes;
 use crate::messages::GenAiMessage;
 use crate::telemetry::Span;
@@ -80,6 +83,8 @@ pub struct SpanReading {
     pub error: Option<String>,
     /// Whether the tool itself reports that it failed.
     pub failed: bool,
+    /// What stepback's own attributes say, if it exported the span.
+    pub exported: Option<Box<ExportedSpan>>,
 }
 
 impl SpanReading {
@@ -106,6 +111,7 @@ impl SpanReading {
             stop: None,
             error: None,
             failed: false,
+            exported: None,
         }
     }
 }
@@ -113,7 +119,10 @@ impl SpanReading {
 /// Reads a span in any convention, and removes the attributes that were understood.
 pub fn read(span: &mut Span) -> SpanReading {
     let task = task(&span.attributes);
-    SpanReading { task, ..read_by_convention(span) }
+    let exported = stepback::take(&mut span.attributes).map(Box::new);
+    let reading = read_by_convention(span);
+    let call = exported.as_ref().and_then(|exported| exported.call.clone());
+    SpanReading { task, call: reading.call.or(call), exported, ..reading }
 }
 
 fn read_by_convention(span: &mut Span) -> SpanReading {

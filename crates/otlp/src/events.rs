@@ -7,6 +7,7 @@ use stepback_model::quantity::count;
 use stepback_model::record::StepKind;
 use stepback_model::time::Timestamp;
 
+use crate::conventions::stepback::{ExportedShape, ExportedSpan};
 use crate::conventions::{SpanReading, SpanRole};
 use crate::messages::GenAiMessage;
 use crate::summaries::{about, in_short, one_line};
@@ -104,7 +105,70 @@ fn rank(depth: usize) -> i32 {
 }
 
 /// Adds the events of one span. `prices` give the cost of a model call if the span does not.
-pub fn of(span: SpanInContext<'_>, prices: &Prices, events: &mut Vec<(EventPosition, AgentEvent)>) {
+pub fn of(mut span: SpanInContext<'_>, prices: &Prices, events: &mut Vec<(EventPosition, AgentEvent)>) {
+    match span.reading.exported.take() {
+        Some(exported) => add_exported(span, *exported, prices, events),
+        None => add_events(span, prices, events),
+    }
+}
+
+/// Adds the events of a span that stepback exported: exactly the steps that it stands for.
+fn add_exported(
+    span: SpanInContext<'_>,
+    exported: ExportedSpan,
+    prices: &Prices,
+    events: &mut Vec<(EventPosition, AgentEvent)>,
+) {
+    let (has_start, has_end) = match exported.shape {
+        ExportedShape::None => return,
+        ExportedShape::Step(kind) => return events.push(exported_step(&span, kind, exported)),
+        ExportedShape::Call { has_start, has_end } => (has_start, has_end),
+    };
+    let first = events.len();
+    add_events(span, prices, events);
+    let mut ends = events.split_off(first);
+    let Some((end_position, mut end)) = ends.pop() else { return };
+    if let Some((position, mut start)) = ends.pop().filter(|_| has_start) {
+        start.summary = exported.start_summary.unwrap_or(start.summary);
+        events.push((position, start));
+    }
+    if has_end {
+        end.summary = exported.summary.unwrap_or(end.summary);
+        end.input = exported.input.or(end.input);
+        end.error = exported.error.or(end.error);
+        end.duration = exported.duration;
+        if let Some(metadata) = end.metadata.as_mut().filter(|_| exported.replayed) {
+            metadata["replayed"] = json!(true);
+        }
+        events.push((end_position, end));
+    }
+}
+
+/// The event of a step that was exported as a span of its own.
+fn exported_step(
+    span: &SpanInContext<'_>,
+    kind: StepKind,
+    exported: ExportedSpan,
+) -> (EventPosition, AgentEvent) {
+    let times = Times::of(span.span.start, span.span.end, span.now);
+    let summary = exported.summary.unwrap_or_else(|| name(span));
+    let event = AgentEvent {
+        at: Some(times.start),
+        key: Some(format!("span {} {}", span.span.trace, span.span.id)),
+        call: exported.call,
+        tool: exported.tool,
+        worker: exported.worker,
+        input: exported.input,
+        output: exported.output,
+        error: exported.error,
+        message: exported.message.map(Box::new),
+        metadata: Some(Value::Object(identity(span))),
+        ..AgentEvent::new(span.agent, span.session, kind, summary)
+    };
+    (EventPosition::start(&times, span.depth, 0), event)
+}
+
+fn add_events(span: SpanInContext<'_>, prices: &Prices, events: &mut Vec<(EventPosition, AgentEvent)>) {
     let times = Times::of(span.span.start, span.span.end, span.now);
     let (start, end) = (EventPosition::start(&times, span.depth, 0), EventPosition::end(&times, span.depth));
     let trouble = reported_error(&span);
@@ -148,7 +212,9 @@ fn step_kinds(role: SpanRole, failed: bool) -> (Option<StepKind>, StepKind) {
 fn base_event(context: &SpanInContext<'_>, kind: StepKind, summary: String) -> AgentEvent {
     let SpanInContext { span, reading, .. } = context;
     let (call, tool) = match reading.role {
-        SpanRole::Model => (Some(span.id.to_string()), reading.model.clone()),
+        SpanRole::Model => {
+            (reading.call.clone().or_else(|| Some(span.id.to_string())), reading.model.clone())
+        }
         SpanRole::Tool => (reading.call.clone().or_else(|| Some(span.id.to_string())), Some(name(context))),
         _ => (None, None),
     };

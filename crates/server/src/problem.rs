@@ -16,6 +16,7 @@ use stepback_board::BoardError;
 use stepback_bundle::BundleError;
 use stepback_engine::EngineError;
 use stepback_engine::branch::BranchError;
+use stepback_export::ExportError;
 use stepback_history::HistoryError;
 use stepback_model::escape::excerpt;
 use stepback_model::object::ObjectError;
@@ -177,6 +178,19 @@ impl From<BundleError> for Problem {
                 problem.with_status(StatusCode::UNPROCESSABLE_ENTITY)
             }
             _ => problem,
+        }
+    }
+}
+
+impl From<ExportError> for Problem {
+    fn from(error: ExportError) -> Self {
+        match error {
+            ExportError::Engine(error) => error.into(),
+            ExportError::Provenance(error) => error.into(),
+            error => {
+                let (kind, hint) = error.classify();
+                Self::from_kind(kind, error.to_string(), hint)
+            }
         }
     }
 }

@@ -44,6 +44,7 @@ mod rewind;
 mod run;
 mod seal;
 mod serve;
+mod session_file;
 mod session_parts;
 mod sessions;
 mod settings;

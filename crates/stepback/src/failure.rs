@@ -9,6 +9,7 @@ use stepback_api::failure;
 use stepback_board::BoardError;
 use stepback_bundle::BundleError;
 use stepback_engine::EngineError;
+use stepback_export::ExportError;
 use stepback_history::HistoryError;
 use stepback_model::object::ObjectError;
 use stepback_provenance::ProvenanceError;
@@ -99,6 +100,12 @@ impl From<BoardError> for CommandFailure {
 impl From<BundleError> for CommandFailure {
     fn from(error: BundleError) -> Self {
         Self::from_advice(failure::classify_bundle_error(&error), &error)
+    }
+}
+
+impl From<ExportError> for CommandFailure {
+    fn from(error: ExportError) -> Self {
+        Self::from_advice(error.classify(), &error)
     }
 }
 

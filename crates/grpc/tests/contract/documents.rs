@@ -90,6 +90,8 @@ impl SchemaWalk<'_> {
         let content = success["content"].as_object().cloned().unwrap_or_default();
         let expected = match content.get("application/json") {
             _ if content.contains_key("text/event-stream") => "Event".to_owned(),
+            // A file, which may be JSON in some formats.
+            _ if content.contains_key("application/octet-stream") => "Chunk".to_owned(),
             None if content.is_empty() => "Empty".to_owned(),
             None => "Chunk".to_owned(),
             Some(json) => match json["schema"]["$ref"].as_str() {

@@ -4,7 +4,7 @@
 //! for as long as that takes, and an upload is checked as a whole before any of it is stored.
 
 use std::fs::{File, OpenOptions};
-use std::io::{BufReader, Read, Seek, Write};
+use std::io::{BufReader, BufWriter, Read, Seek, Write};
 use std::os::unix::fs::OpenOptionsExt;
 
 use axum::body::{Body, Bytes};
@@ -17,6 +17,7 @@ use stepback_api::sessions::{ImportDocument, SessionDocument};
 use stepback_bundle::Bundle;
 use stepback_engine::Engine;
 use stepback_engine::session::session_status;
+use stepback_export::{ExportContext, SessionFileFormat};
 use stepback_model::hex;
 use utoipa::{IntoParams, ToSchema};
 
@@ -38,23 +39,70 @@ pub enum TransferFormat {
     Bundle,
     /// Lines of JSON, for other programs.
     Jsonl,
+    /// A page to read, which needs no network.
+    Html,
+    /// A trajectory in ATIF 1.7.
+    Atif,
+    /// The lines that the session wrote, as a record of Agent Trace 0.1.0.
+    AgentTrace,
+    /// The recorded model calls as an HTTP archive (HAR 1.2).
+    Har,
+    /// Spans by OpenTelemetry's conventions for generative AI, in OTLP's JSON encoding.
+    Otlp,
+}
+
+impl TransferFormat {
+    /// The format of a file that holds one session for other programs; `None` for those that are imported again.
+    fn session_file(self) -> Option<SessionFileFormat> {
+        match self {
+            Self::Bundle | Self::Jsonl => None,
+            Self::Html => Some(SessionFileFormat::Html),
+            Self::Atif => Some(SessionFileFormat::Atif),
+            Self::AgentTrace => Some(SessionFileFormat::AgentTrace),
+            Self::Har => Some(SessionFileFormat::Har),
+            Self::Otlp => Some(SessionFileFormat::Otlp),
+        }
+    }
+
+    /// The end of the file's name.
+    fn extension(self) -> &'static str {
+        match self {
+            Self::Bundle => "bundle",
+            Self::Jsonl => "jsonl",
+            _ => self.session_file().map_or("json", SessionFileFormat::extension),
+        }
+    }
+
+    fn media_type(self) -> &'static str {
+        match self {
+            Self::Bundle => "application/octet-stream",
+            Self::Jsonl => "application/x-ndjson",
+            _ => self.session_file().map_or("application/json", SessionFileFormat::media_type),
+        }
+    }
+}
+
+/// What an exported page may do if a browser shows it: nothing but its own style and script, and not as a page of this server.
+fn page_policy() -> String {
+    format!("sandbox allow-scripts; {}", stepback_export::html::content_security_policy())
 }
 
 /// How to export a session.
 #[derive(Clone, Copy, Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct ExportQuery {
-    /// `bundle` (everything, for another store) or `jsonl` (lines of JSON).
+    /// `bundle` (everything, for another store), `jsonl` (lines of JSON), `html` (a page to read), `atif`, `agent-trace`, `har`
+    /// or `otlp`.
     #[serde(default)]
     #[param(inline)]
     pub format: TransferFormat,
 }
 
-/// Exports a session as one file.
+/// Exports a session as one file. All but bundles and lines of JSON are redacted again.
 #[utoipa::path(get, path = "/sessions/{session}/export", tag = "sessions",
     params(("session" = String, Path, description = "The session"), ExportQuery),
     responses(
-        (status = 200, description = "The file", content((Vec<u8> = "application/octet-stream"), (String = "application/x-ndjson"))),
+        (status = 200, description = "The file", content((Vec<u8> = "application/octet-stream"), (String = "application/x-ndjson"), (String = "text/html"), (Object = "application/json"), (Object = "application/vnd.agent-trace.record+json"))),
         (status = "default", body = Problem)
     ))]
 pub async fn export(
@@ -64,28 +112,34 @@ pub async fn export(
 ) -> Result<Response, Problem> {
     let (file, name) = state
         .run(move |engine| {
-            let session = [state::find_session(engine, &id)?.1];
+            let (workspace, session) = state::find_session(engine, &id)?;
+            let session = [session];
             let mut file = create_unlinked_file(engine)?;
-            let ending = match query.format {
-                TransferFormat::Bundle => {
-                    stepback_bundle::export(engine, &session, &file)?;
-                    "bundle"
+            match query.format.session_file() {
+                Some(format) => {
+                    let context = ExportContext { version: env!("CARGO_PKG_VERSION"), now: engine.env.now() };
+                    let out = BufWriter::new(&file);
+                    stepback_export::write_session(format, &workspace, &session[0], context, out)?;
                 }
-                TransferFormat::Jsonl => {
+                None if query.format == TransferFormat::Jsonl => {
                     stepback_bundle::export_lines(engine, &session, &file)?;
-                    "jsonl"
                 }
-            };
+                None => {
+                    stepback_bundle::export(engine, &session, &file)?;
+                }
+            }
             file.rewind()?;
-            Ok((file, format!("{}.{ending}", session[0].id.short())))
+            Ok((file, format!("{}.{}", session[0].id.short(), query.format.extension())))
         })
         .await?;
-    let kind = match query.format {
-        TransferFormat::Bundle => "application/octet-stream",
-        TransferFormat::Jsonl => "application/x-ndjson",
+    let policy = match query.format {
+        TransferFormat::Html => page_policy(),
+        _ => "sandbox; default-src 'none'".to_owned(),
     };
     let headers = [
-        (header::CONTENT_TYPE, kind.to_owned()),
+        (header::CONTENT_TYPE, query.format.media_type().to_owned()),
+        (header::CONTENT_SECURITY_POLICY, policy),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff".to_owned()),
         (header::CONTENT_LENGTH, file.metadata()?.len().to_string()),
         (header::CONTENT_DISPOSITION, format!("attachment; filename=\"{name}\"")),
     ];

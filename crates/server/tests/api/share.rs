@@ -66,3 +66,89 @@ fn what_says_that_it_is_huge_is_refused_at_once() {
     let reply = place.send_head("POST", "/api/v1/imports", head);
     reply.problem(413);
 }
+
+#[test]
+fn a_session_is_a_file_for_other_programs_in_every_format() {
+    let place = TestServer::new();
+    place.write("file", "1\n");
+    place.checkpoint("one");
+    place.call("s", "c1", "file", "1\n<script>2</script>\n", true);
+    for (format, media_type, ending) in [
+        ("html", "text/html; charset=utf-8", "html"),
+        ("atif", "application/json", "atif.json"),
+        ("agent-trace", "application/vnd.agent-trace.record+json", "agent-trace.json"),
+        ("har", "application/json", "har"),
+        ("otlp", "application/json", "otlp.json"),
+    ] {
+        let file = place.get(&format!("/sessions/s/export?format={format}"));
+        assert_eq!(file.status, 200, "{file:?}");
+        assert_eq!(file.header("content-type"), Some(media_type));
+        let disposition = file.header("content-disposition").unwrap();
+        assert!(
+            disposition.starts_with("attachment; filename=\"")
+                && disposition.ends_with(&format!(".{ending}\"")),
+            "{disposition}"
+        );
+        // Where a browser shows it anyway, it is no page of this server.
+        let policy = file.header("content-security-policy").unwrap();
+        assert!(
+            policy.starts_with("sandbox")
+                && policy.contains("default-src 'none'")
+                && !policy.contains("allow-same-origin"),
+            "{policy}"
+        );
+        assert_eq!(file.header("x-content-type-options"), Some("nosniff"));
+        match format {
+            "html" => {
+                let page = String::from_utf8(file.body).unwrap();
+                assert!(
+                    page.contains("&lt;script&gt;2&lt;/script&gt;") && page.contains("it went wrong"),
+                    "{page}"
+                );
+            }
+            _ => drop(file.json()),
+        }
+    }
+    place.get("/sessions/nobody/export?format=html").problem(404);
+}
+
+/// What is the same after a round trip: everything but what another store numbers anew.
+fn told(place: &TestServer, session: &str) -> Vec<Value> {
+    let steps = place.get(&format!("/sessions/{session}/steps?limit=1000")).with(200);
+    let mut steps = steps["items"].as_array().unwrap().clone();
+    steps.sort_by_key(|step| step["number"].as_u64());
+    let tell = |step: &Value| {
+        let number = &step["number"];
+        let step = place.get(&format!("/sessions/{session}/steps/{number}")).with(200);
+        let fields =
+            ["kind", "at", "summary", "call", "tool", "worker", "failed", "duration_us", "input", "output"];
+        let mut told: serde_json::Map<String, Value> =
+            fields.iter().map(|field| ((*field).to_owned(), step[*field].clone())).collect();
+        told.insert("error".into(), step["error"]["message"].clone());
+        Value::Object(told)
+    };
+    steps.iter().map(tell).collect()
+}
+
+#[test]
+fn spans_become_the_same_session_and_steps_in_another_store() {
+    let (here, there) = (TestServer::new(), TestServer::new());
+    here.write("file", "1\n");
+    here.call("s", "c1", "file", "2\n", false);
+    here.said("test", "s", &[r#"{"role":"user","content":"hello"}"#]);
+    here.call("s", "c2", "file", "3\n", true);
+    let spans = here.get("/sessions/s/export?format=otlp");
+    let post = || there.send("POST", "/v1/traces", "content-type: application/json\r\n", &spans.body);
+    let reply = post();
+    assert_eq!((reply.status, reply.json()["partialSuccess"].clone()), (200, Value::Null), "{reply:?}");
+    assert_eq!(told(&there, "s"), told(&here, "s"));
+    let sessions = there.get("/sessions").with(200);
+    assert_eq!(sessions["items"].as_array().unwrap().len(), 1);
+    assert_eq!(
+        (&sessions["items"][0]["agent"], &sessions["items"][0]["agent_session"]),
+        (&"test".into(), &"s".into())
+    );
+    // Sent again, they are the same steps.
+    post();
+    assert_eq!(told(&there, "s").len(), told(&here, "s").len());
+}

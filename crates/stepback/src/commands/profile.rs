@@ -60,7 +60,7 @@ pub fn profile(context: &Context, arguments: &ProfileArgs) -> CommandResult {
         return DONE;
     }
     let path = context.directory.join(&arguments.output);
-    share::write_atomically(&path, |mut file| file.write_all(text.as_bytes()))?;
+    share::write_atomically(&path, true, |mut file| file.write_all(text.as_bytes()))?;
     let size = output::bytes(text.len() as u64);
     output::print_line(format!(
         "Wrote the profile of {} to {} ({size}).",

@@ -7,11 +7,12 @@ use std::path::Path;
 use serde_json::json;
 use stepback_bundle::{Bundle, BundleError, ExportReport, ImportReport};
 use stepback_engine::Engine;
+use stepback_export::SessionFileFormat;
 use stepback_model::path::display_bytes;
 use stepback_model::record::Session;
 use stepback_store::new_file::{Durability, NewFile};
 
-use super::{CommandResult, DONE, sessions};
+use super::{CommandResult, DONE, session_file, sessions};
 use crate::args::share::{ExportArgs, ExportFormat};
 use crate::context::Context;
 use crate::failure::{CommandFailure, FailureKind};
@@ -23,6 +24,10 @@ const FORMAT_PROBE_BYTES: u64 = 64 << 10;
 /// Runs `stepback export`.
 pub fn export(context: &Context, arguments: &ExportArgs) -> CommandResult {
     let engine = context.engine();
+    let format = match StoreFormat::of(arguments.chosen_format()) {
+        Ok(format) => format,
+        Err(format) => return session_file::export(context, arguments, format),
+    };
     let chosen = match arguments.sessions.as_slice() {
         [] => vec![sessions::find(context, None)?.1],
         named => {
@@ -32,7 +37,7 @@ pub fn export(context: &Context, arguments: &ExportArgs) -> CommandResult {
     };
     if arguments.output == Path::new("-") {
         let stdout = io::stdout();
-        if stdout.is_terminal() && arguments.format == ExportFormat::Bundle {
+        if stdout.is_terminal() && format == StoreFormat::Bundle {
             return Err(CommandFailure::new(
                 FailureKind::Usage,
                 "a bundle is binary and cannot be written to a terminal",
@@ -42,11 +47,12 @@ pub fn export(context: &Context, arguments: &ExportArgs) -> CommandResult {
         if context.json {
             return Err(CommandFailure::new(FailureKind::Usage, "--json requires -o FILE"));
         }
-        write_export(engine, arguments.format, &chosen, stdout.lock())?;
+        write_export(engine, format, &chosen, stdout.lock())?;
         return DONE;
     }
     let path = context.directory.join(&arguments.output);
-    let exported = write_atomically(&path, |file| write_export(engine, arguments.format, &chosen, file))?;
+    let exported =
+        write_atomically(&path, arguments.force, |file| write_export(engine, format, &chosen, file))?;
     let bytes = fs::metadata(&path).map_or(0, |metadata| metadata.len());
     if context.json {
         output::print_document(&json!({ "file": path, "bytes": bytes, "exported": exported }));
@@ -59,28 +65,52 @@ pub fn export(context: &Context, arguments: &ExportArgs) -> CommandResult {
         path.display(),
         output::bytes(bytes)
     ));
-    if arguments.format == ExportFormat::Bundle {
+    if format == StoreFormat::Bundle {
         let hint = "It contains the recorded files and conversations; \"stepback import FILE\" imports it.";
         output::print_status(Paint::stderr().dim(hint));
     }
     DONE
 }
 
+/// A format that holds any number of sessions and that `import` reads.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum StoreFormat {
+    Bundle,
+    Jsonl,
+}
+
+impl StoreFormat {
+    /// The format, or the one of files that hold a session for other programs.
+    fn of(format: ExportFormat) -> Result<Self, SessionFileFormat> {
+        match format {
+            ExportFormat::Bundle => Ok(Self::Bundle),
+            ExportFormat::Jsonl => Ok(Self::Jsonl),
+            ExportFormat::Html => Err(SessionFileFormat::Html),
+            ExportFormat::Atif => Err(SessionFileFormat::Atif),
+            ExportFormat::AgentTrace => Err(SessionFileFormat::AgentTrace),
+            ExportFormat::Har => Err(SessionFileFormat::Har),
+            ExportFormat::Otlp => Err(SessionFileFormat::Otlp),
+        }
+    }
+}
+
 fn write_export(
     engine: &Engine,
-    format: ExportFormat,
+    format: StoreFormat,
     chosen: &[Session],
     out: impl io::Write,
 ) -> Result<ExportReport, BundleError> {
     match format {
-        ExportFormat::Bundle => stepback_bundle::export(engine, chosen, out),
-        ExportFormat::Jsonl => stepback_bundle::export_lines(engine, chosen, out),
+        StoreFormat::Bundle => stepback_bundle::export(engine, chosen, out),
+        StoreFormat::Jsonl => stepback_bundle::export_lines(engine, chosen, out),
     }
 }
 
-/// Writes beside the target and renames, so that no incomplete file appears under its name.
+/// Writes beside the target and renames, so that no incomplete file appears under its name. A file that exists is replaced only
+/// with `force`.
 pub(super) fn write_atomically<T, E>(
     path: &Path,
+    force: bool,
     write: impl FnOnce(&File) -> Result<T, E>,
 ) -> Result<T, CommandFailure>
 where
@@ -98,10 +128,24 @@ where
         return Err(CommandFailure::new(FailureKind::Usage, format!("{} is a directory", path.display()))
             .with_hint("-o FILE"));
     }
+    let exists = || {
+        CommandFailure::new(FailureKind::Refused, format!("{} exists", path.display()))
+            .with_hint("give another name, or --force to replace it")
+    };
+    if !force && path.symlink_metadata().is_ok() {
+        return Err(exists());
+    }
     // It contains what was recorded, files included.
     let new = NewFile::create(path, 0o600, Durability::Synced).map_err(refused)?;
     let done = write(new.file())?;
-    new.replace().map_err(refused)?;
+    match force {
+        true => new.replace().map_err(refused)?,
+        // Another process may have made the file meanwhile.
+        false => new.link().map_err(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => exists(),
+            _ => refused(error),
+        })?,
+    }
     Ok(done)
 }
 

@@ -75,6 +75,7 @@ mod search;
 mod seed_commands;
 mod serve;
 mod serving;
+mod session_files;
 mod share;
 mod talk;
 mod tampering;

@@ -17,12 +17,12 @@ fn exported_files_are_private() {
     agent.prompt("go on");
     let sessions = world.ok(["sessions", "--json"]).json();
     let id = items(&sessions)[0]["id"].as_str().unwrap().to_owned();
-    for format in ["bundle", "jsonl"] {
+    for format in ["bundle", "jsonl", "html", "otlp"] {
         let file = world.root().join(format);
         // One that others can read is replaced, not filled.
         fs::write(&file, "").unwrap();
         fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
-        world.ok(["export", &id, "--format", format, "-o", file.to_str().unwrap()]);
+        world.ok(["export", &id, "--format", format, "-o", file.to_str().unwrap(), "--force"]);
         assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600, "{format}");
     }
 }
