@@ -5,11 +5,15 @@ use std::io;
 use std::time::Duration;
 
 use serde_json::Value;
-use stepback_engine::control::{BreakContext, BreakSide, Control, Stop, StopAnswer, render_message};
+use stepback_engine::control::{
+    BreakContext, BreakSide, BudgetScope, BudgetSpending, Control, Stop, StopAnswer, render_message,
+};
 use stepback_engine::recorder::RecordedStep;
 use stepback_engine::{EngineError, Workspace};
 use stepback_model::env::Env;
 use stepback_model::event::AgentEvent;
+use stepback_model::ids::SessionId;
+use stepback_model::record::{DaySpending, Session};
 use stepback_model::time::Timestamp;
 
 use crate::context_size::context_tokens;
@@ -89,6 +93,8 @@ impl GatedCall<'_> {
         };
         // A size that cannot be read does not stop the agent: it is asked for at every call.
         let tokens = || context_tokens(workspace, recorded.session).unwrap_or(0);
+        let day = DaySpending::day_of(self.env.now());
+        let spent = |scope| budget_spending(workspace, recorded.session, scope, day);
         let moment = BreakContext {
             side,
             tool: &tool,
@@ -97,6 +103,8 @@ impl GatedCall<'_> {
             failed: event.error.is_some(),
             session: &cost,
             tokens: &tokens,
+            spent: &spent,
+            day,
         };
         let hits = control.record_hits(&moment)?;
         let stopping = hits.iter().find(|hit| !hit.log);
@@ -143,4 +151,30 @@ impl GatedCall<'_> {
         let answer = control.wait_for_answer_while(&stop, self.answer_timeout, self.keep_waiting)?;
         Ok(Some((stop, answer)))
     }
+}
+
+/// Returns what was used of a budget, from the records of sessions: no step is read. What cannot be read does not stop the agent:
+/// it is asked for at every call.
+fn budget_spending(
+    workspace: &Workspace,
+    session: SessionId,
+    scope: BudgetScope,
+    day: i64,
+) -> BudgetSpending {
+    let store = workspace.store();
+    let sessions = match scope {
+        BudgetScope::Session => store.session(session).map(|session| session.into_iter().collect()),
+        BudgetScope::Day | BudgetScope::Workspace => store.sessions(workspace.record.id),
+    };
+    let mut sum = BudgetSpending::default();
+    for Session { info, .. } in sessions.unwrap_or_default() {
+        let (cost, tokens) = match scope {
+            BudgetScope::Day if info.last_day.day != day => (0, 0),
+            BudgetScope::Day => (info.last_day.cost, info.last_day.tokens),
+            BudgetScope::Session | BudgetScope::Workspace => (info.cost, info.tokens),
+        };
+        sum.cost = sum.cost.saturating_add(cost);
+        sum.tokens = sum.tokens.saturating_add(tokens);
+    }
+    sum
 }

@@ -4,6 +4,7 @@ mod apply;
 mod belief;
 mod board;
 mod check;
+mod cost;
 mod experiment;
 mod files;
 mod gap;
@@ -123,6 +124,7 @@ pub fn list_tools(allow_others: bool) -> Vec<Tool> {
         history::search_tool(),
         why::why_tool(),
         profile::profile_tool(),
+        cost::cost_tool(),
         files::diff_tool(),
         files::checkpoint_tool(),
         rewind::rewind_tool(),

@@ -19,6 +19,7 @@ mod command_history;
 mod compare;
 mod control;
 mod conversation;
+mod cost;
 mod diff;
 mod doctor;
 mod documents;
@@ -129,6 +130,7 @@ pub fn run(arguments: Arguments) -> CommandResult {
         Command::Search(arguments) => find::search(&open_existing("steps indexed")?, arguments),
         Command::Query(arguments) => find::query(&open_existing("")?, arguments),
         Command::Commands(arguments) => command_history::commands(&open_existing("")?, arguments),
+        Command::Cost(arguments) => cost::cost(&open_existing("")?, arguments),
         Command::Blame(arguments) => blame::blame(&open_existing("")?, arguments),
         Command::Why(arguments) => why::why(&open_existing("")?, arguments),
         Command::Profile(arguments) => profile::profile(&open_existing("")?, arguments),

@@ -12,7 +12,7 @@ const GROUPS: [(&str, &[&str]); 9] = [
         "Show",
         &[
             "status", "log", "timeline", "changes", "diff", "blame", "why", "profile", "at", "cat",
-            "sessions", "search", "query", "commands",
+            "sessions", "search", "query", "commands", "cost",
         ],
     ),
     ("Go back", &["checkpoint", "rewind", "undo", "redo", "restore", "branch", "op"]),

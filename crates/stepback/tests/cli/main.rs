@@ -14,6 +14,7 @@ mod checkpoint_limits;
 mod command_history;
 mod compares;
 mod concurrency;
+mod cost;
 mod damage;
 mod demo;
 mod described;
