@@ -7,13 +7,16 @@ use std::time::Duration;
 
 use serde_json::Value;
 use stepback_engine::control::{
-    BreakContext, BreakSide, Breakpoint, Condition, Control, Stop, StopAnswer, render_message,
+    BreakContext, BreakSide, Breakpoint, BudgetScope, BudgetSpending, Condition, Control, Stop, StopAnswer,
+    render_message,
 };
 use stepback_engine::recorder::RecordedStep;
 use stepback_engine::{EngineError, Workspace};
 use stepback_model::anomaly::CallFinding;
 use stepback_model::env::Env;
 use stepback_model::event::AgentEvent;
+use stepback_model::ids::SessionId;
+use stepback_model::record::{DaySpending, Session};
 use stepback_model::time::Timestamp;
 
 use crate::call_window::{CallWindow, observe_call};
@@ -110,6 +113,8 @@ impl GatedCall<'_> {
         let found = OnceCell::new();
         let find = || found.get_or_init(|| self.find_anomalies());
         let anomalies = || find().iter().map(|finding| finding.kind).collect();
+        let day = DaySpending::day_of(self.env.now());
+        let spent = |scope| budget_spending(workspace, recorded.session, scope, day);
         let moment = BreakContext {
             side,
             tool: &tool,
@@ -119,6 +124,8 @@ impl GatedCall<'_> {
             session: &cost,
             tokens: &tokens,
             anomalies: &anomalies,
+            spent: &spent,
+            day,
         };
         let hits = control.record_hits(&moment)?;
         let stopping = hits.iter().find(|hit| !hit.log);
@@ -175,4 +182,30 @@ impl GatedCall<'_> {
         let answer = control.wait_for_answer_while(&stop, self.answer_timeout, self.keep_waiting)?;
         Ok(Some((stop, answer)))
     }
+}
+
+/// Returns what was used of a budget, from the records of sessions: no step is read. What cannot be read does not stop the agent:
+/// it is asked for at every call.
+fn budget_spending(
+    workspace: &Workspace,
+    session: SessionId,
+    scope: BudgetScope,
+    day: i64,
+) -> BudgetSpending {
+    let store = workspace.store();
+    let sessions = match scope {
+        BudgetScope::Session => store.session(session).map(|session| session.into_iter().collect()),
+        BudgetScope::Day | BudgetScope::Workspace => store.sessions(workspace.record.id),
+    };
+    let mut sum = BudgetSpending::default();
+    for Session { info, .. } in sessions.unwrap_or_default() {
+        let (cost, tokens) = match scope {
+            BudgetScope::Day if info.last_day.day != day => (0, 0),
+            BudgetScope::Day => (info.last_day.cost, info.last_day.tokens),
+            BudgetScope::Session | BudgetScope::Workspace => (info.cost, info.tokens),
+        };
+        sum.cost = sum.cost.saturating_add(cost);
+        sum.tokens = sum.tokens.saturating_add(tokens);
+    }
+    sum
 }

@@ -95,7 +95,7 @@ const READ_ONLY_TOOLS: [(Agent, &[&str]); 4] = [
 ];
 
 /// Tools of stepback's own MCP server that only read.
-const OWN_READ_ONLY_TOOLS: [&str; 14] = [
+const OWN_READ_ONLY_TOOLS: [&str; 16] = [
     "recover",
     "mind",
     "next",
@@ -104,6 +104,8 @@ const OWN_READ_ONLY_TOOLS: [&str; 14] = [
     "show",
     "search",
     "why",
+    "cost",
+    "profile",
     "diff",
     "compare",
     "rewind_plan",

@@ -169,10 +169,39 @@ pub fn report_cost(
     branch_of: &dyn Fn(&SessionFacts, &ModelCallFact) -> Option<String>,
 ) -> CostReport {
     let mut report = CostReport::default();
+    for (facts, counted) in select_calls(sessions, options, &mut report) {
+        match options.by {
+            CostGrouping::Tool => ToolShares::new(facts, prices).add_to(&mut report.rows, &counted),
+            by => CallGroups { facts, by, branch_of }.add_to(&mut report.rows, &counted),
+        }
+    }
+    report
+}
+
+/// Returns the calls that are part of the total, each with its session.
+pub fn counted_calls(
+    sessions: &[SessionFacts],
+    options: CostOptions,
+) -> Vec<(&SessionFacts, &ModelCallFact)> {
+    let selected = select_calls(sessions, options, &mut CostReport::default()).into_iter();
+    let calls = selected.flat_map(|(facts, counted)| {
+        let calls = facts.model_calls.iter().zip(counted);
+        calls.filter(|(_, counts)| *counts).map(move |(call, _)| (facts, call))
+    });
+    calls.collect()
+}
+
+/// Decides for each call whether it is part of the total, and adds it to the sums of the report.
+fn select_calls<'a>(
+    sessions: &'a [SessionFacts],
+    options: CostOptions,
+    report: &mut CostReport,
+) -> Vec<(&'a SessionFacts, Vec<bool>)> {
     let mut known = HashSet::new();
     // A rerun repeats answers of the session that it reruns.
     let mut in_order: Vec<&SessionFacts> = sessions.iter().collect();
     in_order.sort_by_key(|facts| (facts.is_rerun, facts.started_at));
+    let mut selected = Vec::with_capacity(in_order.len());
     for facts in in_order {
         report.impossible_usage = report.impossible_usage.saturating_add(facts.defects.impossible_usage);
         let mut counted: Vec<bool> = Vec::with_capacity(facts.model_calls.len());
@@ -187,15 +216,9 @@ pub fn report_cost(
         // One session has an answer once, so ids count only between sessions.
         let seen = facts.model_calls.iter().zip(&counted).filter(|(_, counts)| **counts);
         known.extend(seen.map(|(call, _)| call.identity).filter(|identity| *identity != 0));
-        match options.by {
-            CostGrouping::Tool => {
-                let mut shares = ToolShares::new(facts, prices);
-                shares.add_to(&mut report.rows, &counted);
-            }
-            by => CallGroups { facts, by, branch_of }.add_to(&mut report.rows, &counted),
-        }
+        selected.push((facts, counted));
     }
-    report
+    selected
 }
 
 impl CostReport {

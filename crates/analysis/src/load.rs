@@ -104,10 +104,6 @@ fn load_workspace(
         return Ok(vec![loader.load(&session, kept, None)?.facts]);
     }
     let newest = newest_number(store, workspace.id)?;
-    let mut sessions = store.sessions(workspace.id)?;
-    sessions.retain(|session| {
-        is_of_an_agent(session) && query.since.is_none_or(|since| session::last_event_time(session) >= since)
-    });
     let index = cache.read_index().filter(|index| index.continues_in(store, workspace.id));
     let changed = match &index {
         Some(index) if index.until < newest => {
@@ -117,15 +113,25 @@ fn load_workspace(
         }
         _ => HashSet::new(),
     };
-    let is_complete = query.since.is_none();
+    let is_wanted =
+        |session: &Session| query.since.is_none_or(|since| session::last_event_time(session) >= since);
+    let mut sessions = store.sessions(workspace.id)?;
+    // All that changed are loaded, so that the index can go on.
+    sessions
+        .retain(|session| is_of_an_agent(session) && (is_wanted(session) || changed.contains(&session.id)));
     let work = WorkspaceLoad { store, workspace, cache: &cache, index: index.as_ref(), changed: &changed };
     let loaded = work.load_all(&sessions, engine.threads)?;
     let is_written = loaded.iter().all(|loaded| loaded.is_kept);
     let is_new = index.as_ref().is_none_or(|index| index.until != newest || !index.has_all(&loaded));
-    if is_complete && is_written && is_new {
-        cache.write_index(&KeptIndex::of(newest, store, workspace.id, &loaded)?);
+    // Without an index, only a load of all sessions can begin one.
+    if is_written && is_new && (index.is_some() || query.since.is_none()) {
+        let known = index.map(|index| index.sessions).unwrap_or_default();
+        cache.write_index(&KeptIndex::of(newest, store, workspace.id, known, &loaded)?);
     }
-    Ok(loaded.into_iter().map(|loaded| loaded.facts).collect())
+    let wanted: HashSet<SessionId> =
+        sessions.iter().filter(|session| is_wanted(session)).map(|session| session.id).collect();
+    let facts = loaded.into_iter().map(|loaded| loaded.facts);
+    Ok(facts.filter(|facts| facts.session.is_some_and(|session| wanted.contains(&session))).collect())
 }
 
 /// Whether a session is one of an agent; neither a person's nor one that only has an agent's gaps.
@@ -180,7 +186,7 @@ impl WorkspaceLoad<'_> {
             let kept = cache.read(session.id).filter(|kept| kept.continues_in(store));
             return loader.load(session, kept, None);
         };
-        let kept = cache.read(session.id).filter(|kept| index.allows(session.id, kept));
+        let kept = cache.read(session.id).filter(|kept| index.allows(session.id, kept, store));
         let is_unchanged = !self.changed.contains(&session.id);
         loader.load(session, kept, is_unchanged.then_some(Vec::new()))
     }

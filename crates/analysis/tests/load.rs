@@ -348,6 +348,16 @@ fn sessions_are_selected() {
     assert_eq!(one, [all[0].clone()]);
     let other = stepback_model::ids::WorkspaceId::from_bytes([9; 16]);
     assert!(load(FactsQuery { workspace: Some(other), ..FactsQuery::default() }).is_empty());
+    // What changed since the index is in it afterwards, whether it was asked for or not.
+    recording.seconds -= 2000;
+    recording.prompt("older");
+    recording.prompt("old");
+    recording.seconds += 5000;
+    recording.prompt("new");
+    let recent = load(FactsQuery { since: Some(since), ..FactsQuery::default() });
+    assert_eq!(recent.iter().map(|facts| facts.steps.len()).collect::<Vec<_>>(), [2]);
+    let all = load(FactsQuery::default());
+    assert_eq!(all.iter().map(|facts| facts.steps.len()).collect::<Vec<_>>(), [2, 2, 1]);
     // Asked for by time first, nothing is missing later.
     for file in recording.kept_files() {
         fs::remove_file(file).unwrap();

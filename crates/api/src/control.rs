@@ -19,12 +19,24 @@ pub enum BreakpointKind {
     Error,
     /// A call that names a path which `glob` matches.
     Path,
-    /// A session whose cost reached `usd`.
+    /// A session whose cost reached `usd`; with `per`, all calls of a day or of the workspace.
     Cost,
-    /// A session whose context reached this `number` of tokens.
+    /// A session whose context reached this `number` of tokens; with `per`, all calls of the session, day or workspace.
     Tokens,
     /// Calls that are unusual: an anomaly of the kind `name`, or of any kind if there is none.
     Anomaly,
+}
+
+/// What a budget is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum BudgetScopeKind {
+    /// What the session has used.
+    Session,
+    /// What all sessions of the workspace have used today, in universal time.
+    Day,
+    /// What all sessions of the workspace have used.
+    Workspace,
 }
 
 /// A breakpoint to add. Which of `name`, `number`, `pattern`, `glob` and `usd` must be given depends on `on`.
@@ -47,6 +59,10 @@ pub struct NewBreakpoint {
     /// A cost in dollars.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usd: Option<f64>,
+    /// Of `cost` and `tokens`, what is added up. Without it, the cost is that of the session, and the tokens are the size of the
+    /// context.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub per: Option<BudgetScopeKind>,
     /// A regular expression that the input must match as well.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub condition: Option<String>,
@@ -68,9 +84,10 @@ pub struct NewBreakpoint {
 impl NewBreakpoint {
     /// A breakpoint on this condition, without any of the fields that belong to it.
     pub fn new(on: BreakpointKind) -> Self {
-        let (name, number, pattern, glob, usd) = (None, None, None, None, None);
+        let (name, number, pattern, glob, usd, per) = (None, None, None, None, None, None);
         let (condition, from_hit, hit_condition, message) = (None, None, None, None);
-        Self { on, name, number, pattern, glob, usd, condition, from_hit, hit_condition, log: false, message }
+        let log = false;
+        Self { on, name, number, pattern, glob, usd, per, condition, from_hit, hit_condition, log, message }
     }
 }
 

@@ -138,7 +138,7 @@ pub struct UsageDocument {
     pub models: BTreeMap<String, ModelUsageDocument>,
     /// The total usage.
     pub total: ModelUsageDocument,
-    /// Whether all calls in the period are included; otherwise only the newest 20,000.
+    /// Whether all calls in the period are included.
     pub complete: bool,
 }
 

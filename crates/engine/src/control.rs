@@ -19,7 +19,9 @@ mod hit_condition;
 mod log_message;
 mod stop;
 
-pub use breakpoint::{BreakContext, BreakSide, Breakpoint, Breakpoints, Condition};
+pub use breakpoint::{
+    BreakContext, BreakSide, Breakpoint, Breakpoints, BudgetScope, BudgetSpending, Condition,
+};
 pub use hit_condition::{HitCondition, HitConditionError};
 pub use log_message::render_message;
 pub use stop::{Stop, StopAnswer, is_process_running};

@@ -2607,6 +2607,153 @@ pub struct Anomalies {
     /// How many there are, with those that are not listed.
     #[prost(uint64, tag = "3")]
     pub total: u64,
+/// Tokens and money of some model calls.
+#[derive(serde::Deserialize)]
+#[serde(default)]
+#[derive(Clone, Copy, PartialEq, ::prost::Message)]
+pub struct CostSum {
+    /// Input tokens read from a cache.
+    #[prost(uint64, tag = "1")]
+    pub cache_read: u64,
+    /// Input tokens written to a cache.
+    #[prost(uint64, tag = "2")]
+    pub cache_write: u64,
+    /// The number of model calls; of a tool, of its calls.
+    #[prost(uint64, tag = "3")]
+    pub calls: u64,
+    /// The cost in dollars, as far as it is known.
+    #[prost(double, tag = "4")]
+    pub cost_usd: f64,
+    /// Input tokens at the full price.
+    #[prost(uint64, tag = "5")]
+    pub input: u64,
+    /// Output tokens, reasoning included.
+    #[prost(uint64, tag = "6")]
+    pub output: u64,
+    /// The part of it that was not recorded, but computed from recorded tokens with the price table.
+    #[prost(double, tag = "7")]
+    pub priced_usd: f64,
+    /// The output tokens that were reasoning, as far as they were counted.
+    #[prost(uint64, tag = "8")]
+    pub reasoning: u64,
+    /// Model calls whose tokens were not recorded.
+    #[prost(uint64, tag = "9")]
+    pub uncounted_calls: u64,
+    /// Model calls whose cost is unknown, because their model has no price. They are not in `cost_usd`.
+    #[prost(uint64, tag = "10")]
+    pub unpriced_calls: u64,
+}
+/// A row of a cost report.
+#[derive(serde::Deserialize)]
+#[serde(default)]
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct CostRow {
+    /// Input tokens read from a cache.
+    #[prost(uint64, tag = "1")]
+    pub cache_read: u64,
+    /// Input tokens written to a cache.
+    #[prost(uint64, tag = "2")]
+    pub cache_write: u64,
+    /// The number of model calls; of a tool, of its calls.
+    #[prost(uint64, tag = "3")]
+    pub calls: u64,
+    /// The cost in dollars, as far as it is known.
+    #[prost(double, tag = "4")]
+    pub cost_usd: f64,
+    /// Input tokens at the full price.
+    #[prost(uint64, tag = "5")]
+    pub input: u64,
+    /// Output tokens, reasoning included.
+    #[prost(uint64, tag = "6")]
+    pub output: u64,
+    /// The part of it that was not recorded, but computed from recorded tokens with the price table.
+    #[prost(double, tag = "7")]
+    pub priced_usd: f64,
+    /// The output tokens that were reasoning, as far as they were counted.
+    #[prost(uint64, tag = "8")]
+    pub reasoning: u64,
+    /// Model calls whose tokens were not recorded.
+    #[prost(uint64, tag = "9")]
+    pub uncounted_calls: u64,
+    /// Model calls whose cost is unknown, because their model has no price. They are not in `cost_usd`.
+    #[prost(uint64, tag = "10")]
+    pub unpriced_calls: u64,
+    /// `recorded`, or `inferred` by the rule of the report.
+    #[prost(string, tag = "11")]
+    pub basis: ::prost::alloc::string::String,
+    /// What the row is about: the model, tool, agent, session, branch, prompt or day; `null` for the rest.
+    #[prost(string, optional, tag = "12")]
+    pub key: ::core::option::Option<::prost::alloc::string::String>,
+    /// `group`; or what belongs to no tool: `answers`, `prompts`, `context` (system prompts, descriptions of tools and what agents
+    /// add), `uncounted`; or `others` (the rows that are left out).
+    #[prost(string, tag = "13")]
+    pub kind: ::prost::alloc::string::String,
+    /// The same for people.
+    #[prost(string, tag = "14")]
+    pub label: ::prost::alloc::string::String,
+    /// The session, if the row is about one.
+    #[prost(string, optional, tag = "15")]
+    pub session: ::core::option::Option<::prost::alloc::string::String>,
+    /// The number of the step of a prompt.
+    #[prost(uint64, optional, tag = "16")]
+    pub step: ::core::option::Option<u64>,
+    /// The workspace, if the row is about one.
+    #[prost(string, optional, tag = "17")]
+    pub workspace: ::core::option::Option<::prost::alloc::string::String>,
+}
+/// A model without a price.
+#[derive(serde::Deserialize)]
+#[serde(default)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct UnpricedModel {
+    /// Its calls whose cost is unknown.
+    #[prost(uint64, tag = "1")]
+    pub calls: u64,
+    /// The model; `null` if it was not recorded.
+    #[prost(string, optional, tag = "2")]
+    pub model: ::core::option::Option<::prost::alloc::string::String>,
+    /// Their tokens, in and out.
+    #[prost(uint64, tag = "3")]
+    pub tokens: u64,
+}
+/// What recorded sessions cost.
+#[derive(serde::Deserialize)]
+#[serde(default)]
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Cost {
+    /// How the rows are grouped: `model`, `tool`, `agent`, `session`, `branch`, `prompt` or `day`.
+    #[prost(string, tag = "1")]
+    pub by: ::prost::alloc::string::String,
+    /// Calls with impossible usage, which was left out: negative, or larger than any model allows.
+    #[prost(uint64, tag = "2")]
+    pub impossible_usage: u64,
+    /// The date of the built-in price table.
+    #[prost(string, tag = "3")]
+    pub prices_of: ::prost::alloc::string::String,
+    /// Answers that came from a recording. No model was called and nothing was spent; they are not in the total.
+    #[prost(message, optional, tag = "4")]
+    pub replayed: ::core::option::Option<CostSum>,
+    /// What reruns asked models for. It is in the total and the rows only if reruns were asked for.
+    #[prost(message, optional, tag = "5")]
+    pub reruns: ::core::option::Option<CostSum>,
+    /// The rows, the most expensive first; days in their order.
+    #[prost(message, repeated, tag = "6")]
+    pub rows: ::prost::alloc::vec::Vec<CostRow>,
+    /// The rule by which the numbers of rows with the basis `inferred` were computed.
+    #[prost(string, optional, tag = "7")]
+    pub rule: ::core::option::Option<::prost::alloc::string::String>,
+    /// Answers that several sessions have, because a conversation was continued in another one. Each is counted once.
+    #[prost(uint64, tag = "8")]
+    pub shared_answers: u64,
+    /// Only calls since this time.
+    #[prost(string, optional, tag = "9")]
+    pub since: ::core::option::Option<::prost::alloc::string::String>,
+    /// All rows together.
+    #[prost(message, optional, tag = "10")]
+    pub total: ::core::option::Option<CostSum>,
+    /// Models without a price.
+    #[prost(message, repeated, tag = "11")]
+    pub unpriced: ::prost::alloc::vec::Vec<UnpricedModel>,
 }
 /// What ListBranches takes.
 #[derive(serde::Serialize)]
@@ -9841,6 +9988,29 @@ pub struct ListOperationsRequest {
     #[prost(string, optional, tag = "3")]
     pub after: ::core::option::Option<::prost::alloc::string::String>,
 }
+/// What GetCost takes.
+#[derive(serde::Serialize)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct GetCostRequest {
+    /// What the rows are about: `model` (the default), `tool`, `agent`, `session`, `branch`, `prompt` or `day`.
+    #[prost(string, optional, tag = "1")]
+    pub by: ::core::option::Option<::prost::alloc::string::String>,
+    /// Only calls since this time: `2 hours ago`, `2026-01-23`.
+    #[prost(string, optional, tag = "2")]
+    pub since: ::core::option::Option<::prost::alloc::string::String>,
+    /// Only sessions of this workspace; all workspaces if none is given.
+    #[prost(string, optional, tag = "3")]
+    pub workspace: ::core::option::Option<::prost::alloc::string::String>,
+    /// Only this session.
+    #[prost(string, optional, tag = "4")]
+    pub session: ::core::option::Option<::prost::alloc::string::String>,
+    /// Count what reruns asked models for, too.
+    #[prost(bool, optional, tag = "5")]
+    pub reruns: ::core::option::Option<bool>,
+    /// Most rows to return (100 if none is given); the others are added up in one.
+    #[prost(uint64, optional, tag = "6")]
+    pub limit: ::core::option::Option<u64>,
+}
 /// Generated client implementations.
 pub mod workspaces_client {
     #![allow(
@@ -10070,6 +10240,30 @@ pub mod workspaces_client {
                 .insert(GrpcMethod::new("stepback.v1.Workspaces", "ExplainOrigin"));
             self.inner.unary(req, path, codec).await
         }
+        /// Returns tokens and money of model calls, by what was asked for.
+        ///
+        /// HTTP: GET /api/v1/cost
+        pub async fn get_cost(
+            &mut self,
+            request: impl tonic::IntoRequest<super::GetCostRequest>,
+        ) -> std::result::Result<tonic::Response<super::Cost>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/stepback.v1.Workspaces/GetCost",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("stepback.v1.Workspaces", "GetCost"));
+            self.inner.unary(req, path, codec).await
+        }
         /// Resolves a point, such as a label, an id or a time, to a step.
         ///
         /// HTTP: GET /api/v1/workspaces/{workspace}/points/{point}
@@ -10179,6 +10373,13 @@ pub mod workspaces_server {
             &self,
             request: tonic::Request<super::ExplainOriginRequest>,
         ) -> std::result::Result<tonic::Response<super::Why>, tonic::Status>;
+        /// Returns tokens and money of model calls, by what was asked for.
+        ///
+        /// HTTP: GET /api/v1/cost
+        async fn get_cost(
+            &self,
+            request: tonic::Request<super::GetCostRequest>,
+        ) -> std::result::Result<tonic::Response<super::Cost>, tonic::Status>;
         /// Resolves a point, such as a label, an id or a time, to a step.
         ///
         /// HTTP: GET /api/v1/workspaces/{workspace}/points/{point}
@@ -10526,6 +10727,51 @@ pub mod workspaces_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = ExplainOriginSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/stepback.v1.Workspaces/GetCost" => {
+                    #[allow(non_camel_case_types)]
+                    struct GetCostSvc<T: Workspaces>(pub Arc<T>);
+                    impl<
+                        T: Workspaces,
+                    > tonic::server::UnaryService<super::GetCostRequest>
+                    for GetCostSvc<T> {
+                        type Response = super::Cost;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::GetCostRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Workspaces>::get_cost(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = GetCostSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

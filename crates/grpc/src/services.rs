@@ -94,6 +94,7 @@ service!(workspaces: "Workspaces", workspaces_server::Workspaces, WorkspacesServ
     "ListCommands" list_commands(ListCommandsRequest) -> CommandPage = "GET" "/workspaces/{workspace}/commands";
     "BlameFile" blame_file(BlameFileRequest) -> Blame = "GET" "/workspaces/{workspace}/blame";
     "ExplainOrigin" explain_origin(ExplainOriginRequest) -> Why = "GET" "/workspaces/{workspace}/why";
+    "GetCost" get_cost(GetCostRequest) -> Cost = "GET" "/cost";
     "ResolvePoint" resolve_point(ResolvePointRequest) -> Step = "GET" "/workspaces/{workspace}/points/{point}";
     "ListOperations" list_operations(ListOperationsRequest) -> OperationPage = "GET" "/workspaces/{workspace}/operations";
 });

@@ -5,6 +5,7 @@ mod apply;
 mod belief;
 mod board;
 mod check;
+mod cost;
 mod experiment;
 mod files;
 mod gap;
@@ -125,6 +126,7 @@ pub fn list_tools(allow_others: bool) -> Vec<Tool> {
         why::why_tool(),
         profile::profile_tool(),
         anomalies::anomalies_tool(),
+        cost::cost_tool(),
         files::diff_tool(),
         files::checkpoint_tool(),
         rewind::rewind_tool(),

@@ -11,7 +11,9 @@ mod workspace;
 
 pub use self::context::StepContext;
 pub use self::operation::{BranchStatus, OpStatus, Operation, OperationAction, StateTransition};
-pub use self::session::{LaunchCommand, OpenCall, Session, SessionInfo, SkippedEvents, StateRefs};
+pub use self::session::{
+    DaySpending, LaunchCommand, OpenCall, Session, SessionInfo, SkippedEvents, StateRefs,
+};
 pub use self::step::{Annotation, Step, StepKind, StepMeta, StepRow, Trigger};
 pub use self::workspace::WorkspaceRecord;
 use crate::hash::Hash;

@@ -8,6 +8,7 @@ pub mod breakpoints;
 pub mod changes;
 pub mod checkpoints;
 pub mod commands;
+pub mod cost;
 pub mod dashboard;
 pub mod diffs;
 mod docs;
@@ -158,6 +159,7 @@ fn operations() -> OpenApiRouter<AppState> {
         .routes(routes!(maintenance::get_statistics))
         .routes(routes!(usage::get))
         .routes(routes!(dashboard::get))
+        .routes(routes!(cost::get))
         .routes(routes!(maintenance::prune));
     OpenApiRouter::with_openapi(ApiDescription::openapi()).nest("/api/v1", api)
 }

@@ -8,6 +8,7 @@ use clap::{Args, Parser, Subcommand};
 pub mod aliases;
 pub mod anomalies;
 pub mod board;
+pub mod cost;
 pub mod fast_parse;
 pub mod find;
 pub mod groups;
@@ -394,6 +395,9 @@ pub enum Command {
     /// List the shell commands that agents ran, with exit codes and output
     #[command(after_help = find::COMMANDS)]
     Commands(find::CommandsArgs),
+    /// Show what model calls used and cost: by model, tool, agent, session, branch, prompt or day
+    #[command(after_help = cost::COST)]
+    Cost(cost::CostArgs),
     /// Show which call, prompt and session each line of a file comes from
     #[command(after_help = find::BLAME)]
     Blame(find::BlameArgs),

@@ -21,6 +21,7 @@ mod compare;
 mod confirmation;
 mod control;
 mod conversation;
+mod cost;
 mod diff;
 mod doctor;
 mod documents;
@@ -139,6 +140,7 @@ pub fn run(arguments: Arguments) -> CommandResult {
         Command::Search(arguments) => find::search(&open_existing("steps indexed")?, arguments),
         Command::Query(arguments) => find::query(&open_existing("")?, arguments),
         Command::Commands(arguments) => command_history::commands(&open_existing("")?, arguments),
+        Command::Cost(arguments) => cost::cost(&open_existing("")?, arguments),
         Command::Blame(arguments) => blame::blame(&open_existing("")?, arguments),
         Command::Why(arguments) => why::why(&open_existing("")?, arguments),
         Command::Profile(arguments) => profile::profile(&open_existing("")?, arguments),

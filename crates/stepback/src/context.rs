@@ -251,20 +251,7 @@ impl Context {
     /// Returns the prices of models: the built-in table with the user's own prices from `prices.json` in the store's
     /// directory on this machine.
     pub fn load_prices(&self) -> Result<Prices, CommandFailure> {
-        let path = self.location.local_dir().join("prices.json");
-        let wrong = |what: String| {
-            CommandFailure::new(FailureKind::Usage, format!("{}: {what}", path.display())).with_hint(
-                "it must contain {\"MODEL\": {\"input\": 3.0, \"output\": 15.0}, …}, in dollars per million tokens",
-            )
-        };
-        match std::fs::read(&path) {
-            Ok(bytes) => {
-                let own = serde_json::from_slice(&bytes).map_err(|error| wrong(error.to_string()))?;
-                Prices::built_in().with(&own).map_err(wrong)
-            }
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Prices::built_in()),
-            Err(error) => Err(error.into()),
-        }
+        Ok(stepback_analysis::prices::load_prices(Some(self.location.local_dir()))?)
     }
 
     /// Returns the store, for statistics about it.

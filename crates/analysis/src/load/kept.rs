@@ -62,18 +62,20 @@ pub struct KeptIndex {
 }
 
 impl KeptIndex {
+    /// The index after a load: what was known of other sessions still holds.
     pub(super) fn of(
         until: u64,
         store: &dyn Store,
         workspace: WorkspaceId,
+        mut sessions: HashMap<SessionId, u64>,
         loaded: &[LoadedSession],
     ) -> Result<Self, AnalysisError> {
         let last = store.step_numbered(workspace, until)?.map(|stored| stored.step.id);
-        let sessions = loaded.iter().filter_map(|loaded| {
+        sessions.extend(loaded.iter().filter_map(|loaded| {
             let last = loaded.facts.steps.last().map_or(0, |step| step.number);
             Some((loaded.facts.session?, last))
-        });
-        Ok(Self { until, last, sessions: sessions.collect() })
+        }));
+        Ok(Self { until, last, sessions })
     }
 
     /// Whether the store has the last step.
@@ -85,10 +87,13 @@ impl KeptIndex {
         stored.map(|stored| stored.step.id) == self.last
     }
 
-    /// Whether a session's file is at least as new as this index.
-    pub(super) fn allows(&self, session: SessionId, kept: &KeptFacts) -> bool {
+    /// Whether a session's file can be used: it is at least as new as this index, or the store has its last step.
+    pub(super) fn allows(&self, session: SessionId, kept: &KeptFacts, store: &dyn Store) -> bool {
         let last = kept.facts.steps.last().map_or(0, |step| step.number);
-        self.sessions.get(&session).is_some_and(|known| *known <= last)
+        match self.sessions.get(&session) {
+            Some(known) => *known <= last,
+            None => kept.continues_in(store),
+        }
     }
 
     pub(super) fn has_all(&self, loaded: &[LoadedSession]) -> bool {

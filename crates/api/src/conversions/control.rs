@@ -13,8 +13,8 @@ impl BreakpointDocument {
             Condition::Pattern { pattern } => ("pattern", Some(pattern.clone())),
             Condition::Error => ("error", None),
             Condition::Path { glob } => ("path", Some(glob.clone())),
-            Condition::Cost { usd } => ("cost", Some(usd.to_string())),
-            Condition::Tokens { number } => ("tokens", Some(number.to_string())),
+            Condition::Cost { usd, .. } => ("cost", Some(usd.to_string())),
+            Condition::Tokens { number, .. } => ("tokens", Some(number.to_string())),
             Condition::Anomaly { kind } => ("anomaly", kind.map(|kind| kind.name().to_owned())),
         };
         Self {

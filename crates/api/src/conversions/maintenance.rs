@@ -2,7 +2,7 @@
 
 use stepback_engine::budget::{self, BudgetOutlook};
 use stepback_engine::prune::{PrunePlan, Pruned};
-use stepback_llm_wire::recorded_call::CallUsage;
+use stepback_llm_wire::semantics::TokenUsage;
 use stepback_model::path::display_bytes;
 use stepback_model::record::WorkspaceRecord;
 use stepback_store::{Store, StoreError};
@@ -74,14 +74,14 @@ impl DiskBudgetDocument {
 }
 
 impl ModelUsageDocument {
-    /// Adds a model call.
-    pub fn add(&mut self, spent: &CallUsage) {
-        let tokens = spent.tokens.unwrap_or_default();
-        self.calls += 1;
-        self.input += tokens.input;
-        self.output += tokens.output;
-        self.cache_read += tokens.cache_read;
-        self.cache_write += tokens.cache_write;
-        self.cost_usd += spent.cost_usd.unwrap_or(0.0);
+    /// Adds a model call; `cost` is in millionths of a dollar.
+    pub fn add(&mut self, tokens: TokenUsage, cost: Option<u64>) {
+        let add = |sum: &mut u64, count: u64| *sum = sum.saturating_add(count);
+        add(&mut self.calls, 1);
+        add(&mut self.input, tokens.input);
+        add(&mut self.output, tokens.output);
+        add(&mut self.cache_read, tokens.cache_read);
+        add(&mut self.cache_write, tokens.cache_write);
+        self.cost_usd += cost.unwrap_or(0) as f64 / 1e6;
     }
 }

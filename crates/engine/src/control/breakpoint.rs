@@ -46,15 +46,21 @@ pub enum Condition {
         /// Glob that the path must match.
         glob: String,
     },
-    /// The session has reached a cost.
+    /// The session, or all of a day or of the workspace, has reached a cost.
     Cost {
         /// Cost in dollars.
         usd: f64,
+        /// What is added up; `None` is the session.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        per: Option<BudgetScope>,
     },
-    /// The context of the session has reached a size.
+    /// The context of the session has reached a size, or a number of tokens has been used.
     Tokens {
         /// Number of tokens.
         number: u64,
+        /// What is added up; `None` is the size of the context, which is not a sum.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        per: Option<BudgetScope>,
     },
     /// The last calls of the session are unusual.
     Anomaly {
@@ -62,6 +68,41 @@ pub enum Condition {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         kind: Option<AnomalyKind>,
     },
+}
+
+/// What a budget is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum BudgetScope {
+    /// What the session of the call has used.
+    Session,
+    /// What all sessions of the workspace have used today, in universal time.
+    Day,
+    /// What all sessions of the workspace have used so far.
+    Workspace,
+}
+
+impl BudgetScope {
+    /// Every scope.
+    pub const ALL: [Self; 3] = [Self::Session, Self::Day, Self::Workspace];
+
+    /// The name that users write.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Session => "session",
+            Self::Day => "day",
+            Self::Workspace => "workspace",
+        }
+    }
+}
+
+/// What was used of a budget.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct BudgetSpending {
+    /// Cost, in millionths of a dollar.
+    pub cost: u64,
+    /// Tokens, read and written.
+    pub tokens: u64,
 }
 
 /// Whether a call is checked before or after it runs.
@@ -91,6 +132,10 @@ pub struct BreakContext<'a> {
     pub tokens: &'a dyn Fn() -> u64,
     /// Returns the kinds of anomalies that the call completes; called only when needed.
     pub anomalies: &'a dyn Fn() -> Vec<AnomalyKind>,
+    /// Returns what was used of a budget; called only when needed.
+    pub spent: &'a dyn Fn(BudgetScope) -> BudgetSpending,
+    /// The present day, in days since the epoch.
+    pub day: i64,
 }
 
 /// A condition that stops a live agent.
@@ -116,6 +161,9 @@ pub struct Breakpoint {
     /// What a log point records, with names in braces; `None`: a summary of the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
+    /// Of a budget per day: the last day on which it was used up, in days since the epoch. It takes effect once a day.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reached_on: Option<i64>,
 }
 
 /// The breakpoints of a workspace.
@@ -130,7 +178,8 @@ impl Breakpoint {
     /// A breakpoint that is not added yet and stops at every hit.
     pub fn new(on: Condition) -> Self {
         let (condition, hit_condition, message) = (None, None, None);
-        Self { id: 0, on, condition, enabled: true, hits: 0, hit_condition, log: false, message }
+        let (log, reached_on) = (false, None);
+        Self { id: 0, on, condition, enabled: true, hits: 0, hit_condition, log, message, reached_on }
     }
 
     /// Checks that names, patterns, globs and numbers are valid; the error says what is wrong.
@@ -154,13 +203,16 @@ impl Breakpoint {
             Condition::Iteration { number: 0 } => {
                 Err("the first model turn is iteration 1; give the number of a turn, such as 20".into())
             }
-            Condition::Tokens { number: 0 } => {
+            Condition::Tokens { number: 0, per: Some(_) } => {
+                Err("a budget of 0 tokens is used up at the beginning; give a number, such as 5000000".into())
+            }
+            Condition::Tokens { number: 0, per: None } => {
                 Err("every session has reached 0 tokens; give the size to stop at, such as 150000".into())
             }
-            Condition::Cost { usd } if !usd.is_finite() || *usd < 0.0 => {
+            Condition::Cost { usd, .. } if !usd.is_finite() || *usd < 0.0 => {
                 Err("the cost must be a number of dollars".into())
             }
-            Condition::Cost { usd: 0.0 } => {
+            Condition::Cost { usd: 0.0, .. } => {
                 Err("every session has reached a cost of 0; give the dollars to stop at, such as 2.50".into())
             }
             Condition::Anomaly { kind: Some(kind) } if !AnomalyKind::LIVE.contains(kind) => Err(format!(
@@ -179,24 +231,47 @@ impl Breakpoint {
             Condition::Pattern { pattern } => format!("pattern {pattern}"),
             Condition::Error => "error".into(),
             Condition::Path { glob } => format!("path {glob}"),
-            Condition::Cost { usd } => format!("cost {usd}"),
-            Condition::Tokens { number } => format!("tokens {number}"),
+            Condition::Cost { usd, .. } => format!("cost {usd}"),
+            Condition::Tokens { number, .. } => format!("tokens {number}"),
             Condition::Anomaly { kind: Some(kind) } => format!("anomaly {kind}"),
             Condition::Anomaly { kind: None } => "anomaly".into(),
         };
+        if let Some(scope) = self.budget_scope() {
+            text.push_str(&format!(" per {}", scope.as_str()));
+        }
         if let Some(condition) = &self.condition {
             text.push_str(&format!(" if the input matches {condition}"));
         }
         text
     }
 
-    /// Whether it is disabled when it takes effect: a turn, a cost and a size stay reached.
+    /// Returns what is added up for it, if that was given.
+    fn budget_scope(&self) -> Option<BudgetScope> {
+        match self.on {
+            Condition::Cost { per, .. } | Condition::Tokens { per, .. } => per,
+            _ => None,
+        }
+    }
+
+    /// Whether it is disabled when it takes effect: a turn, a cost and a size stay reached. A budget of a day does not.
     fn is_reached_once(&self) -> bool {
-        matches!(self.on, Condition::Iteration { .. } | Condition::Cost { .. } | Condition::Tokens { .. })
-            && !matches!(self.hit_condition, Some(HitCondition::Every(_)))
+        self.budget_scope() != Some(BudgetScope::Day)
+            && matches!(
+                self.on,
+                Condition::Iteration { .. } | Condition::Cost { .. } | Condition::Tokens { .. }
+            )
+            && !self.is_repeated()
+    }
+
+    /// Whether it takes effect again and again.
+    fn is_repeated(&self) -> bool {
+        matches!(self.hit_condition, Some(HitCondition::Every(_)))
     }
 
     fn matches(&self, moment: &BreakContext<'_>) -> bool {
+        if self.reached_on == Some(moment.day) {
+            return false;
+        }
         let input = clip_text(moment.input);
         let at_start = moment.side == BreakSide::Start;
         let is_met = match &self.on {
@@ -214,8 +289,14 @@ impl Breakpoint {
                         moment.paths.iter().any(|path| glob.is_match(path))
                     })
             }
-            Condition::Cost { usd } => at_start && (moment.session)().1 as f64 >= usd * 1e6,
-            Condition::Tokens { number } => at_start && (moment.tokens)() >= *number,
+            Condition::Cost { usd, per } => {
+                let cost = || (moment.spent)(per.unwrap_or(BudgetScope::Session)).cost;
+                at_start && cost() as f64 >= usd * 1e6
+            }
+            Condition::Tokens { number, per: None } => at_start && (moment.tokens)() >= *number,
+            Condition::Tokens { number, per: Some(scope) } => {
+                at_start && (moment.spent)(*scope).tokens >= *number
+            }
             Condition::Anomaly { kind } => {
                 let found = if at_start { Vec::new() } else { (moment.anomalies)() };
                 kind.map_or(!found.is_empty(), |kind| found.contains(&kind))
@@ -283,6 +364,9 @@ impl Control {
                     // These are reached once; after resuming, the agent should not stop at every later call.
                     if breakpoint.is_reached_once() {
                         breakpoint.enabled = false;
+                    }
+                    if breakpoint.budget_scope() == Some(BudgetScope::Day) && !breakpoint.is_repeated() {
+                        breakpoint.reached_on = Some(moment.day);
                     }
                     effective.push(breakpoint.clone());
                 }

@@ -26,6 +26,9 @@ use crate::error::EngineError;
 use crate::moves::part_steps::TAKE_BACK_TOOL;
 use crate::workspace::StoreSource;
 
+/// More tokens than a model reads or writes in one call.
+const MAX_REPORTED_TOKENS: u64 = 1_000_000_000;
+
 /// A step that is not committed yet, with the event it records.
 pub(super) struct PendingStep<'a> {
     report: &'a ReportedEvent,
@@ -308,7 +311,7 @@ fn update_session(info: &mut SessionInfo, report: &ReportedEvent) {
     if update.started.is_some() {
         info.started.clone_from(&update.started);
     }
-    info.cost += update.cost;
+    info.add_spending(report.at, update.cost, reported_tokens(&report.event));
     info.seen_at = Some(info.seen_at.map_or(report.at, |last_seen| last_seen.max(report.at)));
     if update.milestone == Some(SessionMilestone::Ended) {
         info.ended_at = Some(report.at);
@@ -327,6 +330,19 @@ fn update_session(info: &mut SessionInfo, report: &ReportedEvent) {
     if info.title.is_none() && is_told && report.event.kind == StepKind::UserInput {
         info.title = Some(report.event.summary.clone());
     }
+}
+
+/// Returns the tokens that an answer reports, read and written; those of an answer from a recording were not used.
+fn reported_tokens(event: &AgentEvent) -> u64 {
+    let metadata = event.metadata.as_ref().filter(|_| event.kind == StepKind::ModelEnd);
+    let Some(metadata) = metadata.filter(|metadata| metadata["replayed"] != true) else { return 0 };
+    let counts =
+        ["usage", "tokens"].into_iter().find_map(|name| metadata.get(name).filter(|it| it.is_object()));
+    let Some(counts) = counts else { return 0 };
+    let names = ["/input", "/output", "/cache_read", "/cache_write", "/cache/read", "/cache/write"];
+    let counts = names.iter().filter_map(|name| counts.pointer(name)?.as_u64());
+    // Larger counts are mistakes.
+    counts.filter(|count| *count <= MAX_REPORTED_TOKENS).fold(0, u64::saturating_add)
 }
 
 /// Whether the user took a part of the session back, which the agent has no part in.

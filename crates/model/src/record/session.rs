@@ -102,9 +102,53 @@ pub struct SessionInfo {
     /// Cost so far, in millionths of a dollar.
     #[serde(skip_serializing_if = "is_default")]
     pub cost: u64,
+    /// Tokens that models read and wrote so far, as far as they were reported with the events.
+    #[serde(skip_serializing_if = "is_default")]
+    pub tokens: u64,
+    /// What of both belongs to the last day on which something was used.
+    #[serde(skip_serializing_if = "is_default")]
+    pub last_day: DaySpending,
+}
+
+/// What a session used on one day.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DaySpending {
+    /// The day, in days since the epoch, in universal time.
+    pub day: i64,
+    /// Cost, in millionths of a dollar.
+    pub cost: u64,
+    /// Tokens.
+    pub tokens: u64,
+}
+
+impl DaySpending {
+    /// The day of a moment.
+    pub fn day_of(at: Timestamp) -> i64 {
+        const DAY_MICROS: i64 = 24 * 3_600_000_000;
+        at.as_micros().div_euclid(DAY_MICROS)
+    }
 }
 
 impl SessionInfo {
+    /// Adds what was used at a moment.
+    pub fn add_spending(&mut self, at: Timestamp, cost: u64, tokens: u64) {
+        if cost == 0 && tokens == 0 {
+            return;
+        }
+        self.cost = self.cost.saturating_add(cost);
+        self.tokens = self.tokens.saturating_add(tokens);
+        let day = DaySpending::day_of(at);
+        // What a slow reporter tells about an earlier day is part of the sums only.
+        if day > self.last_day.day {
+            self.last_day = DaySpending { day, ..DaySpending::default() };
+        }
+        if day == self.last_day.day {
+            self.last_day.cost = self.last_day.cost.saturating_add(cost);
+            self.last_day.tokens = self.last_day.tokens.saturating_add(tokens);
+        }
+    }
+
     /// The number of events that were skipped and that no step names yet.
     pub fn pending_skipped(&self) -> u64 {
         self.skipped.pending.values().sum()

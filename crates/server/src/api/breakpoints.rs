@@ -3,11 +3,14 @@
 use axum::extract::State;
 use axum::http::StatusCode;
 use stepback_api::control::{
-    BreakpointDocument, BreakpointKind, BreakpointSwitch, NewBreakpoint, RemovedBreakpointsDocument,
+    BreakpointDocument, BreakpointKind, BreakpointSwitch, BudgetScopeKind, NewBreakpoint,
+    RemovedBreakpointsDocument,
 };
 use stepback_api::page::Page;
 use stepback_engine::Engine;
-use stepback_engine::control::{Breakpoint, Condition, Control, HitCondition, HitConditionError};
+use stepback_engine::control::{
+    Breakpoint, BudgetScope, Condition, Control, HitCondition, HitConditionError,
+};
 use stepback_model::anomaly::AnomalyKind;
 
 use crate::extract::{Json, Path};
@@ -31,7 +34,8 @@ fn condition(new: &mut NewBreakpoint) -> Result<Condition, Problem> {
             Condition::Pattern { pattern: new.pattern.take().ok_or_else(|| missing("pattern"))? }
         }
         BreakpointKind::Tokens => {
-            Condition::Tokens { number: new.number.take().ok_or_else(|| missing("number"))? }
+            let per = new.per.take().map(budget_scope);
+            Condition::Tokens { number: new.number.take().ok_or_else(|| missing("number"))?, per }
         }
         BreakpointKind::Error => Condition::Error,
         BreakpointKind::Path => Condition::Path { glob: new.glob.take().ok_or_else(|| missing("glob"))? },
@@ -42,7 +46,10 @@ fn condition(new: &mut NewBreakpoint) -> Result<Condition, Problem> {
             };
             Condition::Anomaly { kind: new.name.take().map(parse).transpose()? }
         }
-        BreakpointKind::Cost => Condition::Cost { usd: new.usd.take().ok_or_else(|| missing("usd"))? },
+        BreakpointKind::Cost => {
+            let per = new.per.take().map(budget_scope);
+            Condition::Cost { usd: new.usd.take().ok_or_else(|| missing("usd"))?, per }
+        }
     };
     let rest = [
         ("name", new.name.is_some()),
@@ -50,10 +57,19 @@ fn condition(new: &mut NewBreakpoint) -> Result<Condition, Problem> {
         ("pattern", new.pattern.is_some()),
         ("glob", new.glob.is_some()),
         ("usd", new.usd.is_some()),
+        ("per", new.per.is_some()),
     ];
     match rest.into_iter().find(|(_, given)| *given) {
         Some((field, _)) => Err(Problem::usage(format!("this kind of breakpoint has no \"{field}\""))),
         None => Ok(on),
+    }
+}
+
+fn budget_scope(kind: BudgetScopeKind) -> BudgetScope {
+    match kind {
+        BudgetScopeKind::Session => BudgetScope::Session,
+        BudgetScopeKind::Day => BudgetScope::Day,
+        BudgetScopeKind::Workspace => BudgetScope::Workspace,
     }
 }
 

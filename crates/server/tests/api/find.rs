@@ -161,3 +161,59 @@ fn what_was_spent_is_told_by_hour_and_by_model() {
     assert_eq!(place.get("/usage?since=2023-09-01").with(200)["total"]["calls"], 4);
     place.get("/usage?since=whenever").problem(400);
 }
+
+#[test]
+fn what_it_cost_is_told_by_model_and_by_tool() {
+    let place = TestServer::new();
+    let event = |id: &str, kind: &str, rest: Value| {
+        let mut event =
+            json!({ "session": "s", "kind": kind, "id": id, "at": format!("2023-11-14T20:10:0{id}Z") });
+        event.as_object_mut().unwrap().extend(rest.as_object().unwrap().clone());
+        event
+    };
+    let answer = |id: &str, input: u64, model: &str| {
+        event(
+            id,
+            "model-end",
+            json!({ "tool": model, "metadata": { "model": model,
+            "usage": { "input": input, "output": 10, "cache_read": 0, "cache_write": 0 } } }),
+        )
+    };
+    let events = [
+        answer("1", 1000, "claude-sonnet-4-5"),
+        event("2", "tool-start", json!({ "tool": "Read", "call": "c", "input": { "file_path": "a" } })),
+        event("3", "tool-end", json!({ "tool": "Read", "call": "c", "output": "x".repeat(3000) })),
+        answer("4", 2000, "claude-sonnet-4-5"),
+        answer("5", 7, "no-such-model"),
+    ];
+    place.post("/ingest", &json!({ "workspace": "w", "agent": "a", "events": events })).with(200);
+    let cost = place.get("/cost").with(200);
+    // 3000 at $3 and 20 at $15, per million
+    assert_eq!(
+        (&cost["total"]["cost_usd"], &cost["total"]["unpriced_calls"]),
+        (&json!(0.0093), &json!(1)),
+        "{cost}"
+    );
+    assert_eq!(cost["unpriced"], json!([{ "model": "no-such-model", "calls": 1, "tokens": 17 }]));
+    assert_eq!(
+        (&cost["rows"][0]["key"], &cost["rows"][0]["basis"]),
+        (&json!("claude-sonnet-4-5"), &json!("recorded"))
+    );
+    let tools = place.get("/cost?by=tool&since=2023-09-01").with(200);
+    let read = tools["rows"].as_array().unwrap().iter().find(|row| row["key"] == "Read").unwrap();
+    assert_eq!(
+        (&read["basis"], &read["input"], &read["calls"]),
+        (&json!("inferred"), &json!(990), &json!(1)),
+        "{tools}"
+    );
+    assert!(tools["rule"].as_str().is_some_and(|rule| rule.contains("later request")));
+    let session =
+        cost["rows"].as_array().map(|_| place.get("/sessions").with(200)["items"][0]["id"].clone()).unwrap();
+    let one = place.get(&format!("/cost?by=session&session={}", session.as_str().unwrap())).with(200);
+    assert_eq!((&one["rows"][0]["session"], &one["total"]), (&session, &cost["total"]));
+    assert_eq!(place.get("/cost?by=prompt&limit=1").with(200)["rows"].as_array().unwrap().len(), 1);
+    for wrong in ["by=nothing", "since=whenever", "days=3"] {
+        place.get(&format!("/cost?{wrong}")).problem(400);
+    }
+    place.get("/cost?workspace=ffff").problem(404);
+}

@@ -3,8 +3,8 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand};
-use stepback_engine::control::HitCondition;
+use clap::{Args, Subcommand, ValueEnum};
+use stepback_engine::control::{BudgetScope, HitCondition};
 
 // Which session a command is about.
 #[derive(Debug, Args)]
@@ -105,7 +105,7 @@ pub struct AgentArgs {
 pub enum BreakpointCommand {
     /// Add a breakpoint
     #[command(
-        after_help = "Examples:\n  stepback breakpoint add tool Bash\n  stepback breakpoint add tool Bash --condition 'rm -rf|git push'\n  stepback breakpoint add path 'src/auth/**'\n  stepback breakpoint add pattern 'DROP TABLE'\n  stepback breakpoint add iteration 20\n  stepback breakpoint add error\n  stepback breakpoint add cost 2.50\n  stepback breakpoint add tokens 150000\n  stepback breakpoint add anomaly loop\n  stepback breakpoint add tool Bash --hits %10\n  stepback breakpoint add tool Write --log     only record it\n  stepback breakpoint add tool Bash --log-message 'call {hits}: {input.command}'"
+        after_help = "Examples:\n  stepback breakpoint add tool Bash\n  stepback breakpoint add tool Bash --condition 'rm -rf|git push'\n  stepback breakpoint add path 'src/auth/**'\n  stepback breakpoint add pattern 'DROP TABLE'\n  stepback breakpoint add iteration 20\n  stepback breakpoint add error\n  stepback breakpoint add cost 2.50\n  stepback breakpoint add cost 20 --per day\n  stepback breakpoint add tokens 150000\n  stepback breakpoint add anomaly loop\n  stepback breakpoint add tool Bash --hits %10\n  stepback breakpoint add tool Write --log     only record it\n  stepback breakpoint add tool Bash --log-message 'call {hits}: {input.command}'"
     )]
     Add(AddBreakpointArgs),
     /// List breakpoints with their hit counts
@@ -142,6 +142,9 @@ pub struct AddBreakpointArgs {
     pub kind: String,
     /// Value for the kind
     pub value: Option<String>,
+    /// Of cost and tokens, what all calls together may use [default: the cost of the session; the size of the context]
+    #[arg(long, value_enum, value_name = "WHAT")]
+    pub per: Option<BudgetPer>,
     /// Only if the input also matches this regular expression
     #[arg(long, value_name = "RE")]
     pub condition: Option<String>,
@@ -154,6 +157,27 @@ pub struct AddBreakpointArgs {
     /// Only record the hit, with this message; {tool}, {input}, {input.FIELD}, {iteration}, {cost}, {tokens} and {hits} are replaced
     #[arg(long, value_name = "TEXT")]
     pub log_message: Option<String>,
+}
+
+/// What a budget is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum BudgetPer {
+    /// What the session has used
+    Session,
+    /// What all sessions of the workspace have used today, in universal time
+    Day,
+    /// What all sessions of the workspace have used
+    Workspace,
+}
+
+impl From<BudgetPer> for BudgetScope {
+    fn from(per: BudgetPer) -> Self {
+        match per {
+            BudgetPer::Session => Self::Session,
+            BudgetPer::Day => Self::Day,
+            BudgetPer::Workspace => Self::Workspace,
+        }
+    }
 }
 
 /// Branches.

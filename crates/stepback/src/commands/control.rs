@@ -8,7 +8,9 @@ use stepback_agents::answer::HookAnswer;
 use stepback_agents::session_states;
 use stepback_agents::transcript::{MessagePart, MessageRole};
 use stepback_api::state::SessionStateDocument;
-use stepback_engine::control::{Breakpoint as Stored, Condition, Control, Stop, StopAnswer as Said};
+use stepback_engine::control::{
+    Breakpoint as Stored, BudgetScope, Condition, Control, Stop, StopAnswer as Said,
+};
 use stepback_engine::session::{last_event_time, not_running_reason, session_status};
 use stepback_engine::{EngineError, Workspace};
 use stepback_model::conversation;
@@ -87,6 +89,10 @@ fn parse_condition(add: &AddBreakpointArgs) -> Result<Condition, CommandFailure>
                 .with_hint("\"stepback breakpoint add --help\" has examples")
         })
     };
+    let per = add.per.map(BudgetScope::from);
+    if per.is_some() && !matches!(add.kind.as_str(), "cost" | "tokens") {
+        return Err(usage(&format!("--per belongs to cost and tokens, not to \"{}\"", add.kind)));
+    }
     Ok(match add.kind.as_str() {
         "tool" => Condition::Tool { name: value()? },
         "pattern" => Condition::Pattern { pattern: value()? },
@@ -96,9 +102,11 @@ fn parse_condition(add: &AddBreakpointArgs) -> Result<Condition, CommandFailure>
         },
         "cost" => Condition::Cost {
             usd: value()?.parse().map_err(|_| usage("a cost is a number of dollars, such as 2.50"))?,
+            per,
         },
         "tokens" => Condition::Tokens {
             number: value()?.parse().map_err(|_| usage("a size is a number of tokens, such as 150000"))?,
+            per,
         },
         "anomaly" => {
             Condition::Anomaly { kind: add.value.as_deref().map(super::anomalies::parse_kind).transpose()? }

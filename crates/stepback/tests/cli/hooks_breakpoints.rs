@@ -59,6 +59,55 @@ fn an_agent_stops_when_its_context_is_large() {
     world.run(["breakpoint", "add", "tokens"]).exits(2);
 }
 
+/// Reports what an answer of opencode used, in another session of the workspace.
+fn spend(world: &Sandbox, id: &str, tokens: u64, cost: f64) {
+    let agent = Talk { agent: "opencode", ..Talk::new(world, "other") };
+    let info = json!({ "id": id, "role": "assistant", "modelID": "m", "cost": cost,
+        "tokens": { "input": tokens, "output": 0, "reasoning": 0, "cache": { "read": 0, "write": 0 } } });
+    agent.event("message.updated", json!({ "properties": { "info": info } }));
+}
+
+#[test]
+fn budgets_add_up_all_sessions_of_the_workspace() {
+    let world = started("s1");
+    let agent = Talk::new(&world, "s1");
+    for (kind, amount, per) in [
+        ("cost", "2", "session"),
+        ("cost", "2", "workspace"),
+        ("tokens", "5000", "day"),
+        ("tokens", "9000", "session"),
+    ] {
+        world.ok(["breakpoint", "add", kind, amount, "--per", per]);
+    }
+    assert!(!is_stopped(&agent, "b0", "x"), "nothing was used");
+    spend(&world, "a", 1000, 1.5);
+    assert!(!is_stopped(&agent, "b1", "x"), "$1.50 and 1000 tokens");
+    spend(&world, "b", 3999, 0.5);
+    let stops = || {
+        let listed = items(&world.json(["breakpoint", "list"]));
+        listed
+            .iter()
+            .filter(|one| one["hits"] != 0)
+            .map(|one| one["id"].as_u64().unwrap())
+            .collect::<Vec<_>>()
+    };
+    assert!(is_stopped(&agent, "b2", "x"), "$2 of the workspace");
+    assert_eq!(stops(), [2], "the session itself has used nothing");
+    assert!(!is_stopped(&agent, "b3", "x"), "a budget is used up once");
+    spend(&world, "c", 1, 0.0);
+    assert!(is_stopped(&agent, "b4", "x"), "5000 tokens today");
+    assert!(!is_stopped(&agent, "b5", "x"), "once a day");
+    let listed = items(&world.json(["breakpoint", "list"]));
+    let day = listed.iter().find(|one| one["per"] == "day").unwrap();
+    assert_eq!((&day["enabled"], &day["hits"]), (&json!(true), &json!(1)), "tomorrow is another day");
+    assert!(day["reached_on"].as_i64().unwrap() > 0);
+    for wrong in
+        [["tool", "Bash", "--per", "day"], ["cost", "1", "--per", "month"], ["tokens", "0", "--per", "day"]]
+    {
+        world.run(["breakpoint", "add"].into_iter().chain(wrong)).exits(2);
+    }
+}
+
 #[test]
 fn hit_conditions_choose_hits() {
     let world = started("s1");

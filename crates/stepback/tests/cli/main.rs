@@ -15,6 +15,7 @@ mod checkpoint_limits;
 mod command_history;
 mod compares;
 mod concurrency;
+mod cost;
 mod damage;
 mod demo;
 mod described;
@@ -50,11 +51,8 @@ mod mirrors;
 
 mod postgres;
 mod private;
-<<<<<<< HEAD
 mod profile;
-=======
 mod prompts;
->>>>>>> 0830e96c (wip)
 mod proxy;
 mod proxy_replay;
 mod proxy_secrets;
