@@ -25,6 +25,7 @@ mod doctor;
 mod documents;
 mod find;
 pub mod fsck;
+mod git_export;
 mod guard;
 mod history;
 mod inspect;
@@ -106,6 +107,7 @@ pub fn run(arguments: Arguments) -> CommandResult {
         Command::Hook { agent, .. } => refuse_hook_arguments(agent),
         Command::Sessions(wanted) => sessions::list(&open_existing("")?, wanted),
         Command::Export(wanted) => share::export(&open_existing("objects written")?, wanted),
+        Command::Notes(command) => git_export::notes(&open_existing("")?, command),
         Command::Import(wanted) => {
             agents::import(&open_or_create("objects read")?, &wanted.path, wanted.agent.as_deref())
         }

@@ -4,14 +4,18 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
+use super::git::GitExportArgs;
+
 /// Examples of `export`.
 pub const EXPORT: &str = "\
 A bundle contains the sessions with all files at every step, conversations and git directories: anyone who gets it can read
-them. Lines of JSON contain steps, conversations, and the names of changed files.
+them. Lines of JSON contain steps, conversations, and the names of changed files. With --git, a session becomes commits on a
+new branch of the git repository; the index, the work tree and what is checked out stay as they are.
 
 Examples:
   stepback export 4f2a -o session.bundle
   stepback export 4f2a --format jsonl | jq 'select(.record == \"step\") | .summary'
+  stepback export 4f2a --git agent-work && git log --stat agent-work
   stepback import session.bundle                on another machine, in any directory";
 
 /// Examples of `import`.
@@ -35,6 +39,8 @@ pub struct ExportArgs {
     /// Output file; - means standard output
     #[arg(short, long, value_name = "FILE", default_value = "-")]
     pub output: PathBuf,
+    #[command(flatten)]
+    pub into_git: GitExportArgs,
 }
 
 // Taking something in.

@@ -11,7 +11,7 @@ use stepback_model::path::display_bytes;
 use stepback_model::record::Session;
 use stepback_store::new_file::{Durability, NewFile};
 
-use super::{CommandResult, DONE, sessions};
+use super::{CommandResult, DONE, git_export, sessions};
 use crate::args::share::{ExportArgs, ExportFormat};
 use crate::context::Context;
 use crate::failure::{CommandFailure, FailureKind};
@@ -22,6 +22,14 @@ const FORMAT_PROBE_BYTES: u64 = 64 << 10;
 
 /// Runs `stepback export`.
 pub fn export(context: &Context, arguments: &ExportArgs) -> CommandResult {
+    if let Some(branch) = &arguments.into_git.git {
+        return match arguments.sessions.as_slice() {
+            [] => git_export::export_to_branch(context, None, branch, &arguments.into_git),
+            [session] => git_export::export_to_branch(context, Some(session), branch, &arguments.into_git),
+            _ => Err(CommandFailure::new(FailureKind::Usage, "--git takes one session")
+                .with_hint("export each session to a branch of its own")),
+        };
+    }
     let engine = context.engine();
     let chosen = match arguments.sessions.as_slice() {
         [] => vec![sessions::find(context, None)?.1],
