@@ -1,5 +1,6 @@
 //! The benchmarks, one module each, and their common course: prepare the trees, measure, report.
 
+mod ask;
 mod bisect;
 pub mod files;
 mod guard_server;
@@ -23,8 +24,8 @@ use crate::paths::Paths;
 use crate::run::{Findings, Run};
 
 /// All benchmarks.
-pub const NAMES: [&str; 10] =
-    ["files", "hook", "session", "proxy", "bisect", "watcher", "server", "tui", "studio", "mind"];
+pub const NAMES: [&str; 11] =
+    ["files", "hook", "session", "proxy", "bisect", "watcher", "server", "tui", "studio", "mind", "ask"];
 
 /// Runs one of them, prints its report, and stores it if requested.
 pub fn run(name: &str, paths: &Paths, options: &Options) -> Result<()> {
@@ -73,6 +74,10 @@ fn measure_benchmark(name: &str, run: &mut Run<'_>, trees: &[SourceTree]) -> Res
         "studio" => {
             let results = studio::measure(run)?;
             Findings::new("studio", results.to_json(), results.judge_goals(), results.render_report())
+        }
+        "ask" => {
+            let results = ask::measure(run)?;
+            Findings::new("ask", results.to_json(), results.judge_goals(), results.render_report())
         }
         _ => {
             let results = mind::measure(run)?;

@@ -21,6 +21,7 @@ Usage: cargo xtask bench files [OPTIONS]
        cargo xtask bench tui [--quick] [--runs N] [--keep]
        cargo xtask bench studio [--quick] [--keep]
        cargo xtask bench mind [--quick] [--keep]
+       cargo xtask bench ask [--quick] [--keep]
 
 Options:
   --tree DIR       Measure on a copy of DIR instead of the generated trees (can be repeated)
