@@ -10,6 +10,7 @@ mod files;
 mod gap;
 mod history;
 mod hypothesis;
+mod lines;
 mod profile;
 mod rewind;
 mod why;
@@ -125,6 +126,7 @@ pub fn list_tools(allow_others: bool) -> Vec<Tool> {
         why::why_tool(),
         profile::profile_tool(),
         anomalies::anomalies_tool(),
+        lines::blame_tool(),
         files::diff_tool(),
         files::checkpoint_tool(),
         rewind::rewind_tool(),
