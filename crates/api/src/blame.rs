@@ -55,6 +55,32 @@ pub struct LineOriginDocument {
     pub author: Option<LineAuthorDocument>,
     /// The calls of several sessions that may have written them, if it is not known which one did.
     pub candidates: Vec<LineAuthorDocument>,
+    /// Git's commit of lines that are older than the recording, or that came in with a commit.
+    #[serde(default)]
+    pub commit: Option<LineCommitDocument>,
+    /// How the commit was found, or why none is known; none if none was searched.
+    #[serde(default)]
+    pub commit_rule: Option<String>,
+}
+
+/// The commit of a git repository in which lines appeared.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
+pub struct LineCommitDocument {
+    /// Its id.
+    pub id: String,
+    /// The name of its author.
+    pub author: String,
+    /// The author's address.
+    pub email: String,
+    /// When the author wrote it.
+    #[schema(value_type = String, format = DateTime)]
+    pub at: Timestamp,
+    /// The first line of its message.
+    pub subject: String,
+    /// The path of the file in that commit, from the root of the repository.
+    pub path: String,
+    /// Why the lines may be from an older commit; none if they are certainly from this one.
+    pub or_older: Option<String>,
 }
 
 /// A tool call that wrote lines, and what led to it.

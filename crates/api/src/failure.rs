@@ -5,8 +5,8 @@ mod advice;
 
 #[cfg(feature = "engine")]
 pub use advice::{
-    classify_board_error, classify_bundle_error, classify_engine_error, classify_history_error,
-    classify_io_error,
+    classify_board_error, classify_bundle_error, classify_engine_error, classify_git_error,
+    classify_history_error, classify_io_error,
 };
 
 /// Kinds of failure, each with its own exit code. Documented in `docs/guide/exit-codes.md`.

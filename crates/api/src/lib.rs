@@ -36,6 +36,7 @@ pub mod cost;
 pub mod dashboard;
 pub mod failure;
 pub mod files;
+pub mod git_export;
 pub mod ingest;
 pub mod maintenance;
 pub mod operations;

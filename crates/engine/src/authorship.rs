@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 use stepback_model::ids::{SessionId, StepId};
 use stepback_model::path::RelPath;
-use stepback_model::record::Step;
+use stepback_model::record::{SessionInfo, Step};
 
 use crate::calls;
 use crate::changes::parse_authors;
@@ -82,8 +82,17 @@ pub struct AttributedChange {
 impl Workspace {
     /// Returns who made the change of `path` that the checkpoint `step` found.
     pub fn attribute_change(&self, step: &Step, path: &RelPath) -> Result<AttributedChange, EngineError> {
+        self.attribute_change_with(step, path, &mut BTreeMap::new())
+    }
+
+    /// Like [`Self::attribute_change`], for many changes: `sessions` keeps the sessions that were read.
+    pub fn attribute_change_with(
+        &self,
+        step: &Step,
+        path: &RelPath,
+        sessions: &mut BTreeMap<SessionId, SessionInfo>,
+    ) -> Result<AttributedChange, EngineError> {
         let mut authors = parse_authors(self.load_detail(step)?.as_ref());
-        let mut sessions = BTreeMap::new();
         for call in &authors.calls {
             if let std::collections::btree_map::Entry::Vacant(entry) = sessions.entry(call.session) {
                 let session = self.store().session(call.session)?;

@@ -2198,6 +2198,11 @@ pub struct LineOrigin {
     /// The number of the checkpoint that first contains them; none if none does yet.
     #[prost(uint64, optional, tag = "8")]
     pub step: ::core::option::Option<u64>,
+    #[prost(message, optional, tag = "9")]
+    pub commit: ::core::option::Option<LineCommit>,
+    /// How the commit was found, or why none is known; none if none was searched.
+    #[prost(string, optional, tag = "10")]
+    pub commit_rule: ::core::option::Option<::prost::alloc::string::String>,
 }
 /// The lines of a file with their origins.
 #[derive(serde::Deserialize)]
@@ -2754,6 +2759,33 @@ pub struct Cost {
     /// Models without a price.
     #[prost(message, repeated, tag = "11")]
     pub unpriced: ::prost::alloc::vec::Vec<UnpricedModel>,
+}
+/// The commit of a git repository in which lines appeared.
+#[derive(serde::Deserialize)]
+#[serde(default)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct LineCommit {
+    /// When the author wrote it.
+    #[prost(string, tag = "1")]
+    pub at: ::prost::alloc::string::String,
+    /// The name of its author.
+    #[prost(string, tag = "2")]
+    pub author: ::prost::alloc::string::String,
+    /// The author's address.
+    #[prost(string, tag = "3")]
+    pub email: ::prost::alloc::string::String,
+    /// Its id.
+    #[prost(string, tag = "4")]
+    pub id: ::prost::alloc::string::String,
+    /// Why the lines may be from an older commit; none if they are certainly from this one.
+    #[prost(string, optional, tag = "5")]
+    pub or_older: ::core::option::Option<::prost::alloc::string::String>,
+    /// The path of the file in that commit, from the root of the repository.
+    #[prost(string, tag = "6")]
+    pub path: ::prost::alloc::string::String,
+    /// The first line of its message.
+    #[prost(string, tag = "7")]
+    pub subject: ::prost::alloc::string::String,
 }
 /// What ListBranches takes.
 #[derive(serde::Serialize)]
@@ -9944,6 +9976,9 @@ pub struct BlameFileRequest {
     /// As the file was at this point; as it is now if none is given.
     #[prost(string, optional, tag = "4")]
     pub at: ::core::option::Option<::prost::alloc::string::String>,
+    /// Search git's history for the commits of older lines; yes if not given.
+    #[prost(bool, optional, tag = "5")]
+    pub git: ::core::option::Option<bool>,
 }
 /// What ExplainOrigin takes.
 #[derive(serde::Serialize)]

@@ -11,6 +11,7 @@ mod files;
 mod gap;
 mod history;
 mod hypothesis;
+mod lines;
 mod profile;
 mod rewind;
 mod why;
@@ -127,6 +128,7 @@ pub fn list_tools(allow_others: bool) -> Vec<Tool> {
         profile::profile_tool(),
         anomalies::anomalies_tool(),
         cost::cost_tool(),
+        lines::blame_tool(),
         files::diff_tool(),
         files::checkpoint_tool(),
         rewind::rewind_tool(),

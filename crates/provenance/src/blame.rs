@@ -20,7 +20,8 @@ use stepback_model::tree::TreeNode;
 use crate::error::ProvenanceError;
 use crate::file_versions::{self, FileVersions};
 use crate::follow::{Blamer, FoundLine, Pending, Thread, split_pending};
-use crate::line_map::split_lines;
+use crate::line_commits::{CommitRule, LineCommit};
+use crate::line_map::{TextDiff, split_lines};
 
 /// A question about the lines of a file.
 #[derive(Clone, Debug)]
@@ -61,6 +62,10 @@ pub struct LineOrigin {
     pub who: Attribution,
     /// Whether the call named the file. Otherwise it is inferred from which calls were running.
     pub is_named: bool,
+    /// Git's commit of them, where [`add_commits`](crate::add_commits) found one.
+    pub commit: Option<LineCommit>,
+    /// How the commit was found, or why none is known; `None` if none was searched.
+    pub commit_rule: Option<CommitRule>,
 }
 
 /// A line and its origin.
@@ -123,8 +128,8 @@ pub fn blame(workspace: &Workspace, request: &BlameRequest) -> Result<Blame, Pro
                 Some(node) => blamer.versions().text(node)?,
                 None => None,
             };
-            let older = Rc::new(older.unwrap_or_default());
-            let (known, new) = split_pending(&older, &lines, pending, None);
+            let older = older.unwrap_or_default();
+            let (known, new) = split_pending(&TextDiff::new(&older, &text), pending, None);
             blamer.attribute_present(path, new)?;
             let node =
                 recorded.unwrap_or(TreeNode::Dir { mode: 0, tree: stepback_model::tree::Tree::empty_hash() });

@@ -3,24 +3,29 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-use stepback_api::blame::{BlameDocument, BlamedLineDocument, LineAuthorDocument, LineOriginDocument};
+use stepback_api::blame::{
+    BlameDocument, BlamedLineDocument, LineAuthorDocument, LineCommitDocument, LineOriginDocument,
+};
 use stepback_engine::Workspace;
 use stepback_engine::authorship::{Attribution, Author};
 
 use crate::blame::{Blame, BlamedLine, LineOrigin, OriginKind};
-use crate::call_origin::trace_call;
+use crate::call_origin::CallTracer;
+use crate::commit_walk::WalkEnd;
 use crate::error::ProvenanceError;
+use crate::line_commits::{CommitRule, LineCommit};
 
 /// The document of the lines of a file, with the calls that wrote them.
 pub fn blame_document(workspace: &Workspace, blame: &Blame) -> Result<BlameDocument, ProvenanceError> {
     let mut known = HashMap::new();
+    let mut tracer = CallTracer::new(workspace);
     let mut origins = Vec::with_capacity(blame.origins.len());
     for origin in &blame.origins {
         let mut authors = Vec::new();
         for author in origin.who.candidates() {
             let document = match known.entry(author.step) {
                 Entry::Occupied(entry) => entry.into_mut(),
-                Entry::Vacant(entry) => entry.insert(author_document(workspace, author)?),
+                Entry::Vacant(entry) => entry.insert(author_document(&mut tracer, author)?),
             };
             authors.push(document.clone());
         }
@@ -74,11 +79,52 @@ fn origin_document(origin: &LineOrigin, mut authors: Vec<LineAuthorDocument>) ->
         path: origin.path.to_string(),
         author,
         candidates: authors,
+        commit: origin.commit.as_ref().map(commit_document),
+        commit_rule: origin.commit_rule.as_ref().map(describe_rule),
     }
 }
 
-fn author_document(workspace: &Workspace, author: &Author) -> Result<LineAuthorDocument, ProvenanceError> {
-    let origin = trace_call(workspace, author)?;
+fn commit_document(commit: &LineCommit) -> LineCommitDocument {
+    LineCommitDocument {
+        id: commit.oid.to_string(),
+        author: commit.author.clone(),
+        email: commit.email.clone(),
+        at: commit.at,
+        subject: commit.subject.clone(),
+        path: commit.path.clone(),
+        or_older: commit.or_older.map(|end| describe_end(end).to_owned()),
+    }
+}
+
+fn describe_rule(rule: &CommitRule) -> String {
+    match rule {
+        CommitRule::RecordedHead(step) => {
+            format!("in git's history of the commit that was checked out at #{step}")
+        }
+        CommitRule::PresentHead => {
+            "in git's history of the present commit; that of the recorded state is not known".to_owned()
+        }
+        CommitRule::NotCommitted => "it was not committed at that time".to_owned(),
+        CommitRule::NoRepository => "there is no git repository".to_owned(),
+        CommitRule::NoCommits => "the git repository has no commits".to_owned(),
+        CommitRule::Unreadable(reason) => format!("git's history cannot be read: {reason}"),
+    }
+}
+
+fn describe_end(end: WalkEnd) -> &'static str {
+    match end {
+        WalkEnd::Shallow => "the clone is shallow and ends here",
+        WalkEnd::Missing => "an older commit is missing or cannot be read",
+        WalkEnd::Commits => "the search ended here: the limit of commits was reached",
+        WalkEnd::Time => "the search ended here: the limit of time was reached",
+    }
+}
+
+fn author_document(
+    tracer: &mut CallTracer<'_>,
+    author: &Author,
+) -> Result<LineAuthorDocument, ProvenanceError> {
+    let origin = tracer.trace(author)?;
     let number =
         |stored: &Option<stepback_model::record::StepRow>| stored.as_ref().map(|stored| stored.step.number);
     let turn = origin.call.as_ref().map(|call| call.step.meta.iteration).filter(|turn| *turn > 0);

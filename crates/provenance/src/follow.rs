@@ -12,7 +12,7 @@ use stepback_model::tree::TreeNode;
 use crate::blame::{LineOrigin, OriginKind};
 use crate::error::ProvenanceError;
 use crate::file_versions::FileVersions;
-use crate::line_map::{Relation, Source, map_lines, split_lines};
+use crate::line_map::{Relation, Source, TextDiff, map_lines, split_lines};
 use crate::moved::RemovedBlocks;
 
 /// The share of lines, in percent, that a new file must have in common with a deleted one to be the same file renamed.
@@ -77,15 +77,13 @@ impl Origins {
 /// Splits lines into those that an older text has, with their place there, and those that it does not have. `step` is the
 /// step between the two.
 pub(crate) fn split_pending(
-    older: &[u8],
-    newer: &[&[u8]],
+    diff: &TextDiff<'_>,
     pending: Vec<Pending>,
     step: Option<u64>,
 ) -> (Vec<Pending>, Vec<Pending>) {
-    let sources = map_lines(&split_lines(older), newer);
-    let (mut known, mut new) = (Vec::new(), Vec::new());
+    let (mut known, mut new) = (Vec::with_capacity(pending.len()), Vec::new());
     for pending in pending {
-        match sources[pending.line] {
+        match diff.source(pending.line) {
             Some(Source { line, relation }) => known.push(Pending {
                 line,
                 formatted: pending.formatted.or(step.filter(|_| relation == Relation::Reformatted)),
@@ -99,7 +97,7 @@ pub(crate) fn split_pending(
 }
 
 /// A file in an older version: its path, its node and its text.
-type OlderFile = (RelPath, TreeNode, Vec<u8>);
+type OlderFile = (RelPath, TreeNode, Rc<Vec<u8>>);
 
 /// Follows the lines of a file from version to version.
 pub(crate) struct Blamer<'w> {
@@ -164,23 +162,29 @@ impl<'w> Blamer<'w> {
             Some(older_node) => match self.versions.text(&older_node)? {
                 Some(older_text) => (path.clone(), older_node, older_text),
                 // Before, it was something without lines.
-                None => (path.clone(), older_node, Vec::new()),
+                None => (path.clone(), older_node, Rc::default()),
             },
             None => match self.find_renamed(first, &path, &text)? {
                 Some(renamed) => renamed,
-                None => (path.clone(), node, Vec::new()),
+                None => (path.clone(), node, Rc::default()),
             },
         };
-        let newer_lines = split_lines(&text);
-        let (known, new) = split_pending(&older_text, &newer_lines, pending, Some(number));
+        let diff = TextDiff::new(&older_text, &text);
+        let (known, new) = split_pending(&diff, pending, Some(number));
         let new = match is_restoring {
             true => new,
-            false => self.follow_moved(first, &path, &newer_lines, new, threads)?,
+            false => self.follow_moved(first, &path, &diff, new, threads)?,
         };
         let kind = if is_restoring { OriginKind::Restored } else { OriginKind::Change };
         self.attribute(first, kind, &path, &new)?;
-        let text = Rc::new(older_text);
-        Ok(Some(Thread { path: older_path, index: older, node: older_node, text, pending: known }))
+        drop(diff);
+        Ok(Some(Thread {
+            path: older_path,
+            index: older,
+            node: older_node,
+            text: older_text,
+            pending: known,
+        }))
     }
 
     /// The newest older checkpoint at which a path has the same node.
@@ -230,7 +234,7 @@ impl<'w> Blamer<'w> {
         &mut self,
         index: usize,
         path: &RelPath,
-        text: &[&[u8]],
+        diff: &TextDiff<'_>,
         new: Vec<Pending>,
         threads: &mut Vec<Thread>,
     ) -> Result<Vec<Pending>, ProvenanceError> {
@@ -243,8 +247,9 @@ impl<'w> Blamer<'w> {
                 .enumerate()
                 .take_while(|(offset, pending)| pending.line == first.line + offset)
                 .count();
-            let run = &text[first.line..first.line + length];
-            let found = self.removed.find(self.workspace, &self.versions, index, path, run)?;
+            let run: Vec<&[u8]> =
+                rest[..length].iter().filter_map(|pending| diff.changed_line(pending.line)).collect();
+            let found = self.removed.find(&self.versions, index, path, &run)?;
             let node = match &found {
                 Some(found) => self.versions.node(found.index, &found.path)?,
                 None => None,
@@ -280,12 +285,14 @@ impl<'w> Blamer<'w> {
         }
         let stored = self.versions.step(index).clone();
         let AttributedChange { who, is_named } = match kind {
-            OriginKind::Change => self.workspace.attribute_change(&stored.step, path)?,
+            OriginKind::Change => self.versions.attribute(index, path)?,
             _ => AttributedChange { who: Attribution::Unreported, is_named: false },
         };
         let at = stored.step.at;
-        self.origins
-            .add(LineOrigin { kind, step: Some(stored), at, path: path.clone(), who, is_named }, lines);
+        let path = path.clone();
+        let origin =
+            LineOrigin { kind, step: Some(stored), at, path, who, is_named, commit: None, commit_rule: None };
+        self.origins.add(origin, lines);
         Ok(())
     }
 
@@ -301,7 +308,10 @@ impl<'w> Blamer<'w> {
         let AttributedChange { who, is_named } = self.workspace.attribute_present(path)?;
         let at = self.workspace.engine.env.now();
         let kind = OriginKind::NotRecorded;
-        self.origins.add(LineOrigin { kind, step: None, at, path: path.clone(), who, is_named }, &lines);
+        let path = path.clone();
+        let origin =
+            LineOrigin { kind, step: None, at, path, who, is_named, commit: None, commit_rule: None };
+        self.origins.add(origin, &lines);
         Ok(())
     }
 }

@@ -46,6 +46,84 @@ pub fn count_alphanumeric<'l>(lines: impl IntoIterator<Item = &'l [u8]>) -> usiz
     lines.into_iter().flatten().filter(|byte| byte.is_ascii_alphanumeric() || !byte.is_ascii()).count()
 }
 
+/// The lines of two versions of a text, of which mostly the same parts surround a small change. Only the part between the
+/// first and the last difference is split into lines and compared.
+#[derive(Debug)]
+pub struct TextDiff<'t> {
+    /// The number of equal lines at the beginning.
+    head: usize,
+    /// The lines in between.
+    old_middle: Vec<&'t [u8]>,
+    new_middle: Vec<&'t [u8]>,
+    /// For each line of `new_middle`, the line of `old_middle` that it was.
+    sources: Vec<Option<Source>>,
+}
+
+impl<'t> TextDiff<'t> {
+    /// Compares two texts.
+    pub fn new(old: &'t [u8], new: &'t [u8]) -> Self {
+        let head_bytes = common_prefix(old, new);
+        let head_bytes = memchr::memrchr(b'\n', &new[..head_bytes]).map_or(0, |end| end + 1);
+        let (old_rest, new_rest) = (&old[head_bytes..], &new[head_bytes..]);
+        let tail_bytes = common_suffix(old_rest, new_rest);
+        // A line that the suffix only ends belongs to the middle.
+        let tail = &new_rest[new_rest.len() - tail_bytes..];
+        let tail_bytes = memchr::memchr(b'\n', tail).map_or(0, |end| tail.len() - end - 1);
+        let old_middle = split_lines(&old_rest[..old_rest.len() - tail_bytes]);
+        let new_middle = split_lines(&new_rest[..new_rest.len() - tail_bytes]);
+        let sources = map_lines(&old_middle, &new_middle);
+        let head = memchr::memchr_iter(b'\n', &new[..head_bytes]).count();
+        Self { head, old_middle, new_middle, sources }
+    }
+
+    /// The line of the older text that a line of the newer one was; `None` if it is new.
+    pub fn source(&self, line: usize) -> Option<Source> {
+        let Some(index) = line.checked_sub(self.head) else {
+            return Some(Source { line, relation: Relation::Same });
+        };
+        match self.sources.get(index) {
+            Some(source) => source.map(|source| Source { line: source.line + self.head, ..source }),
+            None => {
+                let line = line - self.new_middle.len() + self.old_middle.len();
+                Some(Source { line, relation: Relation::Same })
+            }
+        }
+    }
+
+    /// The content of a line of the newer text that is not in an equal part; every new line is such a line.
+    pub fn changed_line(&self, line: usize) -> Option<&'t [u8]> {
+        self.new_middle.get(line.checked_sub(self.head)?).copied()
+    }
+
+    /// The lines of the older text that are not in the newer one, with their indexes.
+    pub fn removed_lines(&self) -> Vec<(usize, &'t [u8])> {
+        let mut is_kept = vec![false; self.old_middle.len()];
+        for source in self.sources.iter().flatten() {
+            is_kept[source.line] = true;
+        }
+        let removed = self.old_middle.iter().enumerate().filter(|(index, _)| !is_kept[*index]);
+        removed.map(|(index, line)| (index + self.head, *line)).collect()
+    }
+}
+
+/// How many bytes are compared at once.
+const BLOCK: usize = 256;
+
+/// The number of equal bytes at the beginning.
+fn common_prefix(one: &[u8], other: &[u8]) -> usize {
+    let blocks = one.chunks_exact(BLOCK).zip(other.chunks_exact(BLOCK));
+    let equal = blocks.take_while(|(one, other)| one == other).count() * BLOCK;
+    equal + one[equal..].iter().zip(&other[equal..]).take_while(|(one, other)| one == other).count()
+}
+
+/// The number of equal bytes at the end.
+fn common_suffix(one: &[u8], other: &[u8]) -> usize {
+    let blocks = one.rchunks_exact(BLOCK).zip(other.rchunks_exact(BLOCK));
+    let equal = blocks.take_while(|(one, other)| one == other).count() * BLOCK;
+    let (one, other) = (&one[..one.len() - equal], &other[..other.len() - equal]);
+    equal + one.iter().rev().zip(other.iter().rev()).take_while(|(one, other)| one == other).count()
+}
+
 /// For each line of `new`, the line of `old` that it was; `None` for a line that is new.
 pub fn map_lines(old: &[&[u8]], new: &[&[u8]]) -> Vec<Option<Source>> {
     let mut sources = vec![None; new.len()];
@@ -203,6 +281,50 @@ mod tests {
             .into_iter()
             .map(|source| source.map(|source| (source.line, source.relation)))
             .collect()
+    }
+
+    #[test]
+    fn only_the_part_that_differs_is_compared_and_the_answer_is_the_same() {
+        let numbered = |numbers: &[usize]| -> String {
+            numbers.iter().map(|number| format!("    the line {number} of the text;\n")).collect()
+        };
+        let all: Vec<usize> = (0..200).collect();
+        let old = numbered(&all);
+        let mut moved = all.clone();
+        moved.splice(100..100, 20..40);
+        moved.drain(20..40);
+        let texts = [
+            old.clone(),
+            String::new(),
+            old.replace("line 77 ", "line x "),
+            old.replace("the line 3 of", "   the line 3 of").replace("line 190 ", "no "),
+            format!("new\n{old}"),
+            format!("{old}new"),
+            old.trim_end().to_owned(),
+            numbered(&moved),
+            numbered(&all[50..]),
+            numbered(&all[..50]),
+            old.replace('\n', "\r\n"),
+            "the same\n".repeat(50),
+            "the same\n".repeat(49),
+        ];
+        for old in &texts {
+            for new in &texts {
+                let (old, new) = (old.as_bytes(), new.as_bytes());
+                let (old_lines, new_lines) = (split_lines(old), split_lines(new));
+                let expected = map_lines(&old_lines, &new_lines);
+                let diff = TextDiff::new(old, new);
+                let found: Vec<_> = (0..new_lines.len()).map(|line| diff.source(line)).collect();
+                assert_eq!(found, expected);
+                for line in (0..new_lines.len()).filter(|line| found[*line].is_none()) {
+                    assert_eq!(diff.changed_line(line), Some(new_lines[line]));
+                }
+                for (line, text) in diff.removed_lines() {
+                    assert_eq!(text, old_lines[line]);
+                    assert!(found.iter().flatten().all(|source| source.line != line));
+                }
+            }
+        }
     }
 
     #[test]

@@ -6,12 +6,11 @@
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use stepback_engine::Workspace;
 use stepback_model::path::RelPath;
 
 use crate::error::ProvenanceError;
 use crate::file_versions::FileVersions;
-use crate::line_map::{count_alphanumeric, map_lines, split_lines};
+use crate::line_map::{TextDiff, count_alphanumeric};
 
 /// The fewest letters and digits of a block that is recognised in another file or another checkpoint.
 const MIN_CHARS: usize = 40;
@@ -55,7 +54,6 @@ impl RemovedBlocks {
     /// `added_to` is the file that the block was added to.
     pub(crate) fn find(
         &mut self,
-        workspace: &Workspace,
         versions: &FileVersions<'_>,
         index: usize,
         added_to: &RelPath,
@@ -64,12 +62,12 @@ impl RemovedBlocks {
         if count_alphanumeric(run.iter().copied()) < MIN_CHARS {
             return Ok(None);
         }
-        let session = workspace.attribute_change(&versions.step(index).step, added_to)?.who.session();
+        let session = versions.attribute(index, added_to)?.who.session();
         for place in index..versions.len().saturating_sub(1).min(index + MAX_CHECKPOINTS) {
             for removed in self.at(versions, place)?.iter() {
                 let Some(lines) = removed.longest_prefix_of(run) else { continue };
                 let by_same_session = || -> Result<bool, ProvenanceError> {
-                    let who = workspace.attribute_change(&versions.step(place).step, &removed.path)?.who;
+                    let who = versions.attribute(place, &removed.path)?.who;
                     Ok(session.is_some() && who.session() == session)
                 };
                 if place == index || by_same_session()? {
@@ -93,13 +91,15 @@ impl RemovedBlocks {
         if self.by_checkpoint.len() < MAX_COMPARED {
             for change in versions.changes(index)?.into_iter().take(MAX_FILES) {
                 let Some(before) = &change.before else { continue };
-                let Some(old_text) = versions.text(before)? else { continue };
+                let Some(text) = versions.text(before)? else { continue };
                 let new_text = match &change.after {
                     Some(after) => versions.text(after)?.unwrap_or_default(),
-                    None => Vec::new(),
+                    None => Rc::default(),
                 };
                 let path = change.from.unwrap_or(change.path);
-                found.push(RemovedLines::new(path, old_text, &new_text));
+                let removed = TextDiff::new(&text, &new_text).removed_lines();
+                let lines = removed.into_iter().map(|(index, line)| (index, line.to_vec())).collect();
+                found.push(RemovedLines { path, lines, text });
             }
         }
         let found = Rc::new(found);
@@ -109,17 +109,6 @@ impl RemovedBlocks {
 }
 
 impl RemovedLines {
-    fn new(path: RelPath, old_text: Vec<u8>, new_text: &[u8]) -> Self {
-        let (old, new) = (split_lines(&old_text), split_lines(new_text));
-        let mut is_kept = vec![false; old.len()];
-        for source in map_lines(&old, &new).into_iter().flatten() {
-            is_kept[source.line] = true;
-        }
-        let removed = old.iter().enumerate().filter(|(index, _)| !is_kept[*index]);
-        let lines = removed.map(|(index, line)| (index, line.to_vec())).collect();
-        Self { path, lines, text: Rc::new(old_text) }
-    }
-
     /// The places of the longest block that begins with the first line of `run`, if it is long enough.
     fn longest_prefix_of(&self, run: &[&[u8]]) -> Option<Vec<usize>> {
         let places = (0..self.lines.len()).filter(|start| Some(&&self.lines[*start].1[..]) == run.first());

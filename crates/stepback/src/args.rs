@@ -11,6 +11,7 @@ pub mod board;
 pub mod cost;
 pub mod fast_parse;
 pub mod find;
+pub mod git;
 pub mod groups;
 pub mod live;
 pub mod mcp;
@@ -299,9 +300,12 @@ pub enum Command {
         after_help = "Examples:\n  stepback sessions\n  stepback sessions --agent claude --since yesterday --json"
     )]
     Sessions(live::SessionsArgs),
-    /// Export sessions to a file, for other programs or another store
+    /// Export sessions to a file, or as commits of the git repository
     #[command(after_help = share::EXPORT)]
     Export(share::ExportArgs),
+    /// Notes of git about who wrote the lines of a commit
+    #[command(subcommand, after_help = git::NOTES)]
+    Notes(git::NotesCommand),
     /// Import a bundle, exported lines, or conversations that agents recorded themselves
     #[command(after_help = share::IMPORT)]
     Import(share::ImportArgs),

@@ -28,6 +28,7 @@ mod documents;
 mod files;
 mod find;
 pub mod fsck;
+mod git_export;
 mod guard;
 mod history;
 mod init;
@@ -115,6 +116,7 @@ pub fn run(arguments: Arguments) -> CommandResult {
         Command::Hook { agent, .. } => refuse_hook_arguments(agent),
         Command::Sessions(wanted) => sessions::list(&open_existing("")?, wanted),
         Command::Export(wanted) => share::export(&open_existing("objects written")?, wanted),
+        Command::Notes(command) => git_export::notes(&open_existing("")?, command),
         Command::Import(wanted) => {
             agents::import(&open_or_create("objects read")?, &wanted.path, wanted.agent.as_deref())
         }

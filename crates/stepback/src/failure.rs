@@ -10,6 +10,7 @@ use stepback_board::BoardError;
 use stepback_bundle::BundleError;
 use stepback_engine::EngineError;
 use stepback_export::ExportError;
+use stepback_git::GitError;
 use stepback_history::HistoryError;
 use stepback_model::object::ObjectError;
 use stepback_provenance::ProvenanceError;
@@ -88,6 +89,12 @@ impl CommandFailure {
 impl From<EngineError> for CommandFailure {
     fn from(error: EngineError) -> Self {
         Self::from_advice(failure::classify_engine_error(&error), &error)
+    }
+}
+
+impl From<GitError> for CommandFailure {
+    fn from(error: GitError) -> Self {
+        Self::from_advice(failure::classify_git_error(&error), &error)
     }
 }
 

@@ -316,6 +316,12 @@ fn error_style() -> Style {
     Style::new().fg(Color::Red)
 }
 
+/// The colour of an author. The text names the author, too.
+fn author_style(author: usize) -> Style {
+    const COLORS: [Color; 5] = [Color::Cyan, Color::Green, Color::Yellow, Color::Magenta, Color::Blue];
+    Style::new().fg(COLORS[author % COLORS.len()])
+}
+
 fn row_style(style: RowStyle) -> Style {
     match style {
         RowStyle::Plain => Style::new(),

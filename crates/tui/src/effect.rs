@@ -282,6 +282,17 @@ pub enum AppEffect {
         /// The path of the file as the end of a URL.
         address: String,
     },
+    /// Request a file with the author of each line.
+    Origins {
+        /// The key of the value that waits for it.
+        key: String,
+        /// The id of the workspace.
+        workspace: String,
+        /// The number of the step.
+        number: u64,
+        /// The path of the file.
+        path: String,
+    },
     /// Request a difference.
     Diff {
         /// The key of the value that waits for it.

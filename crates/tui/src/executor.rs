@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::{Value, json};
 use stepback_api::address::encode_segment;
+use stepback_api::blame::BlameDocument;
 use stepback_api::branches::BranchDocument;
 use stepback_api::files::ChangedFileDocument;
 use stepback_api::page::Page;
@@ -112,6 +113,7 @@ fn is_replaceable(effect: &AppEffect) -> bool {
             | AppEffect::State { .. }
             | AppEffect::Part { .. }
             | AppEffect::File { .. }
+            | AppEffect::Origins { .. }
             | AppEffect::Diff { .. }
             | AppEffect::Board { .. }
             | AppEffect::Confidence { .. }
@@ -178,6 +180,15 @@ async fn run_effect(source: &DataSource, effect: AppEffect) -> SourceResponse {
             let path = session_path(&session, &format!("/steps/{number}/state/files/{address}"));
             let rows =
                 source.get_beginning(&path, FILE).await.map(|(bytes, cut)| write::file_rows(&bytes, cut));
+            SourceResponse::File(key, rows)
+        }
+        AppEffect::Origins { key, workspace, number, path } => {
+            let query = format!("/blame?path={}&at=%23{number}", encode_segment(&path));
+            let blame: SourceResult<BlameDocument> = source.get(&workspace_path(&workspace, &query)).await;
+            let rows = match blame {
+                Ok(blame) => run_blocking(move || write::origin_rows(&blame)).await,
+                Err(error) => Err(error),
+            };
             SourceResponse::File(key, rows)
         }
         AppEffect::Diff { key, step, against } => {

@@ -63,6 +63,8 @@ pub enum KeyAction {
     NextPart,
     /// To the previous part of the view.
     PreviousPart,
+    /// Shows who wrote the lines of the open file, or no longer.
+    ToggleOrigins,
     /// Compares with this step from now on.
     CompareWithStep,
     /// Compares with the files as they are now.
@@ -187,6 +189,12 @@ pub const BINDINGS: &[KeyBinding] = &[
     bind(Everywhere, &[Char('q')], KeyAction::Quit, "quit"),
     bind(In(View::State), &[Char(']')], KeyAction::NextPart, "files, conversation, memory, task, git"),
     bind(In(View::State), &[Char('[')], KeyAction::PreviousPart, "in reverse order"),
+    bind(
+        In(View::State),
+        &[Char('o')],
+        KeyAction::ToggleOrigins,
+        "who wrote the lines of the open file, or no longer",
+    ),
     bind(In(View::Diff), &[Char(']')], KeyAction::NextPart, "the next file"),
     bind(In(View::Diff), &[Char('[')], KeyAction::PreviousPart, "the previous file"),
     bind(

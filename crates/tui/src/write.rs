@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use serde_json::Value;
+use stepback_api::blame::{BlameDocument, LineOriginDocument};
 use stepback_api::files::{ChangeDocument, ChangedFileDocument};
 use stepback_api::state::MessageDocument;
 use stepback_api::steps::StepDetailDocument;
 use stepback_model::quantity;
 
-use crate::app::pager::{PagerRow, RowBuilder, RowStyle};
+use crate::app::pager::{LineGutter, PagerRow, RowBuilder, RowStyle};
 
 /// Returns a step with everything that is recorded about it, and what it changed.
 pub fn step_rows(detail: &StepDetailDocument, changes: &[ChangedFileDocument]) -> Vec<PagerRow> {
@@ -136,6 +137,52 @@ pub fn conversation_rows(messages: &[MessageDocument], has_more: bool) -> Vec<Pa
         rows.add_line("", "… there is more; \"stepback conversation\" shows all of it", RowStyle::Quiet);
     }
     rows.finish()
+}
+
+/// Returns the lines of a file, each with the step and the author that it comes from.
+pub fn origin_rows(blame: &BlameDocument) -> Vec<PagerRow> {
+    let mut rows = RowBuilder::default();
+    if blame.lines.is_empty() {
+        rows.add_line("", "the file is empty", RowStyle::Quiet);
+    }
+    let mut sessions: Vec<&str> = Vec::new();
+    let mut before = None;
+    for line in &blame.lines {
+        let Some(origin) = usize::try_from(line.origin).ok().and_then(|index| blame.origins.get(index))
+        else {
+            continue;
+        };
+        let author = origin.author.as_ref().map(|author| {
+            let known = sessions.iter().position(|session| *session == author.session);
+            known.unwrap_or_else(|| {
+                sessions.push(&author.session);
+                sessions.len() - 1
+            })
+        });
+        let is_new = before != Some(line.origin);
+        before = Some(line.origin);
+        let text = if is_new { describe_origin(origin) } else { String::new() };
+        rows.add_line_with_gutter(&line.text, &LineGutter { text, author });
+    }
+    rows.finish()
+}
+
+/// The step and the author in a few words.
+fn describe_origin(origin: &LineOriginDocument) -> String {
+    let step = origin.step.map_or_else(|| "now".to_owned(), |step| format!("#{step}"));
+    let short = |id: &str, length: usize| -> String { id.chars().take(length).collect() };
+    let who = match (&origin.commit, &origin.author, origin.kind.as_str()) {
+        (Some(commit), ..) => format!("{} {}", short(&commit.id, 7), commit.author),
+        (None, Some(author), _) => {
+            let mark = if origin.basis == "inferred" { "~" } else { "" };
+            format!("{mark}{} {}", author.agent, short(&author.session, 8))
+        }
+        (None, None, "before-recording") => "before the recording".to_owned(),
+        (None, None, "restored") => "brought back".to_owned(),
+        (None, None, _) if !origin.candidates.is_empty() => "one of several".to_owned(),
+        _ => "you".to_owned(),
+    };
+    format!("{step:>6} {who}")
 }
 
 /// Returns the content of a file, or its beginning.

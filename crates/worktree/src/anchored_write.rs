@@ -102,6 +102,24 @@ fn write_beside(dir: &impl AsFd, temporary: &OsStr, name: &OsStr, bytes: &[u8], 
     file.sync_all()
 }
 
+/// Creates the file at `path` for writing and reading. Fails with [`io::ErrorKind::AlreadyExists`] if something is there.
+pub fn create_file(anchor: &mut AnchoredDir, path: &RelPath, mode: u32) -> io::Result<File> {
+    let Some((dir, name)) = anchor.parent(path)? else { return Err(io::ErrorKind::AlreadyExists.into()) };
+    faults::point()?;
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(File::from(rustix::fs::openat(&dir, name, flags, Mode::from_raw_mode(mode))?))
+}
+
+/// Gives the file at `from` the name `to`, in place of what has that name.
+pub fn rename_file(anchor: &mut AnchoredDir, from: &RelPath, to: &RelPath) -> io::Result<()> {
+    let (Some((from_dir, from_name)), Some((to_dir, to_name))) = (anchor.parent(from)?, anchor.parent(to)?)
+    else {
+        return Err(io::ErrorKind::InvalidInput.into());
+    };
+    faults::point()?;
+    Ok(rustix::fs::renameat(&from_dir, from_name, &to_dir, to_name)?)
+}
+
 /// Creates a symbolic link at `path`. Fails with [`io::ErrorKind::AlreadyExists`] if something is there.
 pub fn create_link(anchor: &mut AnchoredDir, path: &RelPath, target: &str) -> io::Result<()> {
     let Some((dir, name)) = anchor.parent(path)? else { return Err(io::ErrorKind::AlreadyExists.into()) };

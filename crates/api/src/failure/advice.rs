@@ -7,6 +7,7 @@ use stepback_engine::branch::BranchError;
 use stepback_engine::changes::SelectionError;
 use stepback_engine::moves::PartsError;
 use stepback_engine::workspace_admin::WorkspaceError;
+use stepback_git::GitError;
 use stepback_history::HistoryError;
 use stepback_model::json::JsonError;
 use stepback_model::object::ObjectError;
@@ -283,6 +284,31 @@ pub fn classify_board_error(error: &BoardError) -> (FailureKind, Option<&'static
     match error {
         BoardError::Engine(error) => classify_engine_error(error),
         _ => (FailureKind::Usage, None),
+    }
+}
+
+/// Like [`classify_engine_error`], for an error about a git repository.
+pub fn classify_git_error(error: &GitError) -> (FailureKind, Option<&'static str>) {
+    match error {
+        GitError::NoRepository(_) => {
+            (FailureKind::Nothing, Some("\"git init\" makes a repository; work in a directory inside one"))
+        }
+        GitError::Unsupported { .. } => (
+            FailureKind::System,
+            Some("only repositories with SHA-1 names and references in files are read and written"),
+        ),
+        GitError::BadName(_) => {
+            (FailureKind::Usage, Some("\"git check-ref-format NAME\" says which names git accepts"))
+        }
+        GitError::Locked { .. } | GitError::Moved(_) => (FailureKind::Busy, None),
+        GitError::NameConflict { .. } => (FailureKind::Usage, Some("choose another name")),
+        GitError::NoReference(_) => (FailureKind::Point, None),
+        GitError::NoObject(_) => (
+            FailureKind::System,
+            Some("a shallow or partial clone has no older objects; \"git fetch\" gets them"),
+        ),
+        GitError::Damaged { .. } => (FailureKind::System, Some("\"git fsck\" examines the repository")),
+        GitError::Io { error, .. } => classify_io_error(error),
     }
 }
 

@@ -5,7 +5,7 @@ use serde::Deserialize;
 use stepback_api::blame::BlameDocument;
 use stepback_model::path::RelPath;
 use stepback_provenance::blame::{blame, parse_lines};
-use stepback_provenance::{BlameRequest, blame_document};
+use stepback_provenance::{BlameRequest, WalkLimits, add_commits, blame_document};
 use utoipa::IntoParams;
 
 use super::points::resolve_point;
@@ -23,6 +23,8 @@ pub struct BlameQuery {
     pub lines: Option<String>,
     /// As the file was at this point; as it is now if none is given.
     pub at: Option<String>,
+    /// Search git's history for the commits of older lines; yes if not given.
+    pub git: Option<bool>,
 }
 
 /// Returns for every line of a file the change, the tool call, the model turn, the prompt and the session that it comes from.
@@ -48,7 +50,10 @@ pub async fn get(
         .run(move |engine| {
             let workspace = state::find_workspace(engine, &id)?;
             let at = query.at.as_ref().map(|point| resolve_point(&workspace, point)).transpose()?;
-            let found = blame(&workspace, &BlameRequest { path, at, lines })?;
+            let mut found = blame(&workspace, &BlameRequest { path, at, lines })?;
+            if query.git.unwrap_or(true) {
+                add_commits(&workspace, &mut found, WalkLimits::default())?;
+            }
             Ok(Json(blame_document(&workspace, &found)?))
         })
         .await

@@ -48,6 +48,9 @@ pub struct BlameArgs {
     /// Print one record per line, for other programs (as git blame --line-porcelain)
     #[arg(long)]
     pub porcelain: bool,
+    /// Do not search git's history for the commits of older lines
+    #[arg(long)]
+    pub no_git: bool,
 }
 
 // Which steps a command looks at.

@@ -17,7 +17,7 @@ const GROUPS: [(&str, &[&str]); 10] = [
     ),
     ("Ask", &["blame", "why", "cost", "profile", "anomalies"]),
     ("Go back", &["checkpoint", "rewind", "undo", "redo", "restore", "branch", "op"]),
-    ("Record agents", &["init", "run", "agent", "proxy", "hook", "import", "export"]),
+    ("Record agents", &["init", "run", "agent", "proxy", "hook", "import", "export", "notes"]),
     (
         "Control live agents",
         &["watch", "breakpoint", "pause", "resume", "step", "inspect", "inject", "deny", "edit-input"],

@@ -4,11 +4,14 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 
+use super::git::GitExportArgs;
+
 /// Examples of `export`.
 pub const EXPORT: &str = "\
 A bundle contains the sessions with all files at every step, conversations and git directories: anyone who gets it can read
 them. Lines of JSON contain steps, conversations, and the names of changed files.
-The other formats hold one session, are redacted again, and are not imported as a whole.
+The other formats hold one session, are redacted again, and are not imported as a whole. With --git, a session becomes commits
+on a new branch of the git repository; the index, the work tree and what is checked out stay as they are.
 
 Examples:
   stepback export 4f2a -o session.bundle
@@ -17,7 +20,8 @@ Examples:
   stepback export 4f2a --format jsonl | jq 'select(.record == \"step\") | .summary'
   stepback export --otlp http://127.0.0.1:4318  to an OpenTelemetry collector
   stepback export --otlp spans.json             for tools that read OTLP as JSON
-  stepback export --agent-trace | jq .files     which lines the session wrote";
+  stepback export --agent-trace | jq .files     which lines the session wrote
+  stepback export 4f2a --git agent-work && git log --stat agent-work";
 
 /// Examples of `import`.
 pub const IMPORT: &str = "\
@@ -55,9 +59,11 @@ pub struct ExportArgs {
     /// Output file; - means standard output
     #[arg(short, long, value_name = "FILE", default_value = "-")]
     pub output: PathBuf,
-    /// Replace the file if it exists
+    /// Replace the file if it exists, or with --git the branch if an earlier export wrote it
     #[arg(long)]
     pub force: bool,
+    #[command(flatten)]
+    pub into_git: GitExportArgs,
 }
 
 impl ExportArgs {

@@ -8,7 +8,7 @@ use stepback_model::clip;
 use stepback_model::escape::safe;
 use stepback_model::path::RelPath;
 use stepback_provenance::blame::{self as lines, parse_lines};
-use stepback_provenance::{BlameRequest, blame_document};
+use stepback_provenance::{BlameRequest, WalkLimits, add_commits, blame_document};
 
 use super::{CommandResult, DONE};
 use crate::args::find::BlameArgs;
@@ -18,6 +18,8 @@ use crate::output::{self, Paint};
 
 /// The width of the column with the author.
 const AUTHOR_CHARS: usize = 30;
+/// How much of the id of a commit is shown.
+const COMMIT_CHARS: usize = 10;
 /// The width of the column with the prompt.
 const PROMPT_CHARS: usize = 28;
 
@@ -31,7 +33,10 @@ pub fn blame(context: &Context, arguments: &BlameArgs) -> CommandResult {
             .with_hint("use a path inside the workspace")
     })?;
     let at = arguments.at.as_ref().map(|point| context.resolve(&workspace, point)).transpose()?;
-    let found = lines::blame(&workspace, &BlameRequest { path, at, lines: range })?;
+    let mut found = lines::blame(&workspace, &BlameRequest { path, at, lines: range })?;
+    if !arguments.no_git {
+        add_commits(&workspace, &mut found, WalkLimits::default())?;
+    }
     let document = blame_document(&workspace, &found)?;
     if context.json {
         output::print_document(&json!(document));
@@ -68,7 +73,8 @@ fn print_lines(context: &Context, document: &BlameDocument) {
         } else {
             (String::new(), String::new())
         };
-        let age = if is_new && origin.step.is_some() { origin.at.ago(now) } else { String::new() };
+        let at = origin.commit.as_ref().map_or(origin.at, |commit| commit.at);
+        let age = if is_new && origin.step.is_some() { at.ago(now) } else { String::new() };
         output::print_line(format!(
             "{:>6} {}  {}  {}  {:>width$}  {}",
             paint.strong(step),
@@ -89,6 +95,12 @@ fn describe_author(origin: &LineOriginDocument) -> String {
         let tool = author.tool.as_deref().unwrap_or("call");
         format!("{mark}{} {session} {tool}", author.agent)
     };
+    if let Some(commit) = &origin.commit {
+        // As git marks a commit at which its search ended.
+        let mark = if commit.or_older.is_some() { "^" } else { "" };
+        let id: String = commit.id.chars().take(COMMIT_CHARS).collect();
+        return format!("{mark}{id} {}", commit.author);
+    }
     match (origin.kind.as_str(), &origin.author, origin.candidates.first()) {
         (_, Some(author), _) => call(author),
         (_, None, Some(first)) => format!("{} or another", call(first)),
@@ -100,6 +112,9 @@ fn describe_author(origin: &LineOriginDocument) -> String {
 }
 
 fn prompt_of(origin: &LineOriginDocument) -> String {
+    if let Some(commit) = &origin.commit {
+        return commit.subject.clone();
+    }
     let text = origin.author.as_ref().and_then(|author| author.prompt_text.as_deref());
     text.map(|text| format!("\"{text}\"")).unwrap_or_default()
 }
@@ -136,6 +151,17 @@ fn print_porcelain(document: &BlameDocument) {
                 if let Some(value) = value {
                     field(name, &value);
                 }
+            }
+        }
+        if let Some(commit) = &origin.commit {
+            field("commit", &commit.id);
+            field("commit-author", &commit.author);
+            field("commit-mail", &commit.email);
+            field("commit-time", &commit.at.to_string());
+            field("commit-subject", &commit.subject);
+            field("commit-filename", &commit.path);
+            if let Some(reason) = &commit.or_older {
+                field("commit-or-older", reason);
             }
         }
         for (name, step) in [("formatted", line.formatted), ("moved", line.moved)] {

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use serde_json::json;
 use stepback_proxy::ProxyLimits;
 use stepback_proxy::client::UpstreamClient;
-use stepback_seal::git_ref::{self, GitRefError};
+use stepback_seal::git_ref;
 use stepback_seal::{PublicKey, SealComparison, SealError, SealKey, SignedSeal, document};
 use stepback_store::new_file::{Durability, NewFile, replace_file};
 
@@ -322,11 +322,5 @@ impl From<SealError> for CommandFailure {
             SealError::Key(_) => Self::new(FailureKind::System, message)
                 .with_hint("openssl genpkey -algorithm ed25519 makes one"),
         }
-    }
-}
-
-impl From<GitRefError> for CommandFailure {
-    fn from(error: GitRefError) -> Self {
-        Self::new(FailureKind::System, error.to_string())
     }
 }

@@ -12,7 +12,7 @@ use stepback_model::path::display_bytes;
 use stepback_model::record::Session;
 use stepback_store::new_file::{Durability, NewFile};
 
-use super::{CommandResult, DONE, session_file, sessions};
+use super::{CommandResult, DONE, git_export, session_file, sessions};
 use crate::args::share::{ExportArgs, ExportFormat};
 use crate::context::Context;
 use crate::failure::{CommandFailure, FailureKind};
@@ -23,6 +23,14 @@ const FORMAT_PROBE_BYTES: u64 = 64 << 10;
 
 /// Runs `stepback export`.
 pub fn export(context: &Context, arguments: &ExportArgs) -> CommandResult {
+    if let Some(branch) = &arguments.into_git.git {
+        return match arguments.sessions.as_slice() {
+            [] => git_export::export_to_branch(context, None, branch, arguments),
+            [session] => git_export::export_to_branch(context, Some(session), branch, arguments),
+            _ => Err(CommandFailure::new(FailureKind::Usage, "--git takes one session")
+                .with_hint("export each session to a branch of its own")),
+        };
+    }
     let engine = context.engine();
     let format = match StoreFormat::of(arguments.chosen_format()) {
         Ok(format) => format,

@@ -22,6 +22,7 @@ mod described;
 mod doctor;
 mod faults;
 mod flips;
+mod git_export;
 mod grpc_replays;
 mod guarded;
 mod guarded_shell;

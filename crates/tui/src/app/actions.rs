@@ -40,6 +40,7 @@ impl App {
             KeyAction::Show(view) => self.show_view(view),
             KeyAction::NextPart => self.change_part(true),
             KeyAction::PreviousPart => self.change_part(false),
+            KeyAction::ToggleOrigins => self.toggle_origins(),
             KeyAction::CompareWithStep => self.toggle_compare_step(),
             KeyAction::CompareWithNow => {
                 self.compare_target = if self.compare_target == CompareTarget::Now {

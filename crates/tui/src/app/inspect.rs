@@ -174,6 +174,8 @@ pub struct Inspector {
     pub text: LoadState<Pager>,
     /// The open file: its path and content.
     pub file: Option<(String, LoadState<Pager>)>,
+    /// Whether the author of each line is shown beside it.
+    pub shows_origins: bool,
 }
 
 impl Inspector {
@@ -250,6 +252,12 @@ impl App {
             let files = inspector.files.value();
             let address = files.and_then(|files| files.entries.iter().find(|entry| entry.path == *path));
             let address = address.map(|entry| entry.address.clone())?;
+            if inspector.shows_origins {
+                let key = format!("{key} {path} origins");
+                let path = path.clone();
+                let workspace = self.open.as_ref().map(|open| open.session.workspace.clone())?;
+                return content.request(&key).then_some(AppEffect::Origins { key, workspace, number, path });
+            }
             let key = format!("{key} {path}");
             return content.request(&key).then_some(AppEffect::File { key, session, number, address });
         }
@@ -303,6 +311,16 @@ impl App {
                 Vec::new()
             }
         }
+    }
+
+    /// Shows the author of each line, or no longer.
+    pub(super) fn toggle_origins(&mut self) -> Vec<AppEffect> {
+        if self.inspector.file.is_none() {
+            self.show_notice("open a file first");
+            return Vec::new();
+        }
+        self.inspector.shows_origins = !self.inspector.shows_origins;
+        self.refresh()
     }
 
     pub(super) fn open_entry(&mut self) -> Vec<AppEffect> {

@@ -29,9 +29,20 @@ pub enum RowStyle {
     Location,
 }
 
+/// What is shown beside a row: who wrote it.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct LineGutter {
+    /// The step and the author; empty where the row above has the same.
+    pub text: String,
+    /// The number of the author, which has a colour; `None` for the user and for lines of unknown origin.
+    pub author: Option<usize>,
+}
+
 /// A row of text that is safe to print.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct PagerRow {
+    /// What is shown beside it; `None` if nothing is.
+    pub gutter: Option<LineGutter>,
     /// The text of the row.
     pub text: String,
     /// The style of the row.
@@ -73,7 +84,7 @@ impl RowBuilder {
             let end = rest.char_indices().nth(MAX_ROW_CHARS).map_or(rest.len(), |(offset, _)| offset);
             let (part, remaining) = rest.split_at(end);
             self.bytes += part.len() + indent.len();
-            self.rows.push(PagerRow { text: format!("{indent}{part}"), style });
+            self.rows.push(PagerRow { text: format!("{indent}{part}"), style, gutter: None });
             if remaining.is_empty() {
                 return;
             }
@@ -82,6 +93,16 @@ impl RowBuilder {
                 return;
             }
             rest = remaining;
+        }
+    }
+
+    /// Adds one line with something beside it, which the rows that continue the line have too.
+    pub fn add_line_with_gutter(&mut self, line: &str, gutter: &LineGutter) {
+        let before = self.rows.len();
+        self.add_line("", line, RowStyle::Plain);
+        for (index, row) in self.rows[before..].iter_mut().enumerate() {
+            let text = if index == 0 { escape::safe(&gutter.text) } else { String::new() };
+            row.gutter = Some(LineGutter { text, author: gutter.author });
         }
     }
 
@@ -101,7 +122,7 @@ impl RowBuilder {
     pub fn finish(mut self) -> Vec<PagerRow> {
         if self.skipped_lines > 0 {
             let text = format!("… and {} more lines, too many to be shown here", self.skipped_lines);
-            self.rows.push(PagerRow { text, style: RowStyle::Quiet });
+            self.rows.push(PagerRow { text, style: RowStyle::Quiet, gutter: None });
         }
         self.rows
     }

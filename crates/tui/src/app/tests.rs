@@ -1,7 +1,10 @@
 //! Tests of the state: messages in, effects out, without a terminal or a source.
 
 use crossterm::event::KeyCode;
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
 use serde_json::json;
+use stepback_api::blame::{BlameDocument, BlamedLineDocument, LineAuthorDocument, LineOriginDocument};
 use stepback_api::control::BreakpointDocument;
 use stepback_api::files::{FileDocument, NodeDocument};
 use stepback_api::operations::OperationDocument;
@@ -14,6 +17,7 @@ use stepback_api::timeline::BranchSpanDocument;
 
 use super::window::WindowSide;
 use super::*;
+use crate::draw::{TerminalCapabilities, draw};
 use crate::effect::{CommandMethod, SourceResponse, StepsAround, TuiCommand};
 use crate::source::SourceError;
 
@@ -68,6 +72,14 @@ fn press_keys(app: &mut App, keys: &str) -> Vec<AppEffect> {
         effects = app.update(AppMessage::Key(key, false));
     }
     effects
+}
+
+/// What is on the screen.
+fn screen_text(app: &App) -> String {
+    let mut terminal = Terminal::new(TestBackend::new(80, 24)).unwrap();
+    let capabilities = TerminalCapabilities { colors: true, unicode: true };
+    terminal.draw(|frame| draw(app, frame, capabilities)).unwrap();
+    terminal.backend().to_string()
 }
 
 fn current_number(app: &App) -> u64 {
@@ -369,6 +381,45 @@ fn a_state_is_gone_through_and_files_are_opened() {
         matches!(&effects[..], [AppEffect::File { number: 10, address, .. }] if address == "src/a"),
         "{effects:?}"
     );
+    // Who wrote its lines.
+    let effects = press_keys(&mut app, "o");
+    let [AppEffect::Origins { key, number: 10, workspace, path }] = &effects[..] else {
+        panic!("{effects:?}")
+    };
+    assert_eq!((workspace.as_str(), path.as_str()), ("w1", "src/a"));
+    let author = |session: &str| LineAuthorDocument {
+        session: session.into(),
+        agent: "cl\u{1b}[31maude".into(),
+        ..LineAuthorDocument::default()
+    };
+    let origin = |step: u64, author: Option<LineAuthorDocument>| LineOriginDocument {
+        kind: "change".into(),
+        step: Some(step),
+        author,
+        ..LineOriginDocument::default()
+    };
+    let line = |number: u64, origin: u64| BlamedLineDocument {
+        number,
+        origin,
+        text: format!("line {number}"),
+        ..BlamedLineDocument::default()
+    };
+    let blame = BlameDocument {
+        lines: vec![line(1, 0), line(2, 0), line(3, 1), line(4, 2)],
+        origins: vec![origin(3, Some(author("s1"))), origin(5, None), origin(7, Some(author("s2")))],
+        ..BlameDocument::default()
+    };
+    respond(&mut app, SourceResponse::File(key.clone(), Ok(crate::write::origin_rows(&blame))));
+    let screen = screen_text(&app);
+    assert!(screen.contains("#3 cl\\u{1b}[31maude s1    │ line 1"), "{screen}");
+    assert!(screen.contains("                              │ line 2"), "{screen}");
+    assert!(screen.contains("#5 you                    │ line 3"), "{screen}");
+    assert!(screen.contains("s2    │ line 4"), "{screen}");
+    // Scrolled into a block, the first row says whose it is.
+    press_keys(&mut app, "j");
+    let screen = screen_text(&app);
+    assert!(screen.contains("#3 cl\\u{1b}[31maude s1    │ line 2"), "{screen}");
+    press_keys(&mut app, "o");
     // Moving in time while a file is open shows the file of that step.
     let effects = press_keys(&mut app, "h");
     assert!(matches!(&effects[..], [AppEffect::File { number: 9, .. }]), "{effects:?}");

@@ -5,24 +5,42 @@ use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
 use stepback_model::quantity;
 
-use super::{bold_style, dim_style, draw_text, error_style, fitting_bytes, row_style, truncate_to_width};
-use crate::app::pager::Pager;
+use super::{
+    author_style, bold_style, dim_style, draw_text, error_style, fitting_bytes, row_style, truncate_to_width,
+};
+use crate::app::pager::{LineGutter, Pager};
 use crate::app::{App, FileTree, StatePart};
 use crate::effect::LoadState;
 
+/// The width of a gutter, and of one in a narrow terminal.
+const GUTTER: u16 = 32;
+const NARROW_GUTTER: u16 = 9;
+/// The columns of a terminal in which a gutter has its full width.
+const WIDE_GUTTER_TERMINAL: u16 = 72;
+
 /// Draws text from its scroll position on. Long rows are wrapped.
 pub fn draw_pager(pager: &Pager, area: Rect, buffer: &mut Buffer) {
-    let width = usize::from(area.width);
     let mut y = area.y;
     let end = area.y + area.height;
+    let mut is_first = true;
     for row in pager.rows.iter().skip(pager.top) {
         let mut rest = row.text.as_str();
+        let mut gutter = row.gutter.clone();
+        if let Some(gutter) = gutter.as_mut().filter(|gutter| is_first && gutter.text.is_empty()) {
+            // The row that says it is above the screen.
+            let above = pager.rows[..=pager.top].iter().rev().filter_map(|row| row.gutter.as_ref());
+            gutter.text =
+                above.map(|gutter| gutter.text.clone()).find(|text| !text.is_empty()).unwrap_or_default();
+        }
+        is_first = false;
         loop {
             if y >= end {
                 return;
             }
+            let taken = gutter.as_mut().map_or(0, |gutter| draw_gutter(gutter, area, y, buffer));
+            let width = usize::from(area.width - taken);
             let (line, remaining) = rest.split_at(find_line_break(rest, width));
-            draw_text(buffer, area.x, y, line, width, row_style(row.style));
+            draw_text(buffer, area.x + taken, y, line, width, row_style(row.style));
             y += 1;
             if remaining.is_empty() {
                 break;
@@ -30,6 +48,17 @@ pub fn draw_pager(pager: &Pager, area: Rect, buffer: &mut Buffer) {
             rest = remaining;
         }
     }
+}
+
+/// Draws what is beside a row, once, and returns its width. In a narrow terminal only the step is shown.
+fn draw_gutter(gutter: &mut LineGutter, area: Rect, y: u16, buffer: &mut Buffer) -> u16 {
+    let width = if area.width >= WIDE_GUTTER_TERMINAL { GUTTER } else { NARROW_GUTTER };
+    let text = std::mem::take(&mut gutter.text);
+    let style = gutter.author.map_or_else(dim_style, author_style);
+    let columns = usize::from(width) - 2;
+    draw_text(buffer, area.x, y, &truncate_to_width(&text, columns), columns, style);
+    draw_text(buffer, area.x + width - 2, y, "│", 1, style);
+    width
 }
 
 /// Returns where to break a line of `width` columns: between words if a word ends in its second half, and never at the
