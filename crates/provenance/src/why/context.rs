@@ -3,8 +3,10 @@
 //! Only what is needed is read. The messages of the conversation are visited once, from the newest, and searched for the
 //! words of the change before they are parsed; only the most promising ones are.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::hash::{DefaultHasher, Hash as _, Hasher};
 
+use memchr::memmem;
 use serde_json::Value;
 use stepback_agents::transcript::{MessagePart, MessageRole, TranscriptMessage, parse_agent_messages};
 use stepback_engine::Workspace;
@@ -114,9 +116,18 @@ pub(crate) struct SeenContext {
     pub left: u64,
     /// Whether older texts were not searched.
     pub truncated: bool,
+    /// The texts with words of the change that were counted: what was said twice makes no word more common.
+    counted: HashSet<u64>,
+    /// How many texts said the same as another one.
+    repeated: u64,
 }
 
 impl SeenContext {
+    /// How many different texts were searched.
+    pub(crate) fn distinct(&self) -> usize {
+        usize::try_from(self.searched.saturating_sub(self.repeated)).unwrap_or(usize::MAX)
+    }
+
     /// Searches what the model had seen before a turn.
     pub(crate) fn collect(
         workspace: &Workspace,
@@ -138,8 +149,15 @@ impl SeenContext {
         Ok(context)
     }
 
-    fn count(&mut self, words: &[WordId]) {
-        self.searched += 1;
+    /// Counts the words of a text, unless an equal text was counted.
+    fn count(&mut self, words: &[WordId], text: u64) {
+        if words.is_empty() {
+            return;
+        }
+        if !self.counted.insert(text) {
+            self.repeated += 1;
+            return;
+        }
         for word in words {
             if let Some(having) = self.having.get_mut(*word as usize) {
                 *having = having.saturating_add(1);
@@ -149,8 +167,9 @@ impl SeenContext {
 
     fn add(&mut self, query: &Query, text: SeenText) {
         let words = query.decisive_in(&text.text);
-        self.count(&words);
+        self.searched += 1;
         if !words.is_empty() {
+            self.count(&words, fingerprint(text.text.as_bytes()));
             self.texts.push(text);
         }
     }
@@ -213,16 +232,12 @@ impl SeenContext {
         self.truncated |= search.truncated;
         let is_new = |count: u64| !only_left || search.has_left(count);
         for found in search.found.iter().filter(|found| is_new(found.message.count)) {
-            for word in &found.words {
-                if let Some(having) = self.having.get_mut(*word as usize) {
-                    *having = having.saturating_add(1);
-                }
-            }
+            self.count(&found.words, found.content);
         }
         let left = search.boundary.map_or(0, |boundary| boundary.saturating_sub(1));
         self.searched += if only_left { left.min(search.visited) } else { search.visited };
         self.left += left.min(search.visited);
-        let weights = Weights::new(query, usize::try_from(self.searched).unwrap_or(usize::MAX), &self.having);
+        let weights = Weights::new(query, self.distinct(), &self.having);
         let mut promising: Vec<(f64, &FoundMessage)> = search
             .found
             .iter()
@@ -326,6 +341,8 @@ impl ObjectSource for StoreObjects<'_> {
 struct FoundMessage {
     message: ConversationMessage,
     words: Vec<WordId>,
+    /// A fingerprint of its longest string: the text that it is about, without ids and times.
+    content: u64,
 }
 
 /// The messages of a conversation, while they are visited from the newest.
@@ -355,7 +372,8 @@ impl ConversationSearch {
         let words = query.decisive_in_json(&message.text);
         if !words.is_empty() {
             self.kept_bytes += message.text.len();
-            self.found.push(FoundMessage { message, words });
+            let content = fingerprint(longest_string(message.text.as_bytes()));
+            self.found.push(FoundMessage { message, words, content });
         }
         self.truncated = self.visited >= MAX_MESSAGES || self.kept_bytes > MAX_KEPT_BYTES;
         !self.truncated
@@ -367,9 +385,31 @@ impl ConversationSearch {
     }
 }
 
+fn fingerprint(bytes: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    bytes.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// The longest string of a JSON text, as it is written there.
+fn longest_string(json: &[u8]) -> &[u8] {
+    let (mut longest, mut start) = (&json[..0], 0);
+    for at in memchr::memchr_iter(b'"', json) {
+        // A quote behind an odd number of backslashes is part of the string.
+        let escapes = json[start..at].iter().rev().take_while(|byte| **byte == b'\\').count();
+        if escapes % 2 == 0 {
+            if at - start > longest.len() {
+                longest = &json[start..at];
+            }
+            start = at + 1;
+        }
+    }
+    longest
+}
+
 /// Whether a line may say that the conversation was compacted.
 pub(crate) fn may_compact(line: &str) -> bool {
-    line.contains("ompact")
+    memmem::find(line.as_bytes(), b"ompact").is_some()
 }
 
 fn is_compaction(agent: &str, message: &ConversationMessage) -> bool {
@@ -519,5 +559,19 @@ impl CallSteps {
         let found = start.clone().or(end.clone()).map(|first| (first, end));
         self.known.insert(call.to_owned(), found.clone());
         Ok(found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_string_of_a_line_is_what_it_is_about() {
+        let of = |line: &str| String::from_utf8_lossy(longest_string(line.as_bytes())).into_owned();
+        assert_eq!(of(r#"{"id":"1","text":"say \"hello\" to all"}"#), r#"say \"hello\" to all"#);
+        assert_eq!(of(r#"{"a":"ends in \\","b":"c"}"#), r"ends in \\");
+        assert_eq!(of("no string"), "");
+        assert_eq!(of("\""), "");
     }
 }

@@ -73,8 +73,7 @@ pub(crate) fn find_evidence(
         0 => SeenContext::default(),
         _ => SeenContext::collect(workspace, turn, query)?,
     };
-    let searched = usize::try_from(context.searched).unwrap_or(usize::MAX);
-    let weights = Weights::new(query, searched, &context.having);
+    let weights = Weights::new(query, context.distinct(), &context.having);
     let words = describe_words(query, &context.having);
     let context_document = WhyContextDocument {
         recorded_in: context.recorded_in.as_str().to_owned(),

@@ -8,6 +8,8 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::LazyLock;
 
+use memchr::memmem;
+
 use super::automaton::{Automaton, Walk};
 
 /// The most words of a change that are looked for.
@@ -38,6 +40,8 @@ pub(crate) struct Query {
     /// Whether each different word is decisive.
     decisive: Vec<bool>,
     automaton: Automaton,
+    /// Which ends and lengths the decisive words have: most words of a text are none of them.
+    shapes: ShapeFilter,
     /// Whether words were left out because there are too many.
     pub truncated: bool,
 }
@@ -103,7 +107,9 @@ impl Query {
             }
         }
         let automaton = Automaton::new(words.iter().filter_map(|word| word.word));
-        Self { text: text[..last_end].to_owned(), words, ids, decisive, automaton, truncated }
+        let mut shapes = ShapeFilter::default();
+        ids.iter().filter(|(_, id)| decisive[**id as usize]).for_each(|(word, _)| shapes.add(word));
+        Self { text: text[..last_end].to_owned(), words, ids, decisive, automaton, shapes, truncated }
     }
 
     /// The number of different words.
@@ -137,10 +143,7 @@ impl Query {
     /// The different decisive words that a text has.
     pub(crate) fn decisive_in(&self, text: &str) -> Vec<WordId> {
         let mut found = WordSet::new(self.decisive.len());
-        for_each_word(text, &mut |_, folded| {
-            self.add_decisive(folded, &mut found);
-            true
-        });
+        self.scan(text, &mut found);
         found.into_list()
     }
 
@@ -148,24 +151,37 @@ impl Query {
     pub(crate) fn decisive_in_json(&self, json: &str) -> Vec<WordId> {
         let mut found = WordSet::new(self.decisive.len());
         // What an escape stands for is seldom a letter; where it may be, the line is decoded.
-        if json.contains("\\u") {
-            if let Ok(value) = serde_json::from_str::<serde_json::Value>(json) {
-                for_each_string(&value, &mut |text| {
-                    for_each_word(text, &mut |_, folded| {
-                        self.add_decisive(folded, &mut found);
-                        true
-                    });
-                });
-                return found.into_list();
-            }
+        if memmem::find(json.as_bytes(), b"\\u").is_some()
+            && let Ok(value) = serde_json::from_str::<serde_json::Value>(json)
+        {
+            for_each_string(&value, &mut |text| self.scan(text, &mut found));
+            return found.into_list();
         }
         for piece in split_escapes(json) {
-            for_each_word(piece, &mut |_, folded| {
-                self.add_decisive(folded, &mut found);
-                true
-            });
+            self.scan(piece, &mut found);
         }
         found.into_list()
+    }
+
+    /// Adds the decisive words of a text. This is what every text of a context goes through.
+    fn scan(&self, text: &str, found: &mut WordSet) {
+        if !text.is_ascii() {
+            for_each_word(text, &mut |_, folded| {
+                self.add_decisive(folded, found);
+                true
+            });
+            return;
+        }
+        let mut folded = String::new();
+        for word in text.as_bytes().split(|byte| !byte.is_ascii_alphanumeric()) {
+            for part in word.chunks(MAX_WORD_CHARS) {
+                if self.shapes.may_have(part) {
+                    folded.clear();
+                    folded.extend(part.iter().map(|byte| char::from(byte.to_ascii_lowercase())));
+                    self.add_decisive(&folded, found);
+                }
+            }
+        }
     }
 
     fn add_decisive(&self, folded: &str, found: &mut WordSet) {
@@ -338,6 +354,35 @@ impl Weights {
     }
 }
 
+/// Which first and last bytes and lengths some words have.
+struct ShapeFilter {
+    has: Vec<bool>,
+}
+
+impl Default for ShapeFilter {
+    fn default() -> Self {
+        Self { has: vec![false; 1 << 15] }
+    }
+}
+
+impl ShapeFilter {
+    fn add(&mut self, word: &str) {
+        if let Some(shape) = Self::shape(word.as_bytes()) {
+            self.has[shape] = true;
+        }
+    }
+
+    fn may_have(&self, word: &[u8]) -> bool {
+        Self::shape(word).is_some_and(|shape| self.has[shape])
+    }
+
+    /// Five bits of the first byte, five of the last, and the length up to 31; the same for capitals and small letters.
+    fn shape(word: &[u8]) -> Option<usize> {
+        let (first, last) = (*word.first()?, *word.last()?);
+        Some((usize::from(first & 31) << 10) | (usize::from(last & 31) << 5) | word.len().min(31))
+    }
+}
+
 /// A set of words.
 struct WordSet {
     has: Vec<bool>,
@@ -434,7 +479,7 @@ fn split_escapes(json: &str) -> impl Iterator<Item = &str> {
     let mut rest = Some(json);
     std::iter::from_fn(move || {
         let text = rest?;
-        match text.find('\\') {
+        match memchr::memchr(b'\\', text.as_bytes()) {
             Some(at) => {
                 // The escaped character is ASCII in valid JSON; other bytes are left alone.
                 let skip = text[at + 1..].chars().next().map_or(0, char::len_utf8);
@@ -531,6 +576,25 @@ mod tests {
         let bytes: String = (0..1 << 20).map(|at| char::from_u32(at % 0x250).unwrap_or('x')).collect();
         let query = Query::new(&bytes, &bytes);
         assert!(query.decisive_in(&bytes).len() <= query.decisive_count());
+    }
+
+    #[test]
+    fn the_quick_search_finds_what_the_slow_one_does() {
+        let change = "Frobnicate the WIDGET größe 8472 x1 verylongwordthatgoesonandonandonandon zz";
+        let query = Query::new(change, "");
+        let texts =
+            [change.to_owned(), change.to_uppercase(), change.replace("größe", "size"), "nothing".into()];
+        for text in &texts {
+            let mut slow: Vec<WordId> = Vec::new();
+            for_each_word(text, &mut |_, folded| {
+                let id = query.ids.get(folded).copied().filter(|id| query.decisive[*id as usize]);
+                slow.extend(id.filter(|id| !slow.contains(id)));
+                true
+            });
+            let mut quick = query.decisive_in(text);
+            (slow.sort_unstable(), quick.sort_unstable());
+            assert_eq!(quick, slow, "{text}");
+        }
     }
 
     #[test]
