@@ -2787,6 +2787,624 @@ pub struct LineCommit {
     #[prost(string, tag = "7")]
     pub subject: ::prost::alloc::string::String,
 }
+/// The time that belongs to a category.
+#[derive(serde::Deserialize)]
+#[serde(default)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct CategoryTime {
+    /// The category: `model`, `tool`, `hook` (hooks, and the agent's own work around its calls), `breakpoint`, `user` (the agent waited for
+    /// its user), or `idle`.
+    #[prost(string, tag = "1")]
+    pub category: ::prost::alloc::string::String,
+    /// How much of it is inferred by a rule, not recorded.
+    #[prost(uint64, tag = "2")]
+    pub inferred_us: u64,
+    /// How much time, in microseconds.
+    #[prost(uint64, tag = "3")]
+    pub us: u64,
+}
+/// A part of a request to a model.
+#[derive(serde::Deserialize)]
+#[serde(default)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ContextPart {
+    /// Its size in bytes of text.
+    #[prost(uint64, tag = "1")]
+    pub bytes: u64,
+    /// `system`, `tools`, `user`, `assistant`, `result` or `other`.
+    #[prost(string, tag = "2")]
+    pub kind: ::prost::alloc::string::String,
+    /// The tool of a result.
+    #[prost(string, optional, tag = "3")]
+    pub tool: ::core::option::Option<::prost::alloc::string::String>,
+}
+/// The size of a request to a model.
+#[derive(serde::Deserialize)]
+#[serde(default)]
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ContextSample {
+    /// When the answer was complete, from the start of the session, in microseconds.
+    #[prost(uint64, tag = "1")]
+    pub at_us: u64,
+    /// `recorded` if the request is recorded, `inferred` if only the results of tools were added up since the conversation was compacted.
+    #[prost(string, tag = "2")]
+    pub basis: ::prost::alloc::string::String,
+    /// How many of them came from the cache.
+    #[prost(uint64, optional, tag = "3")]
+    pub cached: ::core::option::Option<u64>,
+    /// Whether the conversation was compacted or begun anew since the last request of this agent.
+    #[prost(bool, tag = "4")]
+    pub compacted: bool,
+    /// The agent, as an index into `lanes`.
+    #[prost(uint64, tag = "5")]
+    pub lane: u64,
+    /// The model.
+    #[prost(string, optional, tag = "6")]
+    pub model: ::core::option::Option<::prost::alloc::string::String>,
+    /// What the request was made of. If it is inferred, only the results of tools.
+    #[prost(message, repeated, tag = "7")]
+    pub parts: ::prost::alloc::vec::Vec<ContextPart>,
+    /// The number of the step that has the answer.
+    #[prost(uint64, tag = "8")]
+    pub step: u64,
+    /// Tokens that the model read, with those from its cache; none if they were not recorded.
+    #[prost(uint64, optional, tag = "9")]
+    pub tokens: ::core::option::Option<u64>,
+}
+/// A part of the critical path.
+#[derive(serde::Deserialize)]
+#[serde(default)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct PathSegment {
+    /// The category.
+    #[prost(string, tag = "1")]
+    pub category: ::prost::alloc::string::String,
+    /// The tool or model.
+    #[prost(string, optional, tag = "2")]
+    pub name: ::core::option::Option<::prost::alloc::string::String>,
+    /// When it begins, from the start of the session, in microseconds.
+    #[prost(uint64, tag = "3")]
+    pub start_us: u64,
+    /// The number of the step that it is known from.
+    #[prost(uint64, tag = "4")]
+    pub step: u64,
+    /// The path or program that the call was about.
+    #[prost(string, optional, tag = "5")]
+    pub subject: ::core::option::Option<::prost::alloc::string::String>,
+    /// How long it is, in microseconds.
+    #[prost(uint64, tag = "6")]
+    pub us: u64,
+}
+/// What the end of the session depended on: followed backwards from the last thing that ended to what had ended last before it began.
+#[derive(serde::Deserialize)]
+#[serde(default)]
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct CriticalPath {
+    /// Number of its segments.
+    #[prost(uint64, tag = "1")]
+    pub count: u64,
+    /// Its longest segments, in time order.
+    #[prost(message, repeated, tag = "2")]
+    pub segments: ::prost::alloc::vec::Vec<PathSegment>,
+    /// Its length without gaps, in microseconds.
+    #[prost(uint64, tag = "3")]
+    pub us: u64,
+}
+/// The main agent, or a sub-agent.
+#[derive(serde::Deserialize)]
+#[serde(default)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct AgentLane {
+    /// The number of the step at which the call began that probably started it (inferred: the last such call before its first step).
+    #[prost(uint64, optional, tag = "1")]
+    pub started_by: ::core::option::Option<u64>,
+    /// The name of the sub-agent; none for the main agent.
+    #[prost(string, optional, tag = "2")]
+    pub worker: ::core::option::Option<::prost::alloc::string::String>,
+}
+/// Durations in numbers, in microseconds. A percentile is the smallest duration that at least so many percent did not exceed.
+#[derive(serde::Deserialize)]
+#[serde(default)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct DurationSummary {
+    /// Number of durations.
+    #[prost(uint64, tag = "1")]
+    pub count: u64,
+    /// The longest.
+    #[prost(uint64, tag = "2")]
+    pub max_us: u64,
+    /// Their mean.
+    #[prost(uint64, tag = "3")]
+    pub mean_us: u64,
+    /// The median.
+    #[prost(uint64, tag = "4")]
+    pub p50_us: u64,
+    /// The 90th percentile.
+    #[prost(uint64, tag = "5")]
+    pub p90_us: u64,
+    /// The 95th percentile.
+    #[prost(uint64, tag = "6")]
+    pub p95_us: u64,
+    /// The 99th percentile.
+    #[prost(uint64, tag = "7")]
+    pub p99_us: u64,
+    /// Their sum.
+    #[prost(uint64, tag = "8")]
+    pub total_us: u64,
+}
+/// The calls of a tool or model in numbers. Durations are without waiting, in microseconds.
+#[derive(serde::Deserialize)]
+#[serde(default)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct CallStatistics {
+    /// Number of calls.
+    #[prost(uint64, tag = "1")]
+    pub calls: u64,
+    /// How much of the critical path they are.
+    #[prost(uint64, tag = "2")]
+    pub critical_us: u64,
+    #[prost(message, optional, tag = "3")]
+    pub durations: ::core::option::Option<DurationSummary>,
+    /// How many failed.
+    #[prost(uint64, tag = "4")]
+    pub failed: u64,
+    /// The number of the step of the longest call.
+    #[prost(uint64, optional, tag = "5")]
+    pub longest: ::core::option::Option<u64>,
+    /// The tool or model; none if it is not recorded.
+    #[prost(string, optional, tag = "6")]
+    pub name: ::core::option::Option<::prost::alloc::string::String>,
+    /// How many were refused and did not run.
+    #[prost(uint64, tag = "7")]
+    pub refused: u64,
+    /// How many have no recorded end.
+    #[prost(uint64, tag = "8")]
+    pub unfinished: u64,
+    /// How many ended without a known duration.
+    #[prost(uint64, tag = "9")]
+    pub unknown: u64,
+    /// How long they waited together: at breakpoints, for permissions and answers.
+    #[prost(uint64, tag = "10")]
+    pub waited_us: u64,
+}
+/// A rule by which times were inferred.
+#[derive(serde::Deserialize)]
+#[serde(default)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct TimeRule {
+    /// The rule, in words.
+    #[prost(string, tag = "1")]
+    pub rule: ::prost::alloc::string::String,
+    /// How much time is known only by it, in microseconds.
+    #[prost(uint64, tag = "2")]
+    pub us: u64,
+}
+/// An interval in which one thing happened.
+#[derive(serde::Deserialize)]
+#[serde(default)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ProfileSpan {
+    /// The category.
+    #[prost(string, tag = "1")]
+    pub category: ::prost::alloc::string::String,
+    /// Whether it is on the critical path.
+    #[prost(bool, tag = "2")]
+    pub critical: bool,
+    /// Whether the call failed.
+    #[prost(bool, tag = "3")]
+    pub failed: bool,
+    /// The number of the step that began the call.
+    #[prost(uint64, optional, tag = "4")]
+    pub first_step: ::core::option::Option<u64>,
+    /// The agent, as an index into `lanes`.
+    #[prost(uint64, tag = "5")]
+    pub lane: u64,
+    /// The tool or model.
+    #[prost(string, optional, tag = "6")]
+    pub name: ::core::option::Option<::prost::alloc::string::String>,
+    /// The row of this agent, counted from 0: spans of one row do not overlap.
+    #[prost(uint64, tag = "7")]
+    pub row: u64,
+    /// The rule by which its times were inferred; none if they were recorded.
+    #[prost(string, optional, tag = "8")]
+    pub rule: ::core::option::Option<::prost::alloc::string::String>,
+    /// When it began, from the start of the session, in microseconds.
+    #[prost(uint64, tag = "9")]
+    pub start_us: u64,
+    /// The number of the step that it is known from: for a call, the one that ended it.
+    #[prost(uint64, tag = "10")]
+    pub step: u64,
+    /// The path or program that the call was about.
+    #[prost(string, optional, tag = "11")]
+    pub subject: ::core::option::Option<::prost::alloc::string::String>,
+    /// How long it took, in microseconds.
+    #[prost(uint64, tag = "12")]
+    pub us: u64,
+}
+/// Where the time of a session went. All times are in microseconds; the offsets of spans are from the start of the session.
+#[derive(serde::Deserialize)]
+#[serde(default)]
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Profile {
+    /// The agent.
+    #[prost(string, tag = "1")]
+    pub agent: ::prost::alloc::string::String,
+    /// The time per category: `model`, `tool`, `hook`, `breakpoint`, `user`, `idle`. Together it is `wall_us`.
+    #[prost(message, repeated, tag = "2")]
+    pub categories: ::prost::alloc::vec::Vec<CategoryTime>,
+    /// What was found in the recording that makes numbers less certain, in words.
+    #[prost(string, repeated, tag = "3")]
+    pub caveats: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// How large the requests to the models were.
+    #[prost(message, repeated, tag = "4")]
+    pub context: ::prost::alloc::vec::Vec<ContextSample>,
+    /// How many requests are not in `context`, which has the largest of each stretch of time.
+    #[prost(uint64, tag = "5")]
+    pub context_left_out: u64,
+    /// What the end of the session depended on.
+    #[prost(message, optional, tag = "6")]
+    pub critical_path: ::core::option::Option<CriticalPath>,
+    /// When the last thing in it ended.
+    #[prost(string, tag = "7")]
+    pub ended_at: ::prost::alloc::string::String,
+    /// The agents: the main agent first, then its sub-agents.
+    #[prost(message, repeated, tag = "8")]
+    pub lanes: ::prost::alloc::vec::Vec<AgentLane>,
+    /// The calls of models, those that took the most time first.
+    #[prost(message, repeated, tag = "9")]
+    pub models: ::prost::alloc::vec::Vec<CallStatistics>,
+    /// The time that was saved because calls of tools ran in parallel.
+    #[prost(uint64, tag = "10")]
+    pub parallel_saved_us: u64,
+    /// The rules by which times were inferred.
+    #[prost(message, repeated, tag = "11")]
+    pub rules: ::prost::alloc::vec::Vec<TimeRule>,
+    /// The id of the session.
+    #[prost(string, tag = "12")]
+    pub session: ::prost::alloc::string::String,
+    /// What happened when, by start; in a long session the longest.
+    #[prost(message, repeated, tag = "13")]
+    pub spans: ::prost::alloc::vec::Vec<ProfileSpan>,
+    /// How many of them are not in `spans`, because they are shorter than those that are.
+    #[prost(uint64, tag = "14")]
+    pub spans_left_out: u64,
+    /// Number of spans in the time that was asked for.
+    #[prost(uint64, tag = "15")]
+    pub spans_total: u64,
+    /// When the session began.
+    #[prost(string, tag = "16")]
+    pub started_at: ::prost::alloc::string::String,
+    /// The calls of tools, those that took the most time first.
+    #[prost(message, repeated, tag = "17")]
+    pub tools: ::prost::alloc::vec::Vec<CallStatistics>,
+    /// The time between the two.
+    #[prost(uint64, tag = "18")]
+    pub wall_us: u64,
+}
+/// Which steps are behind a row: parameters of `GET /steps`.
+#[derive(serde::Deserialize)]
+#[serde(default)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct StepLink {
+    /// The agent.
+    #[prost(string, optional, tag = "1")]
+    pub agent: ::core::option::Option<::prost::alloc::string::String>,
+    /// The kind of step.
+    #[prost(string, optional, tag = "2")]
+    pub kind: ::core::option::Option<::prost::alloc::string::String>,
+    /// Only those since this time.
+    #[prost(string, optional, tag = "3")]
+    pub since: ::core::option::Option<::prost::alloc::string::String>,
+    /// The tool or model.
+    #[prost(string, optional, tag = "4")]
+    pub tool: ::core::option::Option<::prost::alloc::string::String>,
+    /// Only those until this time.
+    #[prost(string, optional, tag = "5")]
+    pub until: ::core::option::Option<::prost::alloc::string::String>,
+    /// The workspace.
+    #[prost(string, optional, tag = "6")]
+    pub workspace: ::core::option::Option<::prost::alloc::string::String>,
+}
+/// The sessions of an agent, of a branch or of a day.
+#[derive(serde::Deserialize)]
+#[serde(default)]
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct DashboardGroup {
+    /// Input tokens read from a cache.
+    #[prost(uint64, tag = "1")]
+    pub cache_read: u64,
+    /// Input tokens written to a cache.
+    #[prost(uint64, tag = "2")]
+    pub cache_write: u64,
+    /// The number of model calls; of a tool, of its calls.
+    #[prost(uint64, tag = "3")]
+    pub calls: u64,
+    /// The cost in dollars, as far as it is known.
+    #[prost(double, tag = "4")]
+    pub cost_usd: f64,
+    /// Input tokens at the full price.
+    #[prost(uint64, tag = "5")]
+    pub input: u64,
+    /// Output tokens, reasoning included.
+    #[prost(uint64, tag = "6")]
+    pub output: u64,
+    /// The part of it that was not recorded, but computed from recorded tokens with the price table.
+    #[prost(double, tag = "7")]
+    pub priced_usd: f64,
+    /// The output tokens that were reasoning, as far as they were counted.
+    #[prost(uint64, tag = "8")]
+    pub reasoning: u64,
+    /// Model calls whose tokens were not recorded.
+    #[prost(uint64, tag = "9")]
+    pub uncounted_calls: u64,
+    /// Model calls whose cost is unknown, because their model has no price. They are not in `cost_usd`.
+    #[prost(uint64, tag = "10")]
+    pub unpriced_calls: u64,
+    /// How many of them failed.
+    #[prost(uint64, tag = "11")]
+    pub failed_tool_calls: u64,
+    /// The agent, the branch, or the day as `2026-01-23`.
+    #[prost(string, tag = "12")]
+    pub key: ::prost::alloc::string::String,
+    /// The ids of some of its sessions.
+    #[prost(string, repeated, tag = "13")]
+    pub session_ids: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Number of its sessions.
+    #[prost(uint64, tag = "14")]
+    pub sessions: u64,
+    /// The steps behind it; those of a branch are not found by a query but by its sessions.
+    #[prost(message, optional, tag = "15")]
+    pub steps: ::core::option::Option<StepLink>,
+    /// Number of calls of tools.
+    #[prost(uint64, tag = "16")]
+    pub tool_calls: u64,
+    /// The workspace of a branch.
+    #[prost(string, optional, tag = "17")]
+    pub workspace: ::core::option::Option<::prost::alloc::string::String>,
+}
+/// The disk.
+#[derive(serde::Deserialize)]
+#[serde(default)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct DashboardDisk {
+    /// The disk budget in bytes; none if there is none.
+    #[prost(uint64, optional, tag = "1")]
+    pub budget_bytes: ::core::option::Option<u64>,
+    /// Bytes that the store occupies.
+    #[prost(uint64, tag = "2")]
+    pub used_bytes: u64,
+}
+/// How long calls took, without waiting, in microseconds.
+#[derive(serde::Deserialize)]
+#[serde(default)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Latency {
+    /// Number of calls whose duration is known.
+    #[prost(uint64, tag = "1")]
+    pub count: u64,
+    /// The longest; exact.
+    #[prost(uint64, optional, tag = "2")]
+    pub max_us: ::core::option::Option<u64>,
+    /// The median; none if no duration is known.
+    #[prost(uint64, optional, tag = "3")]
+    pub p50_us: ::core::option::Option<u64>,
+    /// The 95th percentile.
+    #[prost(uint64, optional, tag = "4")]
+    pub p95_us: ::core::option::Option<u64>,
+    /// The sum of their durations.
+    #[prost(uint64, tag = "5")]
+    pub total_us: u64,
+}
+/// The calls of a model.
+#[derive(serde::Deserialize)]
+#[serde(default)]
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct DashboardModel {
+    /// Input tokens read from a cache.
+    #[prost(uint64, tag = "1")]
+    pub cache_read: u64,
+    /// Input tokens written to a cache.
+    #[prost(uint64, tag = "2")]
+    pub cache_write: u64,
+    /// The number of model calls; of a tool, of its calls.
+    #[prost(uint64, tag = "3")]
+    pub calls: u64,
+    /// The cost in dollars, as far as it is known.
+    #[prost(double, tag = "4")]
+    pub cost_usd: f64,
+    /// Input tokens at the full price.
+    #[prost(uint64, tag = "5")]
+    pub input: u64,
+    /// Output tokens, reasoning included.
+    #[prost(uint64, tag = "6")]
+    pub output: u64,
+    /// The part of it that was not recorded, but computed from recorded tokens with the price table.
+    #[prost(double, tag = "7")]
+    pub priced_usd: f64,
+    /// The output tokens that were reasoning, as far as they were counted.
+    #[prost(uint64, tag = "8")]
+    pub reasoning: u64,
+    /// Model calls whose tokens were not recorded.
+    #[prost(uint64, tag = "9")]
+    pub uncounted_calls: u64,
+    /// Model calls whose cost is unknown, because their model has no price. They are not in `cost_usd`.
+    #[prost(uint64, tag = "10")]
+    pub unpriced_calls: u64,
+    /// How many of its calls failed.
+    #[prost(uint64, tag = "11")]
+    pub failed: u64,
+    /// How long its answers took.
+    #[prost(message, optional, tag = "12")]
+    pub latency: ::core::option::Option<Latency>,
+    /// The model; none if it is not recorded.
+    #[prost(string, optional, tag = "13")]
+    pub name: ::core::option::Option<::prost::alloc::string::String>,
+    /// Answers that came from a recording; they are in no other number.
+    #[prost(uint64, tag = "14")]
+    pub replayed: u64,
+    /// The steps behind it.
+    #[prost(message, optional, tag = "15")]
+    pub steps: ::core::option::Option<StepLink>,
+}
+/// Costs that belong to no tool.
+#[derive(serde::Deserialize)]
+#[serde(default)]
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct OtherCost {
+    /// Input tokens read from a cache.
+    #[prost(uint64, tag = "1")]
+    pub cache_read: u64,
+    /// Input tokens written to a cache.
+    #[prost(uint64, tag = "2")]
+    pub cache_write: u64,
+    /// The number of model calls; of a tool, of its calls.
+    #[prost(uint64, tag = "3")]
+    pub calls: u64,
+    /// The cost in dollars, as far as it is known.
+    #[prost(double, tag = "4")]
+    pub cost_usd: f64,
+    /// Input tokens at the full price.
+    #[prost(uint64, tag = "5")]
+    pub input: u64,
+    /// Output tokens, reasoning included.
+    #[prost(uint64, tag = "6")]
+    pub output: u64,
+    /// The part of it that was not recorded, but computed from recorded tokens with the price table.
+    #[prost(double, tag = "7")]
+    pub priced_usd: f64,
+    /// The output tokens that were reasoning, as far as they were counted.
+    #[prost(uint64, tag = "8")]
+    pub reasoning: u64,
+    /// Model calls whose tokens were not recorded.
+    #[prost(uint64, tag = "9")]
+    pub uncounted_calls: u64,
+    /// Model calls whose cost is unknown, because their model has no price. They are not in `cost_usd`.
+    #[prost(uint64, tag = "10")]
+    pub unpriced_calls: u64,
+    /// `answers`, `prompts`, `context` (system prompts, descriptions of tools and what agents add) or `uncounted`.
+    #[prost(string, tag = "11")]
+    pub kind: ::prost::alloc::string::String,
+}
+/// Tokens and money of some model calls.
+#[derive(serde::Deserialize)]
+#[serde(default)]
+#[derive(Clone, Copy, PartialEq, ::prost::Message)]
+pub struct CostSum {
+    /// Input tokens read from a cache.
+    #[prost(uint64, tag = "1")]
+    pub cache_read: u64,
+    /// Input tokens written to a cache.
+    #[prost(uint64, tag = "2")]
+    pub cache_write: u64,
+    /// The number of model calls; of a tool, of its calls.
+    #[prost(uint64, tag = "3")]
+    pub calls: u64,
+    /// The cost in dollars, as far as it is known.
+    #[prost(double, tag = "4")]
+    pub cost_usd: f64,
+    /// Input tokens at the full price.
+    #[prost(uint64, tag = "5")]
+    pub input: u64,
+    /// Output tokens, reasoning included.
+    #[prost(uint64, tag = "6")]
+    pub output: u64,
+    /// The part of it that was not recorded, but computed from recorded tokens with the price table.
+    #[prost(double, tag = "7")]
+    pub priced_usd: f64,
+    /// The output tokens that were reasoning, as far as they were counted.
+    #[prost(uint64, tag = "8")]
+    pub reasoning: u64,
+    /// Model calls whose tokens were not recorded.
+    #[prost(uint64, tag = "9")]
+    pub uncounted_calls: u64,
+    /// Model calls whose cost is unknown, because their model has no price. They are not in `cost_usd`.
+    #[prost(uint64, tag = "10")]
+    pub unpriced_calls: u64,
+}
+/// The calls of a tool.
+#[derive(serde::Deserialize)]
+#[serde(default)]
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct DashboardTool {
+    /// Number of calls.
+    #[prost(uint64, tag = "1")]
+    pub calls: u64,
+    /// Its share of tokens and money; inferred.
+    #[prost(message, optional, tag = "2")]
+    pub cost: ::core::option::Option<CostSum>,
+    /// The part of the calls that ended which failed; none if none ended.
+    #[prost(double, optional, tag = "3")]
+    pub error_rate: ::core::option::Option<f64>,
+    /// How many failed.
+    #[prost(uint64, tag = "4")]
+    pub failed: u64,
+    /// How long its calls took.
+    #[prost(message, optional, tag = "5")]
+    pub latency: ::core::option::Option<Latency>,
+    /// The tool; none if it is not recorded.
+    #[prost(string, optional, tag = "6")]
+    pub name: ::core::option::Option<::prost::alloc::string::String>,
+    /// How many were refused and did not run.
+    #[prost(uint64, tag = "7")]
+    pub refused: u64,
+    /// The steps behind it.
+    #[prost(message, optional, tag = "8")]
+    pub steps: ::core::option::Option<StepLink>,
+    /// How many have no recorded end.
+    #[prost(uint64, tag = "9")]
+    pub unfinished: u64,
+}
+/// All sessions at a glance.
+#[derive(serde::Deserialize)]
+#[serde(default)]
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Dashboard {
+    /// The agents, the most expensive first.
+    #[prost(message, repeated, tag = "1")]
+    pub agents: ::prost::alloc::vec::Vec<DashboardGroup>,
+    /// The branches, the most expensive first. A session belongs to the branch of its last step.
+    #[prost(message, repeated, tag = "2")]
+    pub branches: ::prost::alloc::vec::Vec<DashboardGroup>,
+    /// The days on which something was done, in universal time, oldest first.
+    #[prost(message, repeated, tag = "3")]
+    pub days: ::prost::alloc::vec::Vec<DashboardGroup>,
+    /// The disk.
+    #[prost(message, optional, tag = "4")]
+    pub disk: ::core::option::Option<DashboardDisk>,
+    /// How far a percentile may be away from the exact one, as a part of it.
+    #[prost(double, tag = "5")]
+    pub latency_error: f64,
+    /// The models, the most expensive first.
+    #[prost(message, repeated, tag = "6")]
+    pub models: ::prost::alloc::vec::Vec<DashboardModel>,
+    /// What belongs to no tool: `answers`, `prompts`, `context`, `uncounted`. With the costs of the tools it is the total.
+    #[prost(message, repeated, tag = "7")]
+    pub other_costs: ::prost::alloc::vec::Vec<OtherCost>,
+    /// Answers that came from a recording. They cost nothing, and are not in the total.
+    #[prost(uint64, tag = "8")]
+    pub replayed_calls: u64,
+    /// Whether reruns count.
+    #[prost(bool, tag = "9")]
+    pub reruns: bool,
+    /// Number of sessions that were active.
+    #[prost(uint64, tag = "10")]
+    pub sessions: u64,
+    /// Since when things count: the full hour in which the time that was asked for is; none if everything counts.
+    #[prost(string, optional, tag = "11")]
+    pub since: ::core::option::Option<::prost::alloc::string::String>,
+    /// The rule by which the costs of tools were inferred.
+    #[prost(string, tag = "12")]
+    pub tool_cost_rule: ::prost::alloc::string::String,
+    /// The tools, those that took the most time together first.
+    #[prost(message, repeated, tag = "13")]
+    pub tools: ::prost::alloc::vec::Vec<DashboardTool>,
+    /// The calls of models together.
+    #[prost(message, optional, tag = "14")]
+    pub total: ::core::option::Option<CostSum>,
+    /// The workspace; none for all.
+    #[prost(string, optional, tag = "15")]
+    pub workspace: ::core::option::Option<::prost::alloc::string::String>,
+}
 /// What ListBranches takes.
 #[derive(serde::Serialize)]
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -9381,6 +9999,23 @@ pub struct ListAnomaliesRequest {
     #[prost(uint64, optional, tag = "5")]
     pub limit: ::core::option::Option<u64>,
 }
+/// What GetProfile takes.
+#[derive(serde::Serialize)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct GetProfileRequest {
+    /// The session
+    #[prost(string, tag = "1")]
+    pub session: ::prost::alloc::string::String,
+    /// Only spans that end after this time, in microseconds from the start of the session.
+    #[prost(uint64, optional, tag = "2")]
+    pub from_us: ::core::option::Option<u64>,
+    /// Only spans that begin before this time, in microseconds from the start of the session.
+    #[prost(uint64, optional, tag = "3")]
+    pub until_us: ::core::option::Option<u64>,
+    /// At most so many spans, the longest: 2000 if none is given, at most 20000.
+    #[prost(uint64, optional, tag = "4")]
+    pub limit: ::core::option::Option<u64>,
+}
 /// Generated client implementations.
 pub mod timelines_client {
     #![allow(
@@ -9558,6 +10193,30 @@ pub mod timelines_client {
                 .insert(GrpcMethod::new("stepback.v1.Timelines", "ListAnomalies"));
             self.inner.unary(req, path, codec).await
         }
+        /// Returns where the time of a session went.
+        ///
+        /// HTTP: GET /api/v1/sessions/{session}/profile
+        pub async fn get_profile(
+            &mut self,
+            request: impl tonic::IntoRequest<super::GetProfileRequest>,
+        ) -> std::result::Result<tonic::Response<super::Profile>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/stepback.v1.Timelines/GetProfile",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("stepback.v1.Timelines", "GetProfile"));
+            self.inner.unary(req, path, codec).await
+        }
     }
 }
 /// Generated server implementations.
@@ -9601,6 +10260,13 @@ pub mod timelines_server {
             &self,
             request: tonic::Request<super::ListAnomaliesRequest>,
         ) -> std::result::Result<tonic::Response<super::Anomalies>, tonic::Status>;
+        /// Returns where the time of a session went.
+        ///
+        /// HTTP: GET /api/v1/sessions/{session}/profile
+        async fn get_profile(
+            &self,
+            request: tonic::Request<super::GetProfileRequest>,
+        ) -> std::result::Result<tonic::Response<super::Profile>, tonic::Status>;
     }
     /// A session as a whole: its steps in lanes, its branches, what it consists of.
     #[derive(Debug)]
@@ -9859,6 +10525,51 @@ pub mod timelines_server {
                     };
                     Box::pin(fut)
                 }
+                "/stepback.v1.Timelines/GetProfile" => {
+                    #[allow(non_camel_case_types)]
+                    struct GetProfileSvc<T: Timelines>(pub Arc<T>);
+                    impl<
+                        T: Timelines,
+                    > tonic::server::UnaryService<super::GetProfileRequest>
+                    for GetProfileSvc<T> {
+                        type Response = super::Profile;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::GetProfileRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Timelines>::get_profile(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = GetProfileSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
                 _ => {
                     Box::pin(async move {
                         let mut response = http::Response::new(
@@ -10045,6 +10756,20 @@ pub struct GetCostRequest {
     /// Most rows to return (100 if none is given); the others are added up in one.
     #[prost(uint64, optional, tag = "6")]
     pub limit: ::core::option::Option<u64>,
+}
+/// What GetDashboard takes.
+#[derive(serde::Serialize)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct GetDashboardRequest {
+    /// Only sessions of this workspace; all workspaces if none is given.
+    #[prost(string, optional, tag = "1")]
+    pub workspace: ::core::option::Option<::prost::alloc::string::String>,
+    /// Only what was done since this time, from the full hour: `2 hours ago`, `2026-01-23`. Everything if none is given.
+    #[prost(string, optional, tag = "2")]
+    pub since: ::core::option::Option<::prost::alloc::string::String>,
+    /// Also count reruns.
+    #[prost(bool, optional, tag = "3")]
+    pub reruns: ::core::option::Option<bool>,
 }
 /// Generated client implementations.
 pub mod workspaces_client {
@@ -10347,6 +11072,30 @@ pub mod workspaces_client {
                 .insert(GrpcMethod::new("stepback.v1.Workspaces", "ListOperations"));
             self.inner.unary(req, path, codec).await
         }
+        /// Returns all sessions at a glance: cost, tools, agents, branches, days.
+        ///
+        /// HTTP: GET /api/v1/dashboard
+        pub async fn get_dashboard(
+            &mut self,
+            request: impl tonic::IntoRequest<super::GetDashboardRequest>,
+        ) -> std::result::Result<tonic::Response<super::Dashboard>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/stepback.v1.Workspaces/GetDashboard",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("stepback.v1.Workspaces", "GetDashboard"));
+            self.inner.unary(req, path, codec).await
+        }
     }
 }
 /// Generated server implementations.
@@ -10429,6 +11178,13 @@ pub mod workspaces_server {
             &self,
             request: tonic::Request<super::ListOperationsRequest>,
         ) -> std::result::Result<tonic::Response<super::OperationPage>, tonic::Status>;
+        /// Returns all sessions at a glance: cost, tools, agents, branches, days.
+        ///
+        /// HTTP: GET /api/v1/dashboard
+        async fn get_dashboard(
+            &self,
+            request: tonic::Request<super::GetDashboardRequest>,
+        ) -> std::result::Result<tonic::Response<super::Dashboard>, tonic::Status>;
     }
     /// Directory trees that agents work in, and what happened in them.
     #[derive(Debug)]
@@ -10897,6 +11653,51 @@ pub mod workspaces_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = ListOperationsSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/stepback.v1.Workspaces/GetDashboard" => {
+                    #[allow(non_camel_case_types)]
+                    struct GetDashboardSvc<T: Workspaces>(pub Arc<T>);
+                    impl<
+                        T: Workspaces,
+                    > tonic::server::UnaryService<super::GetDashboardRequest>
+                    for GetDashboardSvc<T> {
+                        type Response = super::Dashboard;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::GetDashboardRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Workspaces>::get_dashboard(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = GetDashboardSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

@@ -97,6 +97,7 @@ service!(workspaces: "Workspaces", workspaces_server::Workspaces, WorkspacesServ
     "GetCost" get_cost(GetCostRequest) -> Cost = "GET" "/cost";
     "ResolvePoint" resolve_point(ResolvePointRequest) -> Step = "GET" "/workspaces/{workspace}/points/{point}";
     "ListOperations" list_operations(ListOperationsRequest) -> OperationPage = "GET" "/workspaces/{workspace}/operations";
+    "GetDashboard" get_dashboard(GetDashboardRequest) -> Dashboard = "GET" "/dashboard";
 });
 
 service!(sessions: "Sessions", sessions_server::Sessions, SessionsServer {
@@ -117,6 +118,7 @@ service!(timelines: "Timelines", timelines_server::Timelines, TimelinesServer {
     "GetTimeline" get_timeline(GetTimelineRequest) -> Timeline = "GET" "/sessions/{session}/timeline";
     "GetBranchLines" get_branch_lines(GetBranchLinesRequest) -> BranchLines = "GET" "/sessions/{session}/lines";
     "GetTimelineMarks" get_timeline_marks(GetTimelineMarksRequest) -> TimelineMarks = "GET" "/sessions/{session}/marks";
+    "GetProfile" get_profile(GetProfileRequest) -> Profile = "GET" "/sessions/{session}/profile";
     "ListAnomalies" list_anomalies(ListAnomaliesRequest) -> Anomalies = "GET" "/anomalies";
 });
 

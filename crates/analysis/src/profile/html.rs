@@ -183,7 +183,7 @@ impl Page {
         ));
         self.raw("</p>\n<div class=\"scroll\"><table><thead><tr><th>What</th><th>Step</th><th>After</th><th>Took</th></tr></thead><tbody>\n");
         for segment in longest.into_iter().take(12) {
-            let what = segment.name.as_deref().unwrap_or_else(|| title_of(&segment.category));
+            let what = describe_what(&segment.category, segment.name.as_deref());
             let about = segment.subject.as_ref().map_or(String::new(), |subject| format!(" {subject}"));
             self.raw("<tr>");
             self.cell(&format!("{what}{about}"));
@@ -303,7 +303,7 @@ impl Page {
         let inferred = if span.rule.is_some() { " inferred" } else { "" };
         let failed = if span.failed { " failed" } else { "" };
         self.markup(format_args!("<rect class=\"{class}{inferred}{failed}\" x=\"{x:.2}\" y=\"1\" width=\"{width:.2}\" height=\"13\"><title>"));
-        let what = span.name.as_deref().unwrap_or_else(|| title_of(&span.category));
+        let what = describe_what(&span.category, span.name.as_deref());
         let about = span.subject.as_ref().map_or(String::new(), |subject| format!(" {subject}"));
         self.text(&format!(
             "#{} {what}{about}: {} ({})",
@@ -338,6 +338,16 @@ impl Page {
             self.raw("</li>\n");
         }
         self.raw("</ul>\n");
+    }
+}
+
+/// What happened: the tool or model; or who waited, and for what.
+fn describe_what(category: &str, name: Option<&str>) -> String {
+    let is_call = [TimeCategory::Model, TimeCategory::Tool].iter().any(|one| one.as_str() == category);
+    match name {
+        Some(name) if is_call => name.to_owned(),
+        Some(name) => format!("{}: {name}", title_of(category)),
+        None => title_of(category).to_owned(),
     }
 }
 

@@ -71,6 +71,7 @@ fn a_profile_is_written_for_other_viewers() {
 #[test]
 fn what_cannot_be_profiled_says_why() {
     let world = Sandbox::new();
+    world.ok(["checkpoint", "create"]);
     let said = refusal(&world, &["profile"]);
     assert!(said.contains("stepback init"), "{said}");
     let world = played();
