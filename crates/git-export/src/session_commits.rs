@@ -92,8 +92,7 @@ pub fn export_session(
         None => None,
     };
     let inside = inside_repository(workspace, &repository);
-    let base =
-        find_base(workspace, &repository, &reader, before.as_ref().unwrap_or(&first.first), &inside)?;
+    let base = find_base(workspace, &repository, &reader, before.as_ref().unwrap_or(&first.first), &inside)?;
     let base_tree = base.map(|base| reader.commit(base)).transpose()?.map(|commit| commit.tree);
     let tracked = match (base_tree, inside.is_empty()) {
         (Some(tree), false) => {

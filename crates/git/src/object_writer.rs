@@ -37,7 +37,7 @@ impl GitRepository {
         let compressed = written.and_then(|()| encoder.finish()).map_err(self.io(&dir))?;
         let parent = RelPath::parse(dir.as_bytes()).map_err(|_| GitError::BadName(dir.clone()))?;
         make_dirs(anchor, &parent, 0o777).map_err(self.io(&dir))?;
-        replace_file(anchor, &parent.join(name[2..].as_bytes()), &compressed, 0o444)
+        replace_file(anchor, &parent.join(&name.as_bytes()[2..]), &compressed, 0o444)
             .map_err(self.io(&dir))?;
         Ok(oid)
     }

@@ -36,7 +36,7 @@ const MARKS: [&str; 20] = [
 const FREE: [&str; 8] = ["worktree", "store", "postgres", "bench", "faults", "powerloss", "testkit", "xtask"];
 
 /// The other modules that write, and where.
-const WRITERS: [(&str, &str); 43] = [
+const WRITERS: [(&str, &str); 44] = [
     ("crates/agents/src/fork/run.rs", "conversations of agents, in the user's home"),
     ("crates/agents/src/hook.rs", "the store's directory"),
     ("crates/agents/src/inbox.rs", "the store's directory"),

@@ -28,7 +28,10 @@ fn a_session_becomes_commits_and_authorship_notes() {
     // The old line has git's commit.
     let blame = world.json(["blame", "notes.txt:1"]);
     let commit = &blame["origins"][0]["commit"];
-    assert_eq!((commit["id"].as_str(), commit["subject"].as_str()), (Some(head.as_str()), Some("before the agent")));
+    assert_eq!(
+        (commit["id"].as_str(), commit["subject"].as_str()),
+        (Some(head.as_str()), Some("before the agent"))
+    );
     let said = world.ok(["blame", "notes.txt:1"]).out;
     assert!(said.contains(&head[..10]) && said.contains("before the agent"), "{said}");
     let record = world.ok(["blame", "notes.txt:1", "--porcelain"]).out;
@@ -43,7 +46,10 @@ fn a_session_becomes_commits_and_authorship_notes() {
     assert_eq!(world.git(&["rev-parse", "agent-work^", "HEAD"]), format!("{head}\n{head}\n"));
     assert_eq!(world.git(&["status", "--porcelain"]), status);
     let document = world.json(["export", "--git", "agent-work"]);
-    assert_eq!((&document["changed"], &document["reference"]), (&false.into(), &"refs/heads/agent-work".into()));
+    assert_eq!(
+        (&document["changed"], &document["reference"]),
+        (&false.into(), &"refs/heads/agent-work".into())
+    );
     for (words, code, part) in [
         (&["export", "--git", "main"][..], 2, "checked out"),
         (&["export", "--git", "a..b"], 2, "not a valid name"),
