@@ -95,7 +95,7 @@ const READ_ONLY_TOOLS: [(Agent, &[&str]); 4] = [
 ];
 
 /// Tools of stepback's own MCP server that only read.
-const OWN_READ_ONLY_TOOLS: [&str; 16] = [
+const OWN_READ_ONLY_TOOLS: [&str; 18] = [
     "recover",
     "mind",
     "next",
@@ -106,6 +106,8 @@ const OWN_READ_ONLY_TOOLS: [&str; 16] = [
     "why",
     "cost",
     "profile",
+    "anomalies",
+    "blame",
     "diff",
     "compare",
     "rewind_plan",

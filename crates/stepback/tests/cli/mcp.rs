@@ -432,7 +432,7 @@ fn the_settings_of_every_agent_take_the_server_and_give_it_back() {
 fn tools_that_only_look_are_known_to_the_hooks() {
     let world = Sandbox::new();
     let agent = Client::introduced(&world, "test", &[]);
-    assert_eq!(agent.tools.len(), 30);
+    assert_eq!(agent.tools.len(), 32);
     for tool in &agent.tools {
         let name = format!("mcp__stepback__{}", tool["name"].as_str().unwrap());
         let changes = stepback_agents::tools::can_change(stepback_agents::Agent::Claude, &name);
