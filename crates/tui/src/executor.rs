@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use stepback_api::address::encode_segment;
 use stepback_api::blame::BlameDocument;
 use stepback_api::branches::BranchDocument;
-use stepback_api::files::ChangedFileDocument;
+use stepback_api::files::{ChangedFileDocument, FileDocument};
 use stepback_api::page::Page;
 use stepback_api::plans::{NewRewind, NewUndo};
 use stepback_api::reasoning::BoardDocument;
@@ -22,6 +22,7 @@ use stepback_api::state::{MessageDocument, StateDocument};
 use stepback_api::steps::{StepDetailDocument, StepDocument};
 use stepback_model::point;
 
+use crate::app::pager::PagerRow;
 use crate::app::window::{PAGE, WindowSide};
 use crate::app::{BoardView, CompareTarget, StatePart};
 use crate::effect::{AppEffect, AppMessage, CommandMethod, SourceResponse, StepsAround, TuiCommand};
@@ -155,10 +156,7 @@ async fn run_effect(source: &DataSource, effect: AppEffect) -> SourceResponse {
             SourceResponse::FoundStep(source.get(&path).await)
         }
         AppEffect::Resolve { session, workspace, point } => {
-            let point = normalize_point(&session, &point);
-            SourceResponse::FoundStep(
-                source.get(&workspace_path(&workspace, &format!("/points/{}", encode_segment(&point)))).await,
-            )
+            SourceResponse::FoundStep(resolve_point(source, &workspace, &session, &point).await)
         }
         AppEffect::Step { key, session, step } => {
             SourceResponse::Step(key, fetch_step_rows(source, &session, &step).await)
@@ -167,11 +165,7 @@ async fn run_effect(source: &DataSource, effect: AppEffect) -> SourceResponse {
             SourceResponse::State(key, fetch_state(source, &session, &step).await)
         }
         AppEffect::Files { key, session, number, cursor } => {
-            let path = session_path(
-                &session,
-                &format!("/steps/{number}/state?limit=1000&after={}", encode_segment(&cursor)),
-            );
-            SourceResponse::Files(key, source.get(&path).await)
+            SourceResponse::Files(key, fetch_files(source, &session, number, &cursor).await)
         }
         AppEffect::Part { key, session, number, part: state_part } => {
             SourceResponse::Part(key, fetch_state_part(source, &session, number, state_part).await)
@@ -183,13 +177,7 @@ async fn run_effect(source: &DataSource, effect: AppEffect) -> SourceResponse {
             SourceResponse::File(key, rows)
         }
         AppEffect::Origins { key, workspace, number, path } => {
-            let query = format!("/blame?path={}&at=%23{number}", encode_segment(&path));
-            let blame: SourceResult<BlameDocument> = source.get(&workspace_path(&workspace, &query)).await;
-            let rows = match blame {
-                Ok(blame) => run_blocking(move || write::origin_rows(&blame)).await,
-                Err(error) => Err(error),
-            };
-            SourceResponse::File(key, rows)
+            SourceResponse::File(key, fetch_origin_rows(source, &workspace, number, &path).await)
         }
         AppEffect::Diff { key, step, against } => {
             SourceResponse::Diff(key, fetch_diff_rows(source, &step, &against).await)
@@ -241,6 +229,37 @@ async fn run_effect(source: &DataSource, effect: AppEffect) -> SourceResponse {
         }
         AppEffect::RunCommand(command) => SourceResponse::CommandDone(run_command(source, command).await),
     }
+}
+
+async fn resolve_point(
+    source: &DataSource,
+    workspace: &str,
+    session: &str,
+    point: &str,
+) -> SourceResult<StepDocument> {
+    let point = normalize_point(session, point);
+    source.get(&workspace_path(workspace, &format!("/points/{}", encode_segment(&point)))).await
+}
+
+async fn fetch_files(
+    source: &DataSource,
+    session: &str,
+    number: u64,
+    cursor: &str,
+) -> SourceResult<Page<FileDocument>> {
+    let rest = format!("/steps/{number}/state?limit=1000&after={}", encode_segment(cursor));
+    source.get(&session_path(session, &rest)).await
+}
+
+async fn fetch_origin_rows(
+    source: &DataSource,
+    workspace: &str,
+    number: u64,
+    path: &str,
+) -> SourceResult<Vec<PagerRow>> {
+    let query = format!("/blame?path={}&at=%23{number}", encode_segment(path));
+    let blame: BlameDocument = source.get(&workspace_path(workspace, &query)).await?;
+    run_blocking(move || write::origin_rows(&blame)).await
 }
 
 async fn run_command(source: &DataSource, command: TuiCommand) -> SourceResult<String> {
