@@ -12,7 +12,7 @@ use stepback_llm_wire::semantics::TokenUsage;
 use stepback_model::record::StepKind;
 
 use crate::recording::{
-    AnswerCost, CallEnding, ItemContent, ModelAnswer, RecordedItem, SessionRecording, ToolCallRecord,
+    AnswerCost, CallEnding, ExportedAnswer, ItemContent, RecordedItem, SessionRecording, ToolCallRecord,
     plain_text,
 };
 
@@ -191,7 +191,7 @@ fn push_to(value: &mut Value, pointer: &str, name: &str, item: Value) {
     }
 }
 
-fn add_answer(step: &mut Map<String, Value>, extra: &mut Map<String, Value>, answer: &ModelAnswer) {
+fn add_answer(step: &mut Map<String, Value>, extra: &mut Map<String, Value>, answer: &ExportedAnswer) {
     step.insert("source".into(), json!("agent"));
     step.insert("message".into(), json!(answer.text()));
     let thoughts = answer.thoughts();

@@ -31,13 +31,13 @@ const MAX_ANSWER: usize = 64 << 10;
 const MAX_REASON: usize = 300;
 
 /// A receiver of spans.
-pub struct OtlpReceiver {
+pub struct OtlpEndpoint {
     uri: Uri,
     shown: String,
     headers: Vec<(HeaderName, HeaderValue)>,
 }
 
-impl OtlpReceiver {
+impl OtlpEndpoint {
     /// Whether a text is an address and not the name of a file.
     pub fn is_address(text: &str) -> bool {
         let lower = text.trim().to_ascii_lowercase();
@@ -194,7 +194,7 @@ mod tests {
 
     #[test]
     fn addresses_are_completed_or_refused() {
-        let uri = |url: &str| OtlpReceiver::parse(url, "").map(|receiver| receiver.uri.to_string());
+        let uri = |url: &str| OtlpEndpoint::parse(url, "").map(|receiver| receiver.uri.to_string());
         assert_eq!(uri("http://127.0.0.1:4318").unwrap(), "http://127.0.0.1:4318/v1/traces");
         assert_eq!(uri("https://otel.example/").unwrap(), "https://otel.example/v1/traces");
         assert_eq!(uri("https://otel.example/api/x").unwrap(), "https://otel.example/api/x");
@@ -202,8 +202,8 @@ mod tests {
             let error = uri(bad).unwrap_err().to_string();
             assert!(!error.contains("hunter2"), "{error}");
         }
-        assert!(OtlpReceiver::is_address("HTTPS://x") && !OtlpReceiver::is_address("http.json"));
-        assert!(OtlpReceiver::parse("http://a", "authorization=Bearer%20x, a=b").is_ok());
-        assert!(OtlpReceiver::parse("http://a", "nonsense").is_err());
+        assert!(OtlpEndpoint::is_address("HTTPS://x") && !OtlpEndpoint::is_address("http.json"));
+        assert!(OtlpEndpoint::parse("http://a", "authorization=Bearer%20x, a=b").is_ok());
+        assert!(OtlpEndpoint::parse("http://a", "nonsense").is_err());
     }
 }

@@ -70,7 +70,7 @@ pub enum ItemContent {
     /// A prompt of the user.
     Prompt(String),
     /// An answer of the model.
-    Answer(ModelAnswer),
+    Answer(ExportedAnswer),
     /// A call of a tool.
     Call(Box<ToolCallRecord>),
     /// Any other step.
@@ -79,7 +79,7 @@ pub enum ItemContent {
 
 /// An answer of the model.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct ModelAnswer {
+pub struct ExportedAnswer {
     /// Text and thoughts, in order.
     pub parts: Vec<AnswerPart>,
     /// Ids of the calls that it requests.
@@ -265,7 +265,7 @@ impl RecordedItem {
     }
 }
 
-impl ModelAnswer {
+impl ExportedAnswer {
     /// Its text, without thoughts.
     pub fn text(&self) -> String {
         self.join(|part| match part {
@@ -329,7 +329,7 @@ impl SessionTotals {
         totals
     }
 
-    fn add_answer(&mut self, answer: &ModelAnswer) {
+    fn add_answer(&mut self, answer: &ExportedAnswer) {
         if let Some(model) = answer.model.as_ref().filter(|model| !self.models.contains(model)) {
             self.models.push(model.clone());
         }

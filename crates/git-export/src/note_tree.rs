@@ -4,14 +4,14 @@
 //! Both are read, at any depth, and a note is written where its neighbours are.
 
 use stepback_git::object::{MODE_DIR, MODE_FILE, encode_tree};
-use stepback_git::{GitError, GitObjectKind, GitOid, GitRepository, GitTreeEntry, ObjectReader};
+use stepback_git::{GitEntry, GitError, GitObjectKind, GitOid, GitRepository, ObjectReader};
 use stepback_worktree::anchored_path::AnchoredDir;
 
 /// The deepest directory of notes.
 const MAX_DEPTH: usize = 19;
 
 /// Whether an entry is a directory of notes.
-fn is_fan_out(entry: &GitTreeEntry) -> bool {
+fn is_fan_out(entry: &GitEntry) -> bool {
     entry.is_dir() && entry.name.len() == 2 && entry.name.iter().all(u8::is_ascii_hexdigit)
 }
 
@@ -73,6 +73,6 @@ fn put_below(
         false => (rest, MODE_FILE, blob),
     };
     entries.retain(|entry| entry.name != name);
-    entries.push(GitTreeEntry { mode, name: name.to_vec(), oid });
+    entries.push(GitEntry { mode, name: name.to_vec(), oid });
     repository.write_object(anchor, GitObjectKind::Tree, &encode_tree(entries))
 }

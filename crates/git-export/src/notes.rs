@@ -14,7 +14,7 @@ use stepback_api::git_export::{
 use stepback_engine::Workspace;
 use stepback_engine::authorship::Attribution;
 use stepback_git::{
-    GitCommit, GitError, GitObjectKind, GitOid, GitRepository, GitSignature, GitTreeEntry, ObjectReader,
+    GitCommit, GitEntry, GitError, GitObjectKind, GitOid, GitRepository, GitSignature, ObjectReader,
 };
 use stepback_model::path::{RelPath, display_bytes};
 use stepback_model::record::{Session, StepRow};
@@ -219,6 +219,11 @@ struct NoteAttributor<'w> {
     inside: Vec<u8>,
 }
 
+/// The text of a file and the numbers of the lines that a commit added to it.
+type AddedLines = (Vec<u8>, Vec<u64>);
+/// An author and the numbers of the lines.
+type AuthoredLines = (LineAuthor, Vec<u64>);
+
 /// The lines of one author in a file.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 enum LineAuthor {
@@ -339,7 +344,7 @@ impl<'w> NoteAttributor<'w> {
         text: &[u8],
         lines: &[u64],
         sessions: &mut BTreeMap<String, Session>,
-    ) -> Result<Option<Vec<(LineAuthor, Vec<u64>)>>, GitExportError> {
+    ) -> Result<Option<Vec<AuthoredLines>>, GitExportError> {
         let Some(path) = path.strip_prefix(self.inside.as_slice()) else { return Ok(None) };
         let Ok(path) = RelPath::parse(path) else { return Ok(None) };
         let Some(step) = self.find_recorded(&path, text)? else { return Ok(None) };
@@ -409,7 +414,7 @@ fn collect_changed(
         return Ok(());
     }
     let old_entries = older.map(|older| reader.tree(older)).transpose()?.unwrap_or_default();
-    let old_entries: HashMap<&[u8], &GitTreeEntry> =
+    let old_entries: HashMap<&[u8], &GitEntry> =
         old_entries.iter().map(|entry| (entry.name.as_slice(), entry)).collect();
     for entry in reader.tree(newer)? {
         let old = old_entries.get(entry.name.as_slice());
@@ -434,7 +439,7 @@ fn added_lines(
     reader: &ObjectReader,
     old: Option<GitOid>,
     new: GitOid,
-) -> Result<Option<(Vec<u8>, Vec<u64>)>, GitExportError> {
+) -> Result<Option<AddedLines>, GitExportError> {
     let text = reader.blob(new)?;
     let is_text = |bytes: &[u8]| bytes.len() <= MAX_FILE_BYTES && !bytes.contains(&0);
     if !is_text(&text) {

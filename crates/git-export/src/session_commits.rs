@@ -12,8 +12,8 @@ use stepback_engine::Workspace;
 use stepback_git::object::{MODE_DIR, encode_tree};
 use stepback_git::reference::is_valid_name;
 use stepback_git::{
-    GitCommit, GitError, GitObjectKind, GitOid, GitRepository, GitSignature, GitTreeEntry, ObjectReader,
-    PackWriter,
+    GitCommit, GitEntry, GitError, GitObjectKind, GitOid, GitPackWriter, GitRepository, GitSignature,
+    ObjectReader,
 };
 use stepback_model::ids::StepId;
 use stepback_model::record::{Session, StepKind, StepRow};
@@ -96,12 +96,12 @@ pub fn export_session(
     let base_tree = base.map(|base| reader.commit(base)).transpose()?.map(|commit| commit.tree);
     let tracked = match (base_tree, inside.is_empty()) {
         (Some(tree), false) => {
-            reader.entry_at(tree, &inside)?.filter(GitTreeEntry::is_dir).map(|entry| entry.oid)
+            reader.entry_at(tree, &inside)?.filter(GitEntry::is_dir).map(|entry| entry.oid)
         }
         (tree, _) => tree,
     };
     let mut writer =
-        StateTreeWriter::new(workspace, PackWriter::create(&repository)?, &repository.exclude_rules());
+        StateTreeWriter::new(workspace, GitPackWriter::create(&repository)?, &repository.exclude_rules());
     let mut branch = BranchBuilder { request, parent: base, tree: base_tree, commits: Vec::new() };
     if let Some(before) = &before {
         // What the user had changed, so that the first commit of the session has only the session's changes.
@@ -289,7 +289,7 @@ fn place_inside(
     let inner = entries.iter().find(|entry| entry.name == *name && entry.is_dir()).map(|entry| entry.oid);
     let oid = place_inside(writer, inner, rest, files)?;
     entries.retain(|entry| entry.name != *name);
-    entries.push(GitTreeEntry { mode: MODE_DIR, name: name.to_vec(), oid });
+    entries.push(GitEntry { mode: MODE_DIR, name: name.to_vec(), oid });
     Ok(writer.pack.add(GitObjectKind::Tree, &encode_tree(entries))?)
 }
 

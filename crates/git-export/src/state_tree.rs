@@ -15,7 +15,7 @@ use ignore::Match;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use stepback_engine::Workspace;
 use stepback_git::object::{MODE_DIR, MODE_EXECUTABLE, MODE_FILE, MODE_LINK, MODE_SUBMODULE, encode_tree};
-use stepback_git::{GitObjectKind, GitOid, GitTreeEntry, PackWriter};
+use stepback_git::{GitEntry, GitObjectKind, GitOid, GitPackWriter};
 use stepback_model::hash::{Hash, ObjectKind};
 use stepback_model::path::display_bytes;
 use stepback_model::state::GitState;
@@ -83,7 +83,7 @@ type DirKey = (Vec<u8>, Hash, Option<GitOid>, u64);
 pub(crate) struct StateTreeWriter<'w, 'r> {
     workspace: &'w Workspace,
     /// The pack that the objects are written into.
-    pub pack: PackWriter<'r>,
+    pub pack: GitPackWriter<'r>,
     exclude: RuleStack,
     blobs: HashMap<(ObjectKind, Hash), GitOid>,
     trees: HashMap<DirKey, Option<GitOid>>,
@@ -93,7 +93,7 @@ pub(crate) struct StateTreeWriter<'w, 'r> {
 
 impl<'w, 'r> StateTreeWriter<'w, 'r> {
     /// Creates one. `exclude` has the repository's own rules about ignored files.
-    pub(crate) fn new(workspace: &'w Workspace, pack: PackWriter<'r>, exclude: &[u8]) -> Self {
+    pub(crate) fn new(workspace: &'w Workspace, pack: GitPackWriter<'r>, exclude: &[u8]) -> Self {
         Self {
             workspace,
             pack,
@@ -192,10 +192,10 @@ impl<'w, 'r> StateTreeWriter<'w, 'r> {
         name: &[u8],
         node: &TreeNode,
         git: &GitState,
-        tracked: Option<&GitTreeEntry>,
+        tracked: Option<&GitEntry>,
         rules: &RuleStack,
-    ) -> Result<Option<GitTreeEntry>, GitExportError> {
-        let found = |mode, oid| Ok(Some(GitTreeEntry { mode, name: name.to_vec(), oid }));
+    ) -> Result<Option<GitEntry>, GitExportError> {
+        let found = |mode, oid| Ok(Some(GitEntry { mode, name: name.to_vec(), oid }));
         if is_refused(name, node) {
             if name != b".git" {
                 self.leave_out(path, "git refuses this name");

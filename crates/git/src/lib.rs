@@ -26,7 +26,7 @@ pub mod reference;
 pub mod repository;
 
 pub use error::GitError;
-pub use object::{GitCommit, GitObject, GitObjectKind, GitOid, GitSignature, GitTreeEntry};
+pub use object::{GitCommit, GitEntry, GitObject, GitObjectKind, GitOid, GitSignature};
 pub use object_reader::ObjectReader;
-pub use pack_writer::PackWriter;
+pub use pack_writer::GitPackWriter;
 pub use repository::GitRepository;

@@ -194,7 +194,7 @@ pub const MODE_SUBMODULE: u32 = 0o160_000;
 
 /// An entry of a tree.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct GitTreeEntry {
+pub struct GitEntry {
     /// Its mode, such as [`MODE_FILE`].
     pub mode: u32,
     /// Its name.
@@ -203,7 +203,7 @@ pub struct GitTreeEntry {
     pub oid: GitOid,
 }
 
-impl GitTreeEntry {
+impl GitEntry {
     /// Whether it is a directory.
     pub fn is_dir(&self) -> bool {
         self.mode & 0o170_000 == MODE_DIR
@@ -216,7 +216,7 @@ impl GitTreeEntry {
 }
 
 /// Reads the content of a tree.
-pub fn parse_tree(mut body: &[u8]) -> Option<Vec<GitTreeEntry>> {
+pub fn parse_tree(mut body: &[u8]) -> Option<Vec<GitEntry>> {
     let mut entries = Vec::new();
     while !body.is_empty() {
         let space = body.iter().take(8).position(|byte| *byte == b' ')?;
@@ -224,16 +224,16 @@ pub fn parse_tree(mut body: &[u8]) -> Option<Vec<GitTreeEntry>> {
         let end = space + 1 + body[space + 1..].iter().position(|byte| *byte == 0)?;
         let oid = body.get(end + 1..end + 21)?;
         let name = body[space + 1..end].to_vec();
-        entries.push(GitTreeEntry { mode, name, oid: GitOid(oid.try_into().ok()?) });
+        entries.push(GitEntry { mode, name, oid: GitOid(oid.try_into().ok()?) });
         body = &body[end + 21..];
     }
     Some(entries)
 }
 
 /// The content of a tree with these entries, in git's order.
-pub fn encode_tree(mut entries: Vec<GitTreeEntry>) -> Vec<u8> {
+pub fn encode_tree(mut entries: Vec<GitEntry>) -> Vec<u8> {
     // A directory sorts as if its name ended with a slash.
-    let key = |entry: &GitTreeEntry| {
+    let key = |entry: &GitEntry| {
         let mut key = entry.name.clone();
         if entry.is_dir() {
             key.push(b'/');
@@ -293,7 +293,7 @@ mod tests {
 
     #[test]
     fn trees_are_sorted_as_git_sorts_them() {
-        let entry = |mode, name: &str| GitTreeEntry { mode, name: name.into(), oid: GitOid([3; 20]) };
+        let entry = |mode, name: &str| GitEntry { mode, name: name.into(), oid: GitOid([3; 20]) };
         let entries = vec![entry(MODE_DIR, "a"), entry(MODE_FILE, "a.b"), entry(MODE_FILE, "a0")];
         let sorted = parse_tree(&encode_tree(entries)).unwrap();
         let names: Vec<_> = sorted.iter().map(|entry| entry.name.as_slice()).collect();

@@ -9,7 +9,7 @@ use gix_object::{Exists as _, Find as _};
 use gix_odb::Header as _;
 
 use crate::error::GitError;
-use crate::object::{GitCommit, GitObject, GitObjectKind, GitOid, GitTreeEntry, parse_tree, require_commit};
+use crate::object::{GitCommit, GitEntry, GitObject, GitObjectKind, GitOid, parse_tree, require_commit};
 use crate::repository::{GitRepository, read_limited};
 
 /// The largest object that is read, in bytes.
@@ -77,7 +77,7 @@ impl ObjectReader {
     }
 
     /// Reads a tree.
-    pub fn tree(&self, oid: GitOid) -> Result<Vec<GitTreeEntry>, GitError> {
+    pub fn tree(&self, oid: GitOid) -> Result<Vec<GitEntry>, GitError> {
         let object = self.require(oid)?;
         let entries = (object.kind == GitObjectKind::Tree).then(|| parse_tree(&object.body)).flatten();
         entries.ok_or_else(|| GitError::damaged(format!("object {oid}"), "it is not a tree"))
@@ -118,7 +118,7 @@ impl ObjectReader {
     }
 
     /// The entry at a path below a tree, whose components are separated by slashes; `None` if it does not exist.
-    pub fn entry_at(&self, tree: GitOid, path: &[u8]) -> Result<Option<GitTreeEntry>, GitError> {
+    pub fn entry_at(&self, tree: GitOid, path: &[u8]) -> Result<Option<GitEntry>, GitError> {
         let mut tree = tree;
         let mut names = path.split(|byte| *byte == b'/').peekable();
         while let Some(name) = names.next() {

@@ -33,7 +33,7 @@ struct PackedObject {
 }
 
 /// Writes objects into a new pack of a repository.
-pub struct PackWriter<'r> {
+pub struct GitPackWriter<'r> {
     repository: &'r GitRepository,
     reader: ObjectReader,
     anchor: AnchoredDir,
@@ -44,7 +44,7 @@ pub struct PackWriter<'r> {
     is_finished: bool,
 }
 
-impl<'r> PackWriter<'r> {
+impl<'r> GitPackWriter<'r> {
     /// Begins a pack.
     pub fn create(repository: &'r GitRepository) -> Result<Self, GitError> {
         let reader = ObjectReader::open(repository)?;
@@ -209,7 +209,7 @@ impl<'r> PackWriter<'r> {
     }
 }
 
-impl Drop for PackWriter<'_> {
+impl Drop for GitPackWriter<'_> {
     fn drop(&mut self) {
         if !self.is_finished {
             let _ = remove_file(&mut self.anchor, &self.temporary);

@@ -2612,6 +2612,7 @@ pub struct Anomalies {
     /// How many there are, with those that are not listed.
     #[prost(uint64, tag = "3")]
     pub total: u64,
+}
 /// Tokens and money of some model calls.
 #[derive(serde::Deserialize)]
 #[serde(default)]
@@ -3284,42 +3285,6 @@ pub struct OtherCost {
     /// `answers`, `prompts`, `context` (system prompts, descriptions of tools and what agents add) or `uncounted`.
     #[prost(string, tag = "11")]
     pub kind: ::prost::alloc::string::String,
-}
-/// Tokens and money of some model calls.
-#[derive(serde::Deserialize)]
-#[serde(default)]
-#[derive(Clone, Copy, PartialEq, ::prost::Message)]
-pub struct CostSum {
-    /// Input tokens read from a cache.
-    #[prost(uint64, tag = "1")]
-    pub cache_read: u64,
-    /// Input tokens written to a cache.
-    #[prost(uint64, tag = "2")]
-    pub cache_write: u64,
-    /// The number of model calls; of a tool, of its calls.
-    #[prost(uint64, tag = "3")]
-    pub calls: u64,
-    /// The cost in dollars, as far as it is known.
-    #[prost(double, tag = "4")]
-    pub cost_usd: f64,
-    /// Input tokens at the full price.
-    #[prost(uint64, tag = "5")]
-    pub input: u64,
-    /// Output tokens, reasoning included.
-    #[prost(uint64, tag = "6")]
-    pub output: u64,
-    /// The part of it that was not recorded, but computed from recorded tokens with the price table.
-    #[prost(double, tag = "7")]
-    pub priced_usd: f64,
-    /// The output tokens that were reasoning, as far as they were counted.
-    #[prost(uint64, tag = "8")]
-    pub reasoning: u64,
-    /// Model calls whose tokens were not recorded.
-    #[prost(uint64, tag = "9")]
-    pub uncounted_calls: u64,
-    /// Model calls whose cost is unknown, because their model has no price. They are not in `cost_usd`.
-    #[prost(uint64, tag = "10")]
-    pub unpriced_calls: u64,
 }
 /// The calls of a tool.
 #[derive(serde::Deserialize)]

@@ -108,7 +108,7 @@ pub fn blame(workspace: &Workspace, request: &BlameRequest) -> Result<Blame, Pro
     };
     let versions = FileVersions::new(workspace, &newest)?;
     let path = &request.path;
-    let recorded = if versions.len() == 0 { None } else { versions.node(0, path)? };
+    let recorded = if versions.is_empty() { None } else { versions.node(0, path)? };
     let text = match (&request.at, &recorded) {
         (None, _) => read_present(workspace, &versions, path)?,
         (Some(_), Some(node)) => file_versions::require_text(workspace, path, node)?,

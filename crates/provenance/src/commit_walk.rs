@@ -10,7 +10,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use stepback_git::object::parse_tree;
-use stepback_git::{GitCommit, GitError, GitObjectKind, GitOid, GitRepository, GitTreeEntry, ObjectReader};
+use stepback_git::{GitCommit, GitEntry, GitError, GitObjectKind, GitOid, GitRepository, ObjectReader};
 
 use crate::file_versions::is_text;
 use crate::line_map::{TextDiff, map_lines, split_lines};
@@ -25,6 +25,11 @@ const MAX_COMPARED_ENTRIES: usize = 100_000;
 const MAX_CACHED_TREES: usize = 4096;
 /// The largest file whose lines are followed, in bytes.
 const MAX_FILE_BYTES: usize = 32 << 20;
+
+/// A parent with the path of the file in it and the lines that it had.
+type PassedLines = (GitOid, Vec<u8>, Suspect);
+/// The path of a file, its blob, and its text.
+type FoundFile = (Vec<u8>, GitOid, Vec<u8>);
 
 /// How far a walk goes.
 #[derive(Clone, Copy, Debug)]
@@ -117,7 +122,7 @@ pub(crate) struct CommitWalk {
     started: Instant,
     visited: usize,
     commits: HashMap<GitOid, Rc<GitCommit>>,
-    trees: HashMap<GitOid, Rc<Vec<GitTreeEntry>>>,
+    trees: HashMap<GitOid, Rc<Vec<GitEntry>>>,
 }
 
 impl CommitWalk {
@@ -196,14 +201,13 @@ impl CommitWalk {
 
     /// Takes the lines that a parent has out of `lines`, and returns them with the parent. The second value is whether all
     /// parents could be read.
-    #[expect(clippy::type_complete, reason = "a list of suspects with their commits, used once")]
     fn pass_to_parents(
         &mut self,
         oid: GitOid,
         path: &[u8],
         blob: GitOid,
         lines: &mut Vec<FollowedLine>,
-    ) -> Result<(Vec<(GitOid, Vec<u8>, Suspect)>, bool), GitError> {
+    ) -> Result<(Vec<PassedLines>, bool), GitError> {
         if self.shallow.contains(&oid) {
             return Ok((Vec::new(), false));
         }
@@ -227,7 +231,7 @@ impl CommitWalk {
         }
         let Some(text) = self.text(blob)? else { return Ok((passed, is_complete)) };
         for (parent, parent_commit, entry) in changed {
-            let older = match entry.filter(GitTreeEntry::is_file) {
+            let older = match entry.filter(GitEntry::is_file) {
                 Some(entry) => self.text(entry.oid)?.map(|text| (path.to_vec(), entry.oid, text)),
                 None => {
                     self.find_renamed(commit.tree, parent_commit.tree, path, blob, &split_lines(&text))?
@@ -256,7 +260,7 @@ impl CommitWalk {
         path: &[u8],
         blob: GitOid,
         lines: &[&[u8]],
-    ) -> Result<Option<(Vec<u8>, GitOid, Vec<u8>)>, GitError> {
+    ) -> Result<Option<FoundFile>, GitError> {
         let mut removed = Vec::new();
         let mut budget = MAX_COMPARED_ENTRIES;
         self.collect_removed(Some(tree), parent_tree, Vec::new(), &mut budget, &mut removed)?;
@@ -266,7 +270,7 @@ impl CommitWalk {
         // A file that kept its name, or its directory, is the likelier one.
         let name = |path: &[u8]| path.rsplit(|byte| *byte == b'/').next().unwrap_or_default().to_vec();
         removed.sort_by_key(|(other, _)| name(other) != name(path));
-        let mut best: Option<(usize, (Vec<u8>, GitOid, Vec<u8>))> = None;
+        let mut best: Option<(usize, FoundFile)> = None;
         for (other, oid) in removed.into_iter().take(MAX_RENAME_CANDIDATES) {
             let Some(text) = self.text(oid)? else { continue };
             let older = split_lines(&text);
@@ -310,7 +314,7 @@ impl CommitWalk {
                 path.push(b'/');
                 let newer = counterpart.filter(|other| other.is_dir()).map(|other| other.oid);
                 self.collect_removed(newer, entry.oid, path, budget, removed)?;
-            } else if entry.is_file() && !counterpart.is_some_and(GitTreeEntry::is_file) {
+            } else if entry.is_file() && !counterpart.is_some_and(GitEntry::is_file) {
                 removed.push((path, entry.oid));
             }
         }
@@ -318,13 +322,13 @@ impl CommitWalk {
     }
 
     fn file_at(&mut self, tree: GitOid, path: &[u8]) -> Result<Option<(GitOid, Vec<u8>)>, GitError> {
-        match self.entry_at(tree, path)?.filter(GitTreeEntry::is_file) {
+        match self.entry_at(tree, path)?.filter(GitEntry::is_file) {
             Some(entry) => Ok(self.text(entry.oid)?.map(|text| (entry.oid, text))),
             None => Ok(None),
         }
     }
 
-    fn entry_at(&mut self, mut tree: GitOid, path: &[u8]) -> Result<Option<GitTreeEntry>, GitError> {
+    fn entry_at(&mut self, mut tree: GitOid, path: &[u8]) -> Result<Option<GitEntry>, GitError> {
         let mut names = path.split(|byte| *byte == b'/').peekable();
         while let Some(name) = names.next() {
             let entries = self.tree(tree)?;
@@ -337,7 +341,7 @@ impl CommitWalk {
         Ok(None)
     }
 
-    fn tree(&mut self, oid: GitOid) -> Result<Rc<Vec<GitTreeEntry>>, GitError> {
+    fn tree(&mut self, oid: GitOid) -> Result<Rc<Vec<GitEntry>>, GitError> {
         if let Some(known) = self.trees.get(&oid) {
             return Ok(known.clone());
         }

@@ -25,6 +25,9 @@ const MAX_CACHED_TREES: usize = 4096;
 const MAX_CACHED_TEXTS: usize = 24;
 const MAX_CACHED_TEXT_BYTES: u64 = 4 << 20;
 
+/// A content and its text; `None` if it has none.
+type CachedText = (Content, Option<Rc<Vec<u8>>>);
+
 /// A line of checkpoints whose states are still stored, newest first.
 pub struct FileVersions<'w> {
     workspace: &'w Workspace,
@@ -33,7 +36,7 @@ pub struct FileVersions<'w> {
     roots: RefCell<Vec<Option<Hash>>>,
     trees: RefCell<HashMap<Hash, Rc<Tree>>>,
     /// The texts that were read last, the newest first: versions are compared with their neighbours.
-    texts: RefCell<VecDeque<(Content, Option<Rc<Vec<u8>>>)>>,
+    texts: RefCell<VecDeque<CachedText>>,
     attributions: RefCell<HashMap<(usize, RelPath), AttributedChange>>,
     sessions: RefCell<BTreeMap<SessionId, SessionInfo>>,
 }

@@ -7,9 +7,7 @@ use std::path::Path;
 
 use stepback_git::object::{MODE_FILE, encode_tree};
 use stepback_git::reference::is_valid_name;
-use stepback_git::{
-    GitCommit, GitError, GitObjectKind, GitRepository, GitSignature, GitTreeEntry, ObjectReader,
-};
+use stepback_git::{GitCommit, GitEntry, GitError, GitObjectKind, GitRepository, GitSignature, ObjectReader};
 use stepback_model::time::Timestamp;
 
 /// The references that this module writes.
@@ -34,7 +32,7 @@ pub fn write_seal(root: &Path, name: &str, text: &str, at: Timestamp) -> Result<
     let mut anchor = repository.open_for_writing()?;
     let parent = repository.read_reference(name)?;
     let blob = repository.write_object(&mut anchor, GitObjectKind::Blob, text.as_bytes())?;
-    let entry = GitTreeEntry { mode: MODE_FILE, name: FILE.into(), oid: blob };
+    let entry = GitEntry { mode: MODE_FILE, name: FILE.into(), oid: blob };
     let tree = repository.write_object(&mut anchor, GitObjectKind::Tree, &encode_tree(vec![entry]))?;
     let signature = GitSignature {
         name: "stepback".to_owned(),

@@ -21,6 +21,7 @@ pub mod proxy;
 mod rewind;
 pub mod seal;
 pub mod share;
+mod states;
 pub mod store;
 pub mod user_aliases;
 pub mod viewers;
@@ -28,6 +29,7 @@ pub mod why;
 pub mod workspace;
 
 pub use rewind::RewindArgs;
+pub use states::{ChangesArgs, CheckpointCommand, DiffArgs};
 pub use store::{Fsck, PruneArgs};
 
 /// Time travel for AI agents: checkpoint everything an agent can change, go back, undo exactly what it did.
@@ -74,7 +76,7 @@ impl Arguments {
         let is_text = match &self.command {
             Command::Log { .. }
             | Command::Timeline { .. }
-            | Command::Changes { .. }
+            | Command::Changes(_)
             | Command::Diff(_)
             | Command::Show { .. }
             | Command::Ls { .. }
@@ -83,6 +85,9 @@ impl Arguments {
             | Command::Query(_)
             | Command::Commands(_)
             | Command::Blame(_)
+            | Command::Why(_)
+            | Command::Anomalies(_)
+            | Command::Cost(_)
             | Command::Compare(_)
             | Command::Op(OpCommand::Log)
             | Command::Points => true,
@@ -185,19 +190,7 @@ pub enum Command {
     #[command(
         after_help = "Examples:\n  stepback changes\n  stepback changes @-2              only later changes\n  stepback changes --path src/a.rs  the history of one file\n  stepback changes --session 4f2a   only changes of one session\n  stepback changes clear            start a new list, for example after a commit\n  stepback rewind --change 3        take back change 3 alone"
     )]
-    Changes {
-        /// Only changes after this point; "clear" starts a new list
-        point: Option<String>,
-        /// Only changes of paths that match (can be repeated)
-        #[arg(long = "path", value_name = "GLOB")]
-        paths: Vec<String>,
-        /// Only changes that this session made
-        #[arg(long, value_name = "SESSION")]
-        session: Option<String>,
-        /// Include changes that were taken back or cleared
-        #[arg(long)]
-        all: bool,
-    },
+    Changes(ChangesArgs),
     /// Compare two points, or a point with the working directory
     #[command(
         after_help = "Examples:\n  stepback diff                      last checkpoint against now\n  stepback diff @-2                  two steps back against now\n  stepback diff '#3' '#7' --stat\n  stepback diff before..after --name-only\n  stepback diff @ -- src/main.rs     only one path\n  stepback diff --side-by-side"
@@ -539,72 +532,6 @@ pub enum Command {
     Points,
 }
 
-/// Checkpoints.
-#[derive(Debug, Subcommand)]
-#[command(defer = true)]
-pub enum CheckpointCommand {
-    /// Save the current state as a checkpoint
-    #[command(
-        after_help = "Examples:\n  stepback checkpoint create\n  stepback checkpoint create \"before refactoring\" -m \"tests are green\" --tag release"
-    )]
-    Create {
-        /// A short name
-        label: Option<String>,
-        /// A note
-        #[arg(short = 'm', value_name = "NOTE")]
-        note: Option<String>,
-        /// A tag (can be repeated)
-        #[arg(long = "tag", value_name = "T")]
-        tags: Vec<String>,
-    },
-    /// List checkpoints, newest first
-    #[command(
-        after_help = "Examples:\n  stepback checkpoint list\n  stepback checkpoint list --tag release --json\n  stepback checkpoint list --find tests"
-    )]
-    List {
-        /// Only with this tag
-        #[arg(long, value_name = "T")]
-        tag: Option<String>,
-        /// Only with this text in label, note or tags
-        #[arg(long, value_name = "TEXT")]
-        find: Option<String>,
-        /// Only checkpoints of this session, and yours while it was at work
-        #[arg(short, long, value_name = "SESSION")]
-        session: Option<String>,
-        /// Include automatic checkpoints and rewinds
-        #[arg(long)]
-        all: bool,
-    },
-    /// Show one checkpoint
-    #[command(after_help = concat!("Examples:\n  stepback checkpoint show @\n  stepback checkpoint show '#3' --json"))]
-    Show {
-        /// A step number, label, time or other point ("stepback help points" lists the forms)
-        point: String,
-    },
-    /// Replace a checkpoint's note
-    #[command(
-        after_help = "Examples:\n  stepback checkpoint annotate '#3' \"this one works\"\n  stepback checkpoint annotate '#3' \"works\" --label good --tag release"
-    )]
-    Annotate {
-        /// A step number, label, time or other point ("stepback help points" lists the forms)
-        point: String,
-        /// The note
-        note: String,
-        /// A new label
-        #[arg(long)]
-        label: Option<String>,
-        /// A tag to add (can be repeated)
-        #[arg(long = "tag", value_name = "T")]
-        tags: Vec<String>,
-    },
-    /// Delete a checkpoint ("stepback undo" restores it)
-    #[command(after_help = "Examples:\n  stepback checkpoint delete '#3'")]
-    Delete {
-        /// A step number, label, time or other point ("stepback help points" lists the forms)
-        point: String,
-    },
-}
-
 /// Operations.
 #[derive(Debug, Subcommand)]
 #[command(defer = true)]
@@ -626,29 +553,6 @@ pub struct ConfirmArgs {
     /// Do not ask, and replace a database even if a process has it open
     #[arg(long)]
     pub force: bool,
-}
-
-// Comparing.
-#[derive(Debug, Args)]
-pub struct DiffArgs {
-    /// Points A and B, or A..B (missing: the last checkpoint, and the working directory), then paths
-    #[arg(value_name = "A] [B")]
-    pub points: Vec<String>,
-    /// Only a summary per file
-    #[arg(long)]
-    pub stat: bool,
-    /// Only the paths that differ, one per line
-    #[arg(long, conflicts_with = "stat")]
-    pub name_only: bool,
-    /// Old and new in two columns
-    #[arg(long, conflicts_with_all = ["stat", "name_only"])]
-    pub side_by_side: bool,
-    /// Lines of context
-    #[arg(long, short = 'U', value_name = "N", default_value_t = 3)]
-    pub unified: usize,
-    /// Only these paths
-    #[arg(last = true, value_name = "PATH")]
-    pub paths: Vec<String>,
 }
 
 #[cfg(test)]

@@ -83,15 +83,7 @@ pub fn run(arguments: Arguments) -> CommandResult {
         Command::Timeline { session } => history::timeline(&open_existing("")?, session.as_deref()),
         Command::Op(OpCommand::Log) => history::op_log(&open_existing("")?),
         Command::Status { excluded } => status::status(&open_existing("files scanned")?, *excluded),
-        Command::Changes { point, paths, session, all } => {
-            let wanted = status::ChangeListQuery {
-                point: point.as_deref(),
-                paths,
-                session: session.as_deref(),
-                all: *all,
-            };
-            status::changes(&open_existing("files scanned")?, &wanted)
-        }
+        Command::Changes(wanted) => status::changes(&open_existing("files scanned")?, wanted),
         Command::Diff(arguments) => diff::diff(&open_existing("files scanned")?, arguments),
         Command::Rewind(arguments) => rewind::rewind(&open_existing("files")?, arguments),
         Command::Undo { operation, agree } => {

@@ -81,7 +81,7 @@ fn main() -> ExitCode {
     let json = arguments.json;
     output::choose_color(arguments.color);
     let result = {
-        let _pager = arguments.is_paged().then(output::Pager::start).flatten();
+        let _pager = arguments.is_paged().then(output::OutputPager::start).flatten();
         commands::run(arguments)
     };
     match result {

@@ -7,7 +7,7 @@ use stepback_model::change::{ChangeKind, PathChange};
 pub use stepback_model::quantity::{bytes, count, duration, grouped};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-pub use self::pager::{Pager, is_stdout_terminal};
+pub use self::pager::{OutputPager, is_stdout_terminal};
 pub use self::progress::Progress;
 use self::progress::hide_progress;
 use crate::args::ColorChoice;

@@ -36,7 +36,7 @@ const MARKS: [&str; 20] = [
 const FREE: [&str; 8] = ["worktree", "store", "postgres", "bench", "faults", "powerloss", "testkit", "xtask"];
 
 /// The other modules that write, and where.
-const WRITERS: [(&str, &str); 44] = [
+const WRITERS: [(&str, &str); 46] = [
     ("crates/agents/src/fork/run.rs", "conversations of agents, in the user's home"),
     ("crates/agents/src/hook.rs", "the store's directory"),
     ("crates/agents/src/inbox.rs", "the store's directory"),
@@ -73,6 +73,8 @@ const WRITERS: [(&str, &str); 44] = [
     ("crates/rerun/src/scratch.rs", "the store's directory; removes the directory of a rerun"),
     ("crates/server/src/api/transfer.rs", "a temporary file without a name"),
     ("crates/server/src/auth.rs", "the store's directory"),
+    ("crates/stepback/src/commands/reference.rs", "a directory for manual pages, which the user names"),
+    ("crates/stepback/src/commands/settings/edit.rs", "the store's directory"),
     ("crates/stepback/src/commands/run.rs", "a temporary directory of the run"),
     ("crates/stepback/src/commands/seal.rs", "the file that the user named; the key, in the user's settings"),
     ("crates/stepback/src/commands/serve.rs", "the log file that the user named; the store's directory"),

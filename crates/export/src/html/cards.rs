@@ -8,7 +8,7 @@ use stepback_model::quantity::{bytes, count, duration, grouped};
 
 use super::escape::{push_text, strip_terminal_sequences};
 use super::excerpt::{ExcerptLimits, shorten, shown_lines};
-use super::tool_view::{ToolInput, ToolOutput};
+use super::tool_view::{ToolInput, ToolResultView};
 use crate::file_changes::{ChangedLines, FileChange};
 use crate::line_diff::{self, DiffLine};
 use crate::recording::{CallEnding, ToolCallRecord};
@@ -18,7 +18,7 @@ const TITLE_CHARS: usize = 160;
 
 /// Adds the card of a call, without its end tag.
 pub fn push_call(out: &mut String, call: &ToolCallRecord, limits: &ExcerptLimits) {
-    let output = ToolOutput::of(call);
+    let output = ToolResultView::of(call);
     let (class, status) = match call.status {
         CallEnding::Done => ("done", "done"),
         CallEnding::Failed => ("bad", "failed"),
@@ -97,7 +97,7 @@ fn push_fields(out: &mut String, fields: &serde_json::Map<String, Value>, limits
     out.push_str("</dl>\n");
 }
 
-fn push_output(out: &mut String, call: &ToolCallRecord, output: &ToolOutput, limits: &ExcerptLimits) {
+fn push_output(out: &mut String, call: &ToolCallRecord, output: &ToolResultView, limits: &ExcerptLimits) {
     let is_command = matches!(ToolInput::of(call), ToolInput::Command(_));
     let class = if is_command { "terminal" } else { "code" };
     let repeats_error = call.error.as_ref().is_some_and(|error| error.trim() == output.text.trim());

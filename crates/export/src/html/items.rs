@@ -12,7 +12,7 @@ use super::excerpt::{ExcerptLimits, shorten};
 use super::format_cost;
 use super::markdown::push_markdown;
 use crate::recording::{
-    AnswerCost, AnswerPart, CheckpointMark, ItemContent, ModelAnswer, RecordedItem, SessionEvent,
+    AnswerCost, AnswerPart, CheckpointMark, ExportedAnswer, ItemContent, RecordedItem, SessionEvent,
 };
 
 /// Adds an item. `before` is the one above it.
@@ -76,7 +76,7 @@ fn clock(at: Timestamp) -> String {
     text.split_once('T').and_then(|(_, time)| time.get(..8)).unwrap_or(&text).to_owned()
 }
 
-fn push_answer(out: &mut String, answer: &ModelAnswer, limits: &ExcerptLimits) {
+fn push_answer(out: &mut String, answer: &ExportedAnswer, limits: &ExcerptLimits) {
     for part in &answer.parts {
         match part {
             AnswerPart::Thought(text) => {
@@ -115,7 +115,7 @@ fn push_prose(out: &mut String, text: &str, limits: &ExcerptLimits) {
     }
 }
 
-fn answer_facts(answer: &ModelAnswer) -> Vec<String> {
+fn answer_facts(answer: &ExportedAnswer) -> Vec<String> {
     let mut facts: Vec<String> = answer.model.iter().cloned().collect();
     if answer.is_open {
         facts.push("no answer recorded".to_owned());

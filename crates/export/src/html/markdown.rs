@@ -101,9 +101,8 @@ impl MarkdownWriter<'_> {
             TagEnd::Strong => self.out.push_str("</strong>"),
             TagEnd::Strikethrough => self.out.push_str("</del>"),
             TagEnd::Link => {
-                if self.links.pop() == Some(true) {
-                    self.out.push_str("</a>");
-                }
+                let end = if self.links.pop() == Some(true) { "</a>" } else { "" };
+                self.out.push_str(end);
             }
             TagEnd::Image => self.out.push_str("]</span>"),
             _ => {}

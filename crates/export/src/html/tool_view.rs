@@ -118,7 +118,7 @@ fn is_patch(text: &str) -> bool {
 
 /// The output of a call.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct ToolOutput {
+pub struct ToolResultView {
     /// What the tool wrote.
     pub text: String,
     /// What it wrote to standard error, if that is recorded separately.
@@ -127,7 +127,7 @@ pub struct ToolOutput {
     pub exit_code: Option<i64>,
 }
 
-impl ToolOutput {
+impl ToolResultView {
     /// Reads the output of a call.
     pub fn of(call: &ToolCallRecord) -> Self {
         let output = &call.output;
@@ -193,7 +193,7 @@ mod tests {
 
     #[test]
     fn outputs_of_all_agents_are_understood() {
-        let output = |output: Value| ToolOutput::of(&call(Value::Null, output));
+        let output = |output: Value| ToolResultView::of(&call(Value::Null, output));
         let shell = output(json!({ "stdout": "a", "stderr": "b", "interrupted": false }));
         assert_eq!((shell.text.as_str(), shell.stderr.as_str(), shell.exit_code), ("a", "b", None));
         let codex = output(json!({ "output": "a", "metadata": { "exit_code": 101 } }));
@@ -201,6 +201,6 @@ mod tests {
         assert_eq!(output(json!({ "type": "text", "file": { "content": "c" } })).text, "c");
         assert_eq!(output(json!([{ "type": "text", "text": "t" }])).text, "t");
         assert_eq!(output(json!({ "matches": 2 })).text, "{\n  \"matches\": 2\n}");
-        assert_eq!(output(Value::Null), ToolOutput::default());
+        assert_eq!(output(Value::Null), ToolResultView::default());
     }
 }

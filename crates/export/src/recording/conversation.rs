@@ -15,7 +15,9 @@ use stepback_model::conversation;
 use stepback_model::record::{Session, StepKind};
 
 use super::from_steps::{plain_text, push_part};
-use super::{AnswerPart, CallEnding, ItemContent, ModelAnswer, RecordedItem, SessionEvent, ToolCallRecord};
+use super::{
+    AnswerPart, CallEnding, ExportedAnswer, ItemContent, RecordedItem, SessionEvent, ToolCallRecord,
+};
 use crate::error::ExportError;
 use crate::redactor::Redactor;
 
@@ -156,7 +158,7 @@ impl<'a> Merger<'a> {
         } else if !answer.parts.is_empty() || answer.usage.is_some() {
             let usage = answer.usage.filter(|_| !self.has_usage);
             let place = self.place_of(message);
-            self.insert(place, message, ItemContent::Answer(ModelAnswer { usage, ..answer }));
+            self.insert(place, message, ItemContent::Answer(ExportedAnswer { usage, ..answer }));
         }
         if !text.is_empty() {
             self.answer_texts.insert(text);
@@ -165,11 +167,11 @@ impl<'a> Merger<'a> {
         self.add_notices(message);
     }
 
-    fn read_answer(&self, message: &TranscriptMessage) -> ModelAnswer {
-        let mut answer = ModelAnswer {
+    fn read_answer(&self, message: &TranscriptMessage) -> ExportedAnswer {
+        let mut answer = ExportedAnswer {
             model: message.model.as_deref().map(|model| self.redactor.text(model)),
             usage: message.usage.filter(|usage| *usage != MessageUsage::default()).map(token_usage),
-            ..ModelAnswer::default()
+            ..ExportedAnswer::default()
         };
         for part in &message.parts {
             match part {
@@ -190,7 +192,7 @@ impl<'a> Merger<'a> {
     fn matching_step(
         &mut self,
         message: &TranscriptMessage,
-        answer: &ModelAnswer,
+        answer: &ExportedAnswer,
         text: &str,
     ) -> Option<usize> {
         let by_call = answer.calls.iter().find_map(|call| self.answers_by_call.get(call).copied());
@@ -305,9 +307,9 @@ impl<'a> Merger<'a> {
 }
 
 /// Adds what the conversation knows of an answer and the step does not.
-fn complete(known: &mut ModelAnswer, answer: ModelAnswer) {
+fn complete(known: &mut ExportedAnswer, answer: ExportedAnswer) {
     let has_thoughts =
-        |answer: &ModelAnswer| answer.parts.iter().any(|part| matches!(part, AnswerPart::Thought(_)));
+        |answer: &ExportedAnswer| answer.parts.iter().any(|part| matches!(part, AnswerPart::Thought(_)));
     if known.parts.is_empty() || (has_thoughts(&answer) && !has_thoughts(known)) {
         known.parts = answer.parts;
     }

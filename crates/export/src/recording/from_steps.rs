@@ -10,8 +10,8 @@ use stepback_llm_wire::semantics::ContentPart;
 use stepback_model::record::{StepKind, StepRow};
 
 use super::{
-    AnswerCost, AnswerPart, CallEnding, CheckpointMark, ItemContent, ModelAnswer, RecordedItem, SessionEvent,
-    ToolCallRecord,
+    AnswerCost, AnswerPart, CallEnding, CheckpointMark, ExportedAnswer, ItemContent, RecordedItem,
+    SessionEvent, ToolCallRecord,
 };
 use crate::error::ExportError;
 use crate::file_changes::ChangeReader;
@@ -89,7 +89,7 @@ impl ItemReader<'_, '_> {
             }
             StepKind::ModelStart => {
                 let model = step.meta.tool.as_deref().map(|model| redactor.text(model));
-                let answer = ModelAnswer { model, is_open: true, ..ModelAnswer::default() };
+                let answer = ExportedAnswer { model, is_open: true, ..ExportedAnswer::default() };
                 Ok(self.push_start(row, ItemContent::Answer(answer), key))
             }
             StepKind::ModelEnd => {
@@ -201,12 +201,12 @@ fn error_text(error: &Value) -> Option<String> {
     }
 }
 
-fn read_answer(row: &StepRow, detail: &Value, wire: Option<Wire>, redactor: Redactor<'_>) -> ModelAnswer {
-    let mut answer = ModelAnswer {
+fn read_answer(row: &StepRow, detail: &Value, wire: Option<Wire>, redactor: Redactor<'_>) -> ExportedAnswer {
+    let mut answer = ExportedAnswer {
         model: row.step.meta.tool.as_deref().map(|model| redactor.text(model)),
         duration: row.step.meta.duration,
         error: detail.get("error").and_then(error_text),
-        ..ModelAnswer::default()
+        ..ExportedAnswer::default()
     };
     if let Some(usage) = CallUsage::of(detail) {
         answer.usage = usage.tokens;

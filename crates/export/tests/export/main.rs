@@ -1,6 +1,6 @@
 //! Exports of sessions, read by programs of others: a browser, schemas, the protocol's own packages.
 
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "this is test code: a failure is a failed test")]
+#![expect(clippy::unwrap_used, reason = "this is test code: a failure is a failed test")]
 
 mod browser;
 mod formats;

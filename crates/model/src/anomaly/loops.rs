@@ -3,8 +3,6 @@
 use std::collections::VecDeque;
 
 use super::AnomalyKind;
-#[cfg(test)]
-use super::ObservedCall;
 use super::finding::{CallFinding, DetectionRule, PlacedCall, build_finding};
 
 /// The longest cycle that is found.
@@ -120,10 +118,4 @@ impl LoopDetector {
         let found = || build_finding(AnomalyKind::Loop, DetectionRule::RepeatedCall, (times, needed), calls);
         (times >= needed).then(found).flatten().map(|found| (found, vec![signature]))
     }
-}
-
-/// A call whose size is what a test needs.
-#[cfg(test)]
-pub(super) fn test_call(input: u64, output: u64) -> ObservedCall {
-    ObservedCall { tool: 1, input, output, before: 7, after: 7, ..ObservedCall::default() }
 }

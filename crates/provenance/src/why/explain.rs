@@ -22,6 +22,9 @@ const MAX_CHANGE_NODES: usize = 20;
 /// A node of a change, with the rule by which the call is its author, and whether that is recorded.
 type ChangeLink = (String, String, Basis);
 
+/// A file that a call changed, and its node in the graph.
+type ChangedFile = (RelPath, String);
+
 /// Builds explanations into one graph.
 pub(crate) struct Explainer<'w> {
     pub workspace: &'w Workspace,
@@ -115,7 +118,7 @@ impl<'w> Explainer<'w> {
         &mut self,
         turn: &Turn,
         text: &mut Option<ChangedText>,
-    ) -> Result<(Vec<ChangeLink>, Vec<(RelPath, String)>), ProvenanceError> {
+    ) -> Result<(Vec<ChangeLink>, Vec<ChangedFile>), ProvenanceError> {
         let Some(end) = turn.end.as_ref().filter(|end| end.is_checkpoint()) else {
             return Ok(Default::default());
         };

@@ -368,7 +368,7 @@ impl<'w> Judge<'w> {
         }
         let bytes = self.workspace.read_node(node)?;
         let is_line = |found: &&[u8]| found.trim_ascii() == line.as_bytes();
-        Ok(split_lines(&bytes).iter().position(|found| is_line(&found)).map(|index| index + 1))
+        Ok(split_lines(&bytes).iter().position(is_line).map(|index| index + 1))
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::json;
 use stepback_engine::Workspace;
-use stepback_export::otlp_sender::{MAX_BYTES, MAX_SPANS, OtlpReceiver};
+use stepback_export::otlp_sender::{MAX_BYTES, MAX_SPANS, OtlpEndpoint};
 use stepback_export::session_file::session_spans;
 use stepback_export::{ExportContext, ExportError, SessionFileFormat, SessionFileReport, write_session};
 use stepback_model::record::Session;
@@ -31,7 +31,7 @@ pub fn export(context: &Context, arguments: &ExportArgs, format: SessionFileForm
         }
     };
     let output = arguments.chosen_output();
-    if let Some(url) = output.to_str().filter(|text| OtlpReceiver::is_address(text)) {
+    if let Some(url) = output.to_str().filter(|text| OtlpEndpoint::is_address(text)) {
         return match format {
             SessionFileFormat::Otlp => send(context, &workspace, &session, url),
             _ => Err(CommandFailure::new(FailureKind::Usage, "only --otlp sends to an address")
@@ -108,7 +108,7 @@ fn explain(format: SessionFileFormat, report: &SessionFileReport) -> Option<&'st
 /// Sends the spans of a session to a receiver.
 fn send(context: &Context, workspace: &Workspace, session: &Session, url: &str) -> CommandResult {
     let headers = std::env::var(HEADERS).unwrap_or_default();
-    let receiver = OtlpReceiver::parse(url, &headers)?;
+    let receiver = OtlpEndpoint::parse(url, &headers)?;
     let (spans, steps) = session_spans(workspace, session, export_context(context))?;
     let requests = spans.requests(MAX_SPANS, MAX_BYTES);
     let (rejected, reason) = receiver.send(requests)?;

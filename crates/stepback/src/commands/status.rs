@@ -25,6 +25,7 @@ use stepback_watcher::client::SLOW_SCAN;
 use super::mirror;
 use super::watcher::WatcherState;
 use super::{CommandResult, DONE, documents, titles};
+use crate::args::ChangesArgs;
 use crate::context::Context;
 use crate::failure::CommandFailure;
 use crate::output::{self, Paint};
@@ -229,19 +230,25 @@ pub fn count_recent_gaps(context: &Context, workspace: &Workspace) -> Result<u64
 }
 
 /// Which changes to list.
-pub struct ChangeListQuery<'a> {
+struct ChangeListQuery<'a> {
     /// Only changes after this point.
-    pub point: Option<&'a str>,
+    point: Option<&'a str>,
     /// Only changes of these paths; all paths if empty.
-    pub paths: &'a [String],
+    paths: &'a [String],
     /// Only changes made by this session.
-    pub session: Option<&'a str>,
+    session: Option<&'a str>,
     /// Also changes that were undone or cleared.
-    pub all: bool,
+    all: bool,
 }
 
 /// Runs `stepback changes`.
-pub fn changes(context: &Context, wanted: &ChangeListQuery<'_>) -> CommandResult {
+pub fn changes(context: &Context, arguments: &ChangesArgs) -> CommandResult {
+    let wanted = &ChangeListQuery {
+        point: arguments.point.as_deref(),
+        paths: &arguments.paths,
+        session: arguments.session.as_deref(),
+        all: arguments.all,
+    };
     let workspace = context.open_workspace()?;
     if wanted.point == Some("clear") {
         let operation = workspace.clear_changes()?;

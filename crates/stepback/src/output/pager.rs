@@ -2,7 +2,6 @@
 //!
 //! The pager decides what is long: `less` runs with `-F`, so that what fits on the screen is printed and nothing else happens.
 
-use std::fs::OpenOptions;
 use std::io::{self, IsTerminal, Write};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,11 +18,11 @@ pub fn is_stdout_terminal() -> bool {
 
 /// A running pager that shows stdout. Dropping it waits until the user leaves it.
 #[derive(Debug)]
-pub struct Pager {
+pub struct OutputPager {
     child: Child,
 }
 
-impl Pager {
+impl OutputPager {
     /// Starts the user's pager if stdout is a terminal: `$STEPBACK_PAGER`, `$PAGER`, or `less`. `None` if there is none, or if it
     /// is `cat` or empty.
     pub fn start() -> Option<Self> {
@@ -55,13 +54,11 @@ impl Pager {
     }
 }
 
-impl Drop for Pager {
+impl Drop for OutputPager {
     fn drop(&mut self) {
         let _ = io::stdout().flush();
-        // The pager ends its input when nothing has the pipe open any more.
-        if let Ok(null) = OpenOptions::new().write(true).open("/dev/null") {
-            let _ = rustix::stdio::dup2_stdout(&null);
-        }
+        // The pager's input ends when nothing has the pipe open any more. Nothing is printed on stdout after this.
+        let _ = rustix::stdio::dup2_stdout(io::stderr());
         let _ = self.child.wait();
     }
 }
