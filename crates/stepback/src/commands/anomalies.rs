@@ -104,7 +104,7 @@ pub fn parse_kinds(names: &[String]) -> Result<Vec<AnomalyKind>, CommandFailure>
 pub fn parse_kind(name: &str) -> Result<AnomalyKind, CommandFailure> {
     AnomalyKind::parse(name).ok_or_else(|| {
         let names = AnomalyKind::ALL.map(AnomalyKind::name);
-        let hint = match nearest_word(name, names.into_iter()) {
+        let hint = match nearest_word(name, names) {
             Some(nearest) => format!("did you mean \"{nearest}\"?"),
             None => format!("use one of {}", names.join(", ")),
         };

@@ -207,7 +207,7 @@ fn render_path(line: &mut impl FnMut(String), document: &ProfileDocument, paint:
 fn render_context(line: &mut impl FnMut(String), document: &ProfileDocument, paint: Paint) {
     // Zero tokens are those of a model that does not count.
     let known = || document.context.iter().filter(|sample| sample.tokens.is_some_and(|tokens| tokens > 0));
-    let (Some(first), Some(last)) = (known().next(), known().last()) else { return };
+    let (Some(first), Some(last)) = (known().next(), known().next_back()) else { return };
     let Some(largest) = known().max_by_key(|sample| sample.tokens) else { return };
     let tokens = |sample: &ContextSampleDocument| quantity::grouped(sample.tokens.unwrap_or_default());
     line(String::new());

@@ -21,7 +21,8 @@ fn is_stopped_when_it_loops(agent: ScriptedAgent) {
     running.wait().succeeds();
 
     assert!(world.read("done.txt").is_some(), "a new call is no loop");
-    let found = items(&world.json(&["anomalies"]));
+    let document = world.json(&["anomalies"]);
+    let found = items(&document);
     assert_eq!(found.len(), 1, "{found:?}");
     assert_eq!((&found[0]["kind"], &found[0]["count"]), (&"loop".into(), &5.into()));
 }

@@ -71,7 +71,7 @@ fn edit_settings(settings: &mut Settings) -> Result<bool, CommandFailure> {
                 return Ok(true);
             }
             Err(failure) => {
-                output::print_status(format!("{}", failure.message()));
+                output::print_status(failure.message());
                 if output::confirm("Edit again?") != Some(true) {
                     return Err(
                         failure.with_hint("nothing was changed; \"stepback settings KEY VALUE\" sets one")
