@@ -42,7 +42,7 @@ for (const theme of ['light', 'dark'] as const)
         ['search', '/search?q=tests', 'found'],
         ['why', `/why?workspace=${workspace}&target=%23${checkpointStep}`, 'Searched:'],
         ['time', `/sessions/${first.id}/time`, 'Waterfall'],
-        ['steps', '/steps?kind=tool-end&order=longest', 'longest first'],
+        ['steps', '/steps?kind=tool-end&order=longest', 'kind: tool-end'],
         ['dashboard', '/dashboard', 'Slowest tools'],
       ];
       mkdirSync(join(OUT, 'screens'), { recursive: true });

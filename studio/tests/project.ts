@@ -120,12 +120,12 @@ export class TestProject {
   }
 }
 
-/** Collects page errors and console errors, except those of a server that is away. */
+/** Collects page errors and console errors, except those of a server that is away, and of Playwright's own trace, which reads images. */
 export function collectErrors(page: Page): string[] {
   const errors: string[] = [];
   page.on('pageerror', (error) => errors.push(String(error)));
   page.on('console', (message) => {
-    if (message.type() === 'error' && !/Failed to load resource|ERR_CONNECTION|ERR_INCOMPLETE/.test(message.text())) errors.push(message.text());
+    if (message.type() === 'error' && !/Failed to load resource|ERR_CONNECTION|ERR_INCOMPLETE|^Connecting to 'blob:/.test(message.text())) errors.push(message.text());
   });
   return errors;
 }

@@ -57,6 +57,30 @@ test('no step is lost while the server restarts', async ({ project, page }) => {
   expect(errors).toEqual([]);
 });
 
+test('what happened while the connection was lost is shown, even if no event had arrived before', async ({ project, page }) => {
+  const signIn = await project.serve();
+  await reportSteps(project, 'cut', 0, 10);
+  await page.goto(signIn);
+  await expect(page.getByRole('heading', { name: 'Sessions' })).toBeVisible();
+  const { items } = await project.api<{ items: { id: string }[] }>('/sessions?agent=buyer');
+  await expect(page.getByText('live', { exact: true })).toBeVisible();
+  // The first stream of the page opens and ends without an event; the next one waits until more steps are reported.
+  let opened = 0;
+  let release = () => {};
+  const reported = new Promise<void>((resolve) => (release = resolve));
+  await page.route('**/api/v1/events*', async (route) => {
+    if (opened++ === 0) return route.fulfill({ contentType: 'text/event-stream', body: '' });
+    await reported;
+    return route.continue();
+  });
+  await page.goto(`${project.url}/sessions/${items[0]?.id}`);
+  await expect(page.locator('.position')).toHaveText('10 / 10');
+  await expect(page.getByText('reconnecting')).toBeVisible();
+  await reportSteps(project, 'cut', 10, 25);
+  release();
+  await expect(page.locator('.position')).toHaveText('25 / 25');
+});
+
 test('recorded content never runs as a script', async ({ project, page }) => {
   const hostileText = `"><img src=x onerror="window.hacked=1"><script>window.hacked=1</script><svg onload="window.hacked=1">\${alert(1)} javascript:alert(1)`;
   project.write('evil.html', hostileText);

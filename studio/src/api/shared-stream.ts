@@ -30,6 +30,8 @@ export class SharedStream {
   private running: AbortController | null = null;
   private leads = false;
   private position: string | null = null;
+  /** Whether this tab or another one has read the stream before, so that something may have been missed since. */
+  private hasFollowed = false;
   private state: ConnectionState = 'connecting';
   private stops: ServerEvent | null = null;
   private readonly visibility = new AbortController();
@@ -82,6 +84,7 @@ export class SharedStream {
   }
 
   private receive(message: Message) {
+    if (message.type !== 'hello') this.hasFollowed = true;
     if (message.type === 'hello') {
       if (this.leads) this.channel?.postMessage({ type: 'welcome', state: this.state, stops: this.stops, position: this.position } satisfies Message);
     } else if (message.type === 'event') this.handleEvent(message.event);
@@ -121,10 +124,11 @@ export class SharedStream {
     const handleOpen = () => {
       delay = MIN_RETRY_DELAY_MS;
       // The server repeats steps after the last position, but no other changes: those have to be reloaded.
-      if (this.position !== null) {
+      if (this.hasFollowed || this.state === 'lost') {
         this.publish({ type: 'gap' });
         this.listener.onGap();
       }
+      this.hasFollowed = true;
       setState('live');
     };
     const handleEvent = (event: ServerEvent) => {
