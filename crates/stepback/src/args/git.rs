@@ -38,8 +38,10 @@ pub enum CommitGroup {
 #[derive(Debug, Subcommand)]
 pub enum NotesCommand {
     /// Write who wrote the lines that commits added
+    #[command(after_help = "Examples:\n  stepback notes write\n  stepback notes write main..HEAD --dry-run")]
     Write(NotesWriteArgs),
     /// Print who wrote the lines that a commit added
+    #[command(after_help = "Examples:\n  stepback notes read\n  stepback notes read HEAD~1 --json")]
     Read(NotesReadArgs),
 }
 

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 use crate::pseudo_terminal::Terminal;
-use crate::sandbox::Sandbox;
+use crate::sandbox::{PROGRAM, Sandbox};
 
 /// A workspace in which a rewind to `before` changes two files.
 fn two_changes() -> Sandbox {
@@ -85,4 +85,70 @@ fn lists_are_paged_at_a_terminal_and_keep_their_colours() {
     let mut terminal = Terminal::start(command);
     terminal.expect("two");
     assert_eq!(terminal.wait().code(), Some(0));
+}
+
+/// What bash offers for the last of some words.
+fn complete_in_bash(world: &Sandbox, words: &str) -> Vec<String> {
+    let directory = std::path::Path::new(PROGRAM).parent().unwrap();
+    let path = format!("{}:{}", directory.display(), std::env::var("PATH").unwrap());
+    let script = format!(
+        "source <(stepback completions bash); COMP_WORDS=({words}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); \
+         COMP_TYPE=9; _clap_complete_stepback; printf '%s\\n' \"${{COMPREPLY[@]}}\""
+    );
+    let mut command = std::process::Command::new("bash");
+    command.args(["-c", &script]).current_dir(&world.work).env_clear();
+    command.env("PATH", path).env("HOME", &world.home).env("STEPBACK_HOME", &world.store);
+    let out = command.output().unwrap();
+    let text = String::from_utf8(out.stdout).unwrap();
+    assert!(out.stderr.is_empty(), "{}", String::from_utf8_lossy(&out.stderr));
+    text.lines().map(|line| line.trim().to_owned()).filter(|line| !line.is_empty()).collect()
+}
+
+#[test]
+fn bash_completes_commands_points_and_settings() {
+    let world = two_changes();
+    world.ok(["branch", "create", "try-redis"]);
+    assert!(complete_in_bash(&world, "stepback rew").contains(&"rewind".to_owned()));
+    assert_eq!(complete_in_bash(&world, "stepback rewind bef"), ["before"]);
+    assert_eq!(complete_in_bash(&world, "stepback diff try"), ["try-redis"]);
+    assert_eq!(complete_in_bash(&world, "stepback branch switch try"), ["try-redis"]);
+    assert!(complete_in_bash(&world, "stepback settings disk").contains(&"disk.budget".to_owned()));
+    // Without a store there is nothing to offer, and no message.
+    let empty = Sandbox::new();
+    assert!(complete_in_bash(&empty, "stepback rewind bef").is_empty());
+}
+
+#[test]
+fn settings_are_edited_as_a_whole_or_not_at_all() {
+    let world = Sandbox::new();
+    let editor = |script: &str| {
+        let program = world.root().join("editor");
+        fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        program.to_string_lossy().into_owned()
+    };
+    let edit = |script: &str| {
+        let editor = editor(script);
+        let mut command = world.command(["settings", "--edit"]);
+        crate::sandbox::Ran::from(command.env("EDITOR", editor).output().unwrap())
+    };
+    // Every setting is there with its default, as a comment.
+    let kept = world.root().join("shown");
+    edit(&format!("cp \"$1\" {}", kept.display())).exits(0);
+    let shown = fs::read_to_string(&kept).unwrap();
+    assert!(shown.contains("# default: 10\n#checkpoint.minutes = 10\n"), "{shown}");
+    edit("sed -i 's/^#checkpoint.minutes = 10/checkpoint.minutes = 3/; s/^#last = .*/last = \"log -n 1\"/' \"$1\"").exits(0);
+    let minutes = world.json(["settings", "checkpoint.minutes"]);
+    assert_eq!(minutes["items"][0]["value"], 3);
+    // One mistake, and nothing of it is used.
+    let failed = edit("sed -i '1i notes = 0' \"$1\"; sed -i '1i checkpoint.minuts = 4' \"$1\"").exits(2);
+    assert!(failed.err.contains("checkpoint.minuts"), "{}", failed.err);
+    assert_eq!(world.json(["settings", "notes"])["items"][0]["value"], 1);
+    edit("printf '[alias]\\nlog = \"status\"\\n' > \"$1\"").exits(2);
+    // The alias works, with further words.
+    world.write("a", "one\n");
+    world.ok(["checkpoint", "create", "first"]);
+    world.ok(["checkpoint", "create", "second"]);
+    let last = world.json(["last"]);
+    assert_eq!(last["items"].as_array().unwrap().len(), 1);
 }

@@ -477,9 +477,11 @@ fn manual_and_completions() {
     let world = Sandbox::new();
     let manual = world.ok(["man"]).out;
     assert!(manual.contains(".TH stepback"), "{manual}");
+    let branch = world.ok(["man", "branch", "create"]).out;
+    assert!(branch.contains(".TH") && branch.contains("worktree"), "{branch}");
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let script = world.ok(["completions", shell]).out;
-        assert!(script.contains("checkpoint") && script.contains("timeline"), "{shell}");
+        assert!(script.contains("STEPBACK_COMPLETE") && script.contains("stepback"), "{shell}");
     }
     assert!(world.ok(["--version"]).out.starts_with("stepback "));
 }
