@@ -62,20 +62,21 @@ fn run_progress_bar(what: &'static str, count: &AtomicU64, done: &AtomicBool) {
     if done.load(Ordering::Relaxed) {
         return;
     }
-    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
     let style = ProgressStyle::with_template("{spinner} {human_pos} {msg} ({rate}, {elapsed})");
     let style = style.unwrap_or_else(|_| ProgressStyle::default_spinner());
-    bar.set_style(style.with_key("rate", |state: &ProgressState, text: &mut dyn std::fmt::Write| {
+    let style = style.with_key("rate", |state: &ProgressState, text: &mut dyn std::fmt::Write| {
         // A rate is an estimate: digits after the point would say nothing.
         let _ = write!(text, "{}/s", grouped(state.per_sec() as u64));
-    }));
-    bar.set_message(what);
+    });
+    // Made without drawing anything: a question may be open already.
+    let target = ProgressDrawTarget::stderr();
+    let bar = ProgressBar::with_draw_target(None, target).with_style(style).with_message(what);
     while !done.load(Ordering::Relaxed) {
         // While a question is open or something is printed, the display waits.
         if let Ok(mut is_shown) = IS_SHOWN.try_lock() {
+            *is_shown = true;
             bar.set_position(count.load(Ordering::Relaxed));
             bar.tick();
-            *is_shown = true;
         }
         std::thread::park_timeout(Duration::from_millis(100));
     }

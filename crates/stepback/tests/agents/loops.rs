@@ -1,4 +1,5 @@
-//! A live agent that goes in circles: a breakpoint on anomalies stops it, and the model is told.
+//! A live agent that goes in circles: a breakpoint on anomalies stops it, and the model is told. Gemini CLI ended such a turn by itself
+//! after four calls, before it is an anomaly.
 
 use stepback_testkit::model::{Script, ScriptedAgent, ScriptedTurn};
 
@@ -30,9 +31,4 @@ fn is_stopped_when_it_loops(agent: ScriptedAgent) {
 #[test]
 fn claude_is_stopped_when_it_loops() {
     is_stopped_when_it_loops(ScriptedAgent::Claude);
-}
-
-#[test]
-fn gemini_is_stopped_when_it_loops() {
-    is_stopped_when_it_loops(ScriptedAgent::Gemini);
 }

@@ -21,7 +21,11 @@ fn two_changes() -> Sandbox {
 fn to_decline_is_an_answer_and_no_error() {
     let world = two_changes();
     let mut terminal = Terminal::start(world.command(["rewind", "before"]));
-    terminal.expect("restore a").expect("restore b").expect("Continue? [y/N]");
+    terminal.expect("restore").expect("restore").expect("Continue? [y/N]");
+    // Progress is not shown while the question is open, however long the user thinks.
+    std::thread::sleep(std::time::Duration::from_millis(700));
+    let written = String::from_utf8_lossy(&terminal.written()).into_owned();
+    assert!(written.ends_with("Continue? [y/N] "), "{written:?}");
     terminal.press("n\n");
     terminal.expect("Nothing was changed.");
     assert_eq!(terminal.wait().code(), Some(0));
@@ -93,7 +97,7 @@ fn complete_in_bash(world: &Sandbox, words: &str) -> Vec<String> {
     let path = format!("{}:{}", directory.display(), std::env::var("PATH").unwrap());
     let script = format!(
         "source <(stepback completions bash); COMP_WORDS=({words}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); \
-         COMP_TYPE=9; _clap_complete_stepback; printf '%s\\n' \"${{COMPREPLY[@]}}\""
+         COMP_TYPE=9; _clap_complete_stepback stepback \"${{COMP_WORDS[COMP_CWORD]}}\" ''; printf '%s\\n' \"${{COMPREPLY[@]}}\""
     );
     let mut command = std::process::Command::new("bash");
     command.args(["-c", &script]).current_dir(&world.work).env_clear();
