@@ -1,12 +1,12 @@
 //! A session as one page of HTML that reads like the session, works without a network, and can be sent to anyone.
 //!
-//! Everything in the page that was recorded is text: it passes [`escape`], or the Markdown renderer, which emits only elements of
+//! Everything in the page that was recorded is text: it passes `escape`, or the Markdown renderer, which emits only elements of
 //! its own. The page has one style sheet and one script, both inline and named by their hashes in a content security policy that
 //! forbids everything else, so that neither the page nor anything in it can load or run anything. It can be read without the
 //! script.
 //!
-//! - [`escape`]: recorded text as HTML. [`markdown`]: texts of the model.
-//! - [`excerpt`]: how much of long texts is shown, so that the page stays small.
+//! - `escape`: recorded text as HTML. `markdown`: texts of the model.
+//! - `excerpt`: how much of long texts is shown, so that the page stays small.
 //! - `items`, `cards`, `tool_view`: the items; a tool call as a card; what a tool's input and output are.
 //! - `timeline`: the session as a drawing.
 

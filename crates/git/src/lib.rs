@@ -14,7 +14,7 @@
 //! - [`object_reader`]: reads objects, loose or packed.
 //! - [`object_writer`]: adds single objects.
 //! - [`pack_writer`]: adds many objects as one pack.
-//! - [`reference`]: reads references, and moves one under git's own lock.
+//! - [`mod@reference`]: reads references, and moves one under git's own lock.
 //! - `error`: what can go wrong.
 
 mod error;

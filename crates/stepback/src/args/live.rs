@@ -137,7 +137,7 @@ pub enum BreakpointCommand {
 // A new breakpoint.
 #[derive(Debug, Args)]
 pub struct AddBreakpointArgs {
-    /// tool NAME, iteration N, pattern RE, error, path GLOB, cost USD, tokens N, or anomaly [KIND]
+    /// tool NAME, iteration N, pattern RE, error, path GLOB, cost USD, tokens N, or anomaly (of a KIND, or any)
     #[arg(value_parser = ["tool", "iteration", "pattern", "error", "path", "cost", "tokens", "anomaly"])]
     pub kind: String,
     /// Value for the kind
