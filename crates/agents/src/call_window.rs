@@ -69,7 +69,9 @@ impl CallWindow {
     }
 
     fn read(&self) -> Vec<ObservedCall> {
-        let is_small = fs::metadata(&self.path).is_ok_and(|file| file.len() <= MAX_FILE_BYTES);
+        // A pipe would make the hook wait.
+        let is_small =
+            fs::metadata(&self.path).is_ok_and(|file| file.is_file() && file.len() <= MAX_FILE_BYTES);
         let text = is_small.then(|| fs::read_to_string(&self.path).ok()).flatten().unwrap_or_default();
         text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
     }
